@@ -109,7 +109,7 @@ class TryEnd:
 
 
 # ---- taking apart ----------------------------------------------------------------------------------------------------
-class Word(NamedTuple):
+class CodeUnit(NamedTuple):
     """An instruction as it is encoded. It begins at `start`, with its EXTENDED_ARGs, and raises from `offset`."""
 
     start: int
@@ -119,7 +119,7 @@ class Word(NamedTuple):
     positions: Positions
 
 
-def words(code: CodeType) -> Iterator[Word]:
+def code_units(code: CodeType) -> Iterator[CodeUnit]:
     """The instructions of `code`; EXTENDED_ARG is a part of the one after it, CACHE of the one before."""
     raw, positions = code.co_code, list(code.co_positions())
     extended, start = 0, -1
@@ -132,11 +132,11 @@ def words(code: CodeType) -> Iterator[Word]:
         if number == _EXTENDED:
             extended = arg << 8
             continue
-        yield Word(start, offset, dis.opname[number], arg, positions[offset >> 1])
+        yield CodeUnit(start, offset, dis.opname[number], arg, positions[offset >> 1])
         extended, start = 0, -1
 
 
-def jump_target(word: Word) -> int:
+def jump_target(word: CodeUnit) -> int:
     """The offset to which a jump goes."""
     known = OPCODES[word.name]
     return word.offset + 2 * (1 + known.caches + (-word.arg if known.back else word.arg))

@@ -18,7 +18,7 @@ from ...artifacts.records import Location
 from ..breaks.unsupported import Unsupported
 from ..runtime.per_code import cached_per_code
 from ..runtime.skips import is_program
-from .assembly import OPCODES, Operand, Word, jump_target, words
+from .assembly import OPCODES, CodeUnit, Operand, code_units, jump_target
 from .opcode_table import HALVES, HANDLERS, Handler
 
 
@@ -150,7 +150,7 @@ def code_info(code: CodeType) -> CodeInfo:
     """`code`, decoded."""
     instructions: list[Instruction] = []
     by_offset: dict[int, int] = {}
-    for word in words(code):
+    for word in code_units(code):
         by_offset[word.start] = len(instructions)
         if word.name in HALVES:
             places = word.arg >> 4, word.arg & 15
@@ -176,7 +176,7 @@ _OF_DATACLASSES = "__create_fn__."
 """How the names of methods begin that `dataclasses` writes: they have no lines."""
 
 
-def _value(code: CodeType, word: Word) -> Any:
+def _value(code: CodeType, word: CodeUnit) -> Any:
     """What the argument of an instruction means, as `dis` has it."""
     _, operand, shift, _, _ = OPCODES[word.name]
     if operand is Operand.LOCAL or operand is Operand.CLOSURE:

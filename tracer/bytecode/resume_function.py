@@ -66,7 +66,7 @@ def resume_id(code: CodeType) -> str:
     return f"{origin.code.co_filename}:{origin.code.co_firstlineno}:{origin.code.co_qualname}+{origin.index}"
 
 
-def stack_words(code: CodeType) -> Callable[[str], str]:
+def name_stack_arguments(code: CodeType) -> Callable[[str], str]:
     """A function that puts the names of a resume function's stack arguments in a text into words: the last of them is
     what the instruction before it left, `x.max().item()`, or the variables of a loop."""
     origin = origin_of(code)
@@ -82,7 +82,7 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
     if last.opname == "FOR_ITER":
         text, targets = "the next item of the loop", _targets(line_of(place))
 
-    def words(sentence: str) -> str:
+    def named(sentence: str) -> str:
         for name in origin.boxed:
             sentence = sentence.replace(f"{name}[0]", name)
         for index, target in enumerate(targets):
@@ -93,7 +93,7 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
             sentence = re.sub(rf"{name}\b", what.replace("\\", r"\\"), sentence)
         return sentence
 
-    return words
+    return named
 
 
 def _targets(line: str) -> list[str]:
@@ -127,7 +127,7 @@ def disassembled(code: CodeType) -> Parts:
         begin = TryBegin(labels[entry.target], entry.lasti, entry.depth)
         between.setdefault(entry.start, []).append(begin)
         between.setdefault(entry.end, []).insert(0, TryEnd(begin))
-    instructions = [_taken_apart(code, i, labels) for i in info.instructions]
+    instructions = [_as_instr(code, i, labels) for i in info.instructions]
     items: list[Instr | Label | TryBegin | TryEnd] = []
     for index, instruction in enumerate(instructions):
         items += between.get(index, ())
@@ -135,7 +135,7 @@ def disassembled(code: CodeType) -> Parts:
     return Parts([*items, *between.get(len(instructions), ())], instructions)
 
 
-def _taken_apart(code: CodeType, instruction: Instruction, labels: dict[int, Label]) -> Instr:
+def _as_instr(code: CodeType, instruction: Instruction, labels: dict[int, Label]) -> Instr:
     opname, value, arg = instruction.opname, instruction.value, instruction.arg
     _, operand, shift, _, _ = OPCODES[opname]
     decoded: Any = value

@@ -30,7 +30,7 @@ def guard_distinct(root: Translator) -> None:
         source = _moving(value)
         if source is not None and value.python_type() in kinds:
             groups[value.python_type()][source] = None
-    for kind, values in root.trace.told_apart.items():
+    for kind, values in root.trace.compared_by_identity.items():
         told = {source: None for source in map(_moving, values) if source is not None}
         if told:
             _guard_other_than_fixed(root, told, [value for value in values if _moving(value) is None])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..sources.source import DrawSource, Source
+from ..sources.source import RandomValueSource, Source
 
 if TYPE_CHECKING:
     from ..variables.core.base import Codegen
@@ -24,7 +24,7 @@ _STATES = ".ours_states"
 
 
 @dataclass(frozen=True)
-class Draw:
+class RandomCall:
     """One call: `function(*args, **kwargs)`; the last arguments are those by keyword. `owner` is the generator, None
     where the call makes it."""
 
@@ -32,14 +32,14 @@ class Draw:
     owner: Source | None
     args: tuple[Source, ...]
     names: tuple[str, ...]
-    result: DrawSource
+    result: RandomValueSource
 
 
-class Draws:
+class RandomCalls:
     """The calls of one frame so far, in program order."""
 
     def __init__(self) -> None:
-        self.made: list[Draw] = []
+        self.made: list[RandomCall] = []
         self._copies: dict[int, tuple[random.Random, random.Random]] = {}  # by id: the generator, and its copy
 
     def copy_of(self, real: random.Random) -> random.Random:
@@ -53,10 +53,10 @@ class Draws:
     def add(
         self, function: Callable[..., Any], owner: Source | None, args: Sequence[Source], names: tuple[str, ...],
         text: str,
-    ) -> DrawSource:  # fmt: skip
+    ) -> RandomValueSource:  # fmt: skip
         """Note a call; returns where its result is found. `text` is the call as the program writes it."""
-        result = DrawSource(len(self.made), text)
-        self.made.append(Draw(function, owner, tuple(args), names, result))
+        result = RandomValueSource(len(self.made), text)
+        self.made.append(RandomCall(function, owner, tuple(args), names, result))
         return result
 
     # ---- in the code that takes the frame's place --------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Draws:
 
     def _owners(self) -> list[Source]:
         """The generators that were there before."""
-        return list(dict.fromkeys(d.owner for d in self.made if d.owner and not isinstance(d.owner, DrawSource)))
+        return list(dict.fromkeys(d.owner for d in self.made if d.owner and not isinstance(d.owner, RandomValueSource)))
 
 
 def states(*generators: random.Random) -> list[tuple[random.Random, Any]]:

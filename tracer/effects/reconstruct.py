@@ -31,16 +31,16 @@ from ..sources.source import (
     ComputedSource,
     ConstantSource,
     DefaultSource,
-    DrawSource,
     GlobalSource,
     ItemSource,
     KeySource,
-    KnownSource,
     LocalSource,
     ModuleGlobalSource,
+    RandomValueSource,
     ResultSource,
     SizeSource,
     Source,
+    WeakrefSource,
     values_of,
 )
 from ..sources.weak_proxies import proxied
@@ -191,7 +191,8 @@ class Codegen:
             self.emit("LOAD_FAST", name)
             return
         _LOADERS[type(source)](self, source)
-        if not isinstance(source, (LocalSource, DrawSource)) and (self.planning or self.plan.source_uses[source] > 1):
+        shared = self.planning or self.plan.source_uses[source] > 1
+        if shared and not isinstance(source, (LocalSource, RandomValueSource)):
             self._temporaries[source] = self.save()
 
     def load_cell_source(self, source: Source) -> None:
@@ -435,7 +436,7 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     LocalSource: _local,
     GlobalSource: _global,
     ModuleGlobalSource: _module_global,
-    KnownSource: lambda codegen, source: codegen.const(source.value()),
+    WeakrefSource: lambda codegen, source: codegen.const(source.value()),
     AttrSource: _attribute,
     ItemSource: _item,
     KeySource: _key,
@@ -446,5 +447,5 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     SizeSource: _size,
     ConstantSource: lambda codegen, source: codegen.const(source.value),
     ComputedSource: _computed,
-    DrawSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
+    RandomValueSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
 }

@@ -27,7 +27,7 @@ class Stop:
     stack: tuple[records.Location, ...]
     on_stack: tuple[str, ...]
     earlier: int | None  # a step before it at which a break is possible although it is not here
-    looked_at: str = ""  # a function that reads the variables of those that call it, in which tracing stopped
+    introspected_by: str = ""  # a function that reads the variables of those that call it, in which tracing stopped
 
 
 def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:

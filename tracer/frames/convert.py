@@ -17,14 +17,14 @@ from types import CellType, CodeType
 from typing import Any
 
 from ...artifacts import records
-from ...artifacts.context import CompileContext, ToldByData
+from ...artifacts.context import CompileContext, DataDependentError
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.interruptions import pause
 from ..breaks import reasons as reasons
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, code_info
 from ..bytecode.liveness import unbound_cell_read
-from ..bytecode.resume_function import origin_of, stack_words
+from ..bytecode.resume_function import name_stack_arguments, origin_of
 from ..effects.side_effects import SideEffects
 from ..fx.backend_call import CapturedGraph, CompileOptions
 from ..graph.graph import TraceGraph
@@ -139,10 +139,11 @@ class RootInterpreter(Interpreter):
             earlier = min(self.open_contexts[0].step, self.trace.step if earlier is None else earlier)
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
-        detail = stack_words(self.code)(error.detail)
+        detail = name_stack_arguments(self.code)(error.detail)
         if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # which has no name there
             detail = "{} asks for `{}`".format(*error.context["inside"])
-        return Stop(self.trace.step, error.code, detail, *place, described, earlier, error.context.get("looked_at", ""))
+        introspected_by = error.context.get("introspected_by", "")
+        return Stop(self.trace.step, error.code, detail, *place, described, earlier, introspected_by)
 
 
 @dataclass(frozen=True)
@@ -287,9 +288,9 @@ class _Conversion:
         asks = self.info.reads_variables_by_name
         if asks:
             return self._skip(f"the graph breaks in a function that looks at its variables ({asks})", stop)
-        looked_at = stop.looked_at or reader_called(self.frame.code, self.frame.f_globals, self.frame.closure)
-        if looked_at:
-            return self._skip(f"the graph breaks in a function whose variables {looked_at} looks at", stop)
+        reader = stop.introspected_by or reader_called(self.frame.code, self.frame.f_globals, self.frame.closure)
+        if reader:
+            return self._skip(f"the graph breaks in a function whose variables {reader} looks at", stop)
         unbound = unbound_cell_read(self.info, instruction.index, root.bound_cells()) if origin is None else None
         if unbound is not None:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
@@ -316,7 +317,7 @@ class _Conversion:
         guards, graphs = root.trace.guards, int(operations > 0)
         if not context.recording:
             return ConvertedFrame(code, guards, graphs, operations, breaks)
-        nodes, story = needed_by(guards, root.graph.graph.nodes), root.graph.shapes.story()
+        nodes, story = needed_by(guards, root.graph.graph.nodes), root.graph.shapes.symbol_history()
         return ConvertedFrame(code, guards, graphs, operations, breaks, nodes, story)
 
     def _refused(self, root: RootInterpreter, error: Unsupported) -> Stop:
@@ -343,12 +344,12 @@ class _Conversion:
         start = time.perf_counter()
         at_end = Modes.now()
         self.modes.restore(graph.sets_modes)
-        self.context.breakable = graph.told is not None and not self.options.fullgraph
+        self.context.breakable = graph.data_dependent is not None and not self.options.fullgraph
         try:
             return self.options.backend(captured, self.context)
-        except ToldByData as error:
-            assert graph.told is not None
-            raise graph.told.refused() from error
+        except DataDependentError as error:
+            assert graph.data_dependent is not None
+            raise graph.data_dependent.refused() from error
         finally:
             at_end.restore(graph.sets_modes)
             self.backend_seconds += time.perf_counter() - start

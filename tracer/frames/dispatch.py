@@ -55,7 +55,7 @@ from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
 from ..runtime.per_code import PerCode
-from ..runtime.random_state import keep_what_others_draw, runs_alone
+from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import involves_tensors, only_wraps, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
@@ -124,7 +124,7 @@ class Dispatcher:
             alone = runs_alone()
             verdict = self._verdict(frame, frame_state)
             if not alone:
-                keep_what_others_draw()
+                preserve_other_threads_state()
         except RecursionError:  # no room even to look
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         return verdict

@@ -35,7 +35,7 @@ _ERROR = ".ours_error"
 _MARK = "this code runs as it was written"
 
 
-def may_run_again(graph: TraceGraph, context: CompileContext) -> bool:
+def may_rerun(graph: TraceGraph, context: CompileContext) -> bool:
     """Whether nothing that the program can see has changed when the graph raises, or the error is marked: it writes to
     no input, or the compiler says so.
 
@@ -51,8 +51,8 @@ def may_run_again(graph: TraceGraph, context: CompileContext) -> bool:
         return True
     if graph.caught:
         raise Unsupported("may-raise", graph.caught)
-    if graph.assumed is not None:
-        raise graph.assumed.refused()
+    if graph.runtime_assert is not None:
+        raise graph.runtime_assert.refused()
     return context.marks_changes
 
 
@@ -78,7 +78,7 @@ class FailedRuns:
         return True
 
 
-class SecondRun:
+class EagerRerun:
     """Wraps the instructions that call the graph: `begin`, the call, `end`. `checks`: the graph checks what it takes
     for granted, so it may raise where the program does not, at every call."""
 
@@ -117,7 +117,7 @@ class SecondRun:
             undo(codegen)
         codegen.label(self.own)
         with rest_of_frame(codegen):
-            call_as_written(codegen, self.code)
+            call_original(codegen, self.code)
             codegen.emit("RETURN_VALUE")
         codegen.label(after)
 
@@ -127,7 +127,7 @@ class SecondRun:
         self.codegen.emit("STORE_FAST", _ERROR)
 
 
-def call_as_written(codegen: Codegen, code: CodeType) -> None:
+def call_original(codegen: Codegen, code: CodeType) -> None:
     """Emit the call of the frame's own code with its arguments, which leaves the result on the stack."""
     own = as_written(code)
     codegen.push_null()

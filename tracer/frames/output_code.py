@@ -41,7 +41,7 @@ from ..interpreter.opcodes.control import JUMP_IF_FALSE, after_loop
 from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
 from ..runtime.eval_frame import unobserved
 from ..runtime.global_modes import LASTING, Modes, protected
-from ..runtime.rng_ops import draws as draws_numbers
+from ..runtime.rng_ops import draws as is_random_op
 from ..runtime.rng_ops import taken_back
 from ..sources.source import LocalSource
 from ..variables.containers.dict_iterators import DictIterator
@@ -51,7 +51,7 @@ from ..variables.core.finalizers import object_dies_visibly
 from ..variables.python.symbolic_numbers import NumberValue
 from ..variables.torch.tensor import TensorValue
 from .continuation import drive, rest_of_frame, return_continuation
-from .eager_fallback import SecondRun, call_as_written, may_run_again
+from .eager_fallback import EagerRerun, call_original, may_rerun
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
 """Beginnings of the names of instructions that push nothing, at most leave what was there."""
@@ -87,7 +87,7 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
 
 def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> None:
     """Draw what the frame draws from Python's generators, then call the graph, where there is one."""
-    graph, draws, options = root.graph, root.trace.draws, root.trace.options
+    graph, draws, options = root.graph, root.trace.random_calls, root.trace.options
     has_graph = bool(graph.operations or codegen.plan.nodes)  # without operations on tensors, results may be numbers
     if not has_graph and not draws.made:
         return
@@ -96,11 +96,11 @@ def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> 
         compiled = compile_graph(graph.finish(list(codegen.plan.nodes), root.trace.modes))
         if graph.sets_modes:
             compiled = protected(compiled, root.trace.modes)
-    if options.run_again and may_run_again(graph, root.trace.context):
+    if options.run_again and may_rerun(graph, root.trace.context):
         if draws.made:
             draws.remember(codegen)
-        again = SecondRun(codegen, root.code, graph.assumed is not None)
-        if compiled is not None and any(map(draws_numbers, graph.graph.nodes)):
+        again = EagerRerun(codegen, root.code, graph.runtime_assert is not None)
+        if compiled is not None and any(map(is_random_op, graph.graph.nodes)):
             compiled = taken_back(compiled)  # the second run draws the same numbers
     draws.emit(codegen)
     if compiled is not None:
@@ -121,7 +121,7 @@ def code_that_raises(root: Interpreter, error: FullGraphError) -> CodeType:
     codegen = Codegen(root.code, root.effects, Plan(), planning=False)
     _prologue(codegen)
     with rest_of_frame(codegen):
-        call_as_written(codegen, root.code)
+        call_original(codegen, root.code)
         codegen.emit("POP_TOP")
         codegen.const(error)
         codegen.emit("RAISE_VARARGS", 1)

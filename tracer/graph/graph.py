@@ -44,7 +44,7 @@ from ..variables import build
 from ..variables.core.base import Value
 from ..variables.torch.custom_op_state import refuse_changed_state
 from ..variables.torch.higher_order.registered_autograd import with_registered_gradient
-from ..variables.torch.runtime_asserts import Assumed, check_at_run_time
+from ..variables.torch.runtime_asserts import RuntimeAssert, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
 from .data_dependent_errors import MAY_RAISE, is_caught, may_raise
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ..runtime.global_modes import Modes
     from ..shapes.frame_shapes import FrameShapes
     from ..variables.core.base import Translator
-    from ..variables.torch.scalar_tensor_index import ChosenRow
+    from ..variables.torch.scalar_tensor_index import RowCopy
 
 PURE_METHODS = frozenset(
     "size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
@@ -98,12 +98,12 @@ class TraceGraph:
         self.caught = ""  # an operator that may raise in a `try` that handles it
         self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
-        self.assumed: Assumed | None = None  # the first check that relies on a second run
-        self.told: Assumed | None = None  # the first operation with a result that only data tells
+        self.runtime_assert: RuntimeAssert | None = None  # the first check that relies on a second run
+        self.data_dependent: RuntimeAssert | None = None  # the first operation with a result that only data tells
         self.assigned: list[tuple[torch.Tensor, str]] = []  # what variables are since that attribute of them was set
         self.frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # that inputs are since they need none
         self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
-        self.rows: list[ChosenRow] = []  # copies that stand for views
+        self.rows: list[RowCopy] = []  # copies that stand for views
         self.called: Callable[..., Any]  # calls functions from the program's line that the next operation is of
         self.operations = 0
         self.sets_modes = False
@@ -186,7 +186,7 @@ class TraceGraph:
         if isinstance(fake, torch.Tensor):  # as it is now: in-place operators change the fake
             node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
             self.versions[node] = None if fake.is_inference() else fake._version
-            self._keep_apart(fake)
+            self._check_assigned_attributes(fake)
         node.meta["source"] = source
         self.inputs[source] = node
         return node
@@ -266,8 +266,9 @@ class TraceGraph:
         code, detail = ("data-dependent-shape", by_mask) if size else ("data-dependent-value", f"Tensor.{by_mask}")
         if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), "symbol", why) == "break":
             raise Unsupported(code, detail)
-        if self.told is None and len(self.scopes.open) == 1:
-            self.told = Assumed(tx.trace.safe_step(), code, detail, {"location": place, "stack": tx.stack_locations()})
+        if self.data_dependent is None and len(self.scopes.open) == 1:
+            place_and_stack = {"location": place, "stack": tx.stack_locations()}
+            self.data_dependent = RuntimeAssert(tx.trace.safe_step(), code, detail, place_and_stack)
 
     def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operation gives on the fake values of its arguments."""
@@ -278,10 +279,10 @@ class TraceGraph:
             # What torch assumes of such sizes would be an error of ours where it does not hold.
             self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]
         if self.assigned or self.frozen:
-            self._keep_apart(fake)
+            self._check_assigned_attributes(fake)
         return fake
 
-    def _keep_apart(self, fake: Any) -> None:
+    def _check_assigned_attributes(self, fake: Any) -> None:
         """Raises Unsupported where the operation that gave `fake` has made more of a variable with other data than
         `p.data = value` after the graph can: given it a gradient, or taken a view, whose base would not be `p`. The
         same for `p.requires_grad = flag`, and where a view comes in."""
@@ -320,7 +321,7 @@ class TraceGraph:
         except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             condition = getattr(error, "cond", sympy.false)
             decided_by = condition.free_symbols
-            if not self.shapes.shape_env.drawn.isdisjoint(decided_by):
+            if not self.shapes.shape_env.random_symbols.isdisjoint(decided_by):
                 raise Unsupported("random-value", _target_name(target)) from error
             if condition.has(ToFloat) or any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
                 raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
@@ -330,8 +331,8 @@ class TraceGraph:
         except Exception as error:
             if came_from_outside(error):
                 raise
-            if target is operator.getitem and (told := _told_by_data(fake_args[1])):  # torch takes no such index
-                drawn = not self.shapes.shape_env.drawn.isdisjoint(told)
+            if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
+                drawn = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
                 raise Unsupported("random-value" if drawn else "data-dependent-shape", _target_name(target)) from error
             first_line = str(error).partition("\n")[0]
             if "its data is not allocated yet" in first_line:  # what fake tensors say where values are read
@@ -447,12 +448,12 @@ def _is_pure(node: torch.fx.Node) -> bool:
         return node.target in PURE_METHODS and "out" not in node.kwargs
     module = getattr(node.target, "__module__", "")
     name = getattr(node.target, "__name__", "")
-    if name in MAY_RAISE and _is_told_by_numbers(node):
+    if name in MAY_RAISE and _has_unbacked_operand(node):
         return False
     return module == "_operator" and not name.startswith("i") and name not in ("setitem", "delitem")
 
 
-def _is_told_by_numbers(node: torch.fx.Node) -> bool:
+def _has_unbacked_operand(node: torch.fx.Node) -> bool:
     """Whether integers that only data tells are what an operator indexes with, or divides by."""
     found = list(node.all_input_nodes)
     if node.target is operator.getitem and node.args[0] in found:
@@ -510,7 +511,7 @@ def _as_written(function: Any, args: Sequence[Any]) -> Any:
     return pow if negative else function
 
 
-def _told_by_data(index: Any) -> set[sympy.Symbol]:
+def _unbacked_symbols(index: Any) -> set[sympy.Symbol]:
     """The numbers that only data tells of which an index, or a part of one, is made."""
     parts = index if isinstance(index, tuple) else (index,)
     return {symbol for part in parts if isinstance(part, torch.SymInt) for symbol in free_unbacked_symbols(part)}

@@ -17,9 +17,9 @@ import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ...artifacts.records import Location, Recompile
-from ..bytecode.resume_function import stack_words
+from ..bytecode.resume_function import name_stack_arguments
 from ..runtime.dynamo_stubs import without_dynamo
-from ..sources.display_names import in_words
+from ..sources.display_names import display_name
 from ..sources.source import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source, read_from
 from .conditions import condition_code, on_frame
 from .describe import describe
@@ -65,7 +65,7 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
         return None
     _, entry, found = best
     first, also = found[0], [d.sentence for d in found[1:]]
-    words = stack_words(code) if code is not None else str
+    words = name_stack_arguments(code) if code is not None else str
     actual = words(first.actual) if first.expected == "true" else first.actual  # of a condition, what its sizes are
     return Recompile(
         first.guard, first.expected, actual, entry.compile_id, first.location, words(first.hint), words(first.what),
@@ -130,15 +130,15 @@ def _about(check: Check) -> tuple[str, str]:
     """What a guard is about, in words, and what avoids it where that depends on what it is about."""
     source = check.source
     if check.kind == "DISTINCT" and isinstance(source, ComputedSource):
-        *some, last = map(in_words, source.args)
+        *some, last = map(display_name, source.args)
         return f"{', '.join(some)} and {last}", ""
     if check.kind in ("LENGTH", "DICT_KEYS") and isinstance(source, AttrSource) and source.name in _PARTS:
-        return _PARTS[source.name].format(in_words(source.owner)), _COMPLETE
-    if check.kind in ("LENGTH", "DICT_KEYS") and (hooks := re.fullmatch(r"(.*)\._(\w+_hooks)", in_words(source))):
+        return _PARTS[source.name].format(display_name(source.owner)), _COMPLETE
+    if check.kind in ("LENGTH", "DICT_KEYS") and (hooks := re.fullmatch(r"(.*)\._(\w+_hooks)", display_name(source))):
         return f"the {hooks[2].replace('_', ' ')} of {hooks[1]}", _HOOKS
     if check.kind in ("IN_DICT", "NOT_IN_DICT") and isinstance(source, AttrSource) and source.name == "__dict__":
-        return f"the attributes of {in_words(source.owner)}", KINDS["HAS_ATTR"].hint
-    return _ABOUT.get(check.kind, "{}").format(in_words(source)), ""
+        return f"the attributes of {display_name(source.owner)}", KINDS["HAS_ATTR"].hint
+    return _ABOUT.get(check.kind, "{}").format(display_name(source)), ""
 
 
 _NUMBER = (
@@ -183,9 +183,9 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
     except Exception:  # whatever reading it raises
         missing = _missing(check.source, scope)
         guard, gone = f"{missing} exists", "not there"
-        return [Difference(guard, in_words(missing), "present", gone, check.location, kind.hint)]
+        return [Difference(guard, display_name(missing), "present", gone, check.location, kind.hint)]
     if check.kind == "EQUALS_MATCH":
-        hint = _constant_hint(in_words(check.source), check.expectation, value)
+        hint = _constant_hint(display_name(check.source), check.expectation, value)
     if check.kind == "LENGTH" and not hint and not _holds_tensors(value):
         hint = _COUNT
     try:
@@ -271,7 +271,7 @@ _ARRAY_HINTS = {
 
 
 def _tensor(check: Check, scope: Scope) -> list[Difference]:
-    name, where = check.source.expression, in_words(check.source)
+    name, where = check.source.expression, display_name(check.source)
     try:
         rows = tensor_differences(scope.value(check.source), check.expectation)
     except Exception:  # it is not there: said by the caller
@@ -317,14 +317,14 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
         try:
             if on_frame([guard], scope.f_globals, lambda source: lambda _: scope.value(source))(dict(scope.f_locals)):
                 continue
-            values = ", ".join(f"{in_words(s)} is {scope.value(s)}" for s in dict.fromkeys(guard.sources))
+            values = ", ".join(f"{display_name(s)} is {scope.value(s)}" for s in dict.fromkeys(guard.sources))
         except Exception as error:
             values = type(error).__name__
         hint = next(hint for pattern, hint in _SHAPE_HINTS if re.search(pattern, guard.expression))
         strided = next((s for s in guard.sources if isinstance(s, SizeSource) and s.kind == "stride"), None)
         if strided is not None:
-            hint = _TENSOR_HINTS[".stride()"].format(name=in_words(strided.owner))
-        where = {name: in_words(source) for name, source in zip(guard.names, guard.sources)}
+            hint = _TENSOR_HINTS[".stride()"].format(name=display_name(strided.owner))
+        where = {name: display_name(source) for name, source in zip(guard.names, guard.sources)}
         what, expected = _SYMBOL.sub(partial(_renamed, where), guard.expression), "true"
         if re.fullmatch(r"2 <= \w+", guard.expression) and len(guard.sources) == 1:
             what, expected, values = what.removeprefix("2 <= "), "2 or more", values.rpartition(" is ")[2]

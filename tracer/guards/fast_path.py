@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .interrupted import holds_after_all
-from .python_guards import NEVER_CHANGE, Failed, GuardFunction, Lines, PythonManager
+from .python_guards import NEVER_CHANGE, Failed, GuardFunction, Lines, PythonGuardManager
 from .versions import Step, Versions
 
 Check = Callable[[Any], bool]
@@ -108,13 +108,13 @@ def with_brief(function: GuardFunction, check: Check, versions: Callable[[], Ver
     return holds
 
 
-def _needed(function: GuardFunction, managers: Sequence[PythonManager]) -> set[PythonManager]:
+def _needed(function: GuardFunction, managers: Sequence[PythonGuardManager]) -> set[PythonGuardManager]:
     """The managers of objects that the brief form looks at, and of those on the way there from a settled one."""
-    needed: set[PythonManager] = set()
+    needed: set[PythonGuardManager] = set()
     ends = [manager for pair in function.same for manager in pair[:2] if not (pair[0].settled and pair[1].settled)]
     ends += [m for m in managers if m.passing() or (m.tensor is not None and not m.settled)]
     for end in ends:
-        manager: PythonManager | None = end
+        manager: PythonGuardManager | None = end
         while manager is not None and manager not in needed:
             needed.add(manager)
             manager = None if manager.settled else manager.owner
@@ -122,8 +122,8 @@ def _needed(function: GuardFunction, managers: Sequence[PythonManager]) -> set[P
 
 
 def _slots(
-    function: GuardFunction, managers: Sequence[PythonManager], needed: set[PythonManager]
-) -> dict[PythonManager, int]:
+    function: GuardFunction, managers: Sequence[PythonGuardManager], needed: set[PythonGuardManager]
+) -> dict[PythonGuardManager, int]:
     """Where the settled objects stand that the brief form wants: tensors first, as they are compared."""
     wanted = [manager for _, group in function.tensor_checks() for manager in group if manager.settled]
     wanted += [manager for manager in managers if manager in needed and manager.settled and manager.tensor is None]
@@ -131,8 +131,8 @@ def _slots(
 
 
 def _brief(
-    function: GuardFunction, managers: Sequence[PythonManager], needed: set[PythonManager],
-    slots: dict[PythonManager, int],
+    function: GuardFunction, managers: Sequence[PythonGuardManager], needed: set[PythonGuardManager],
+    slots: dict[PythonGuardManager, int],
 ) -> Check:
     """`brief(found)`, of the objects in their slots: whether all holds that could change although no dict has."""
     lines = Lines("brief(found)", "rejected(error)")
@@ -167,7 +167,7 @@ def _rejected(error: BaseException) -> bool:
     raise error
 
 
-def _plan(managers: Sequence[PythonManager], slots: dict[PythonManager, int]) -> list[_Settled]:
+def _plan(managers: Sequence[PythonGuardManager], slots: dict[PythonGuardManager, int]) -> list[_Settled]:
     """The settled objects, each after the one that it is found from."""
     settled = [manager for manager in managers if manager.settled]
     numbers = {manager: number for number, manager in enumerate(settled)}

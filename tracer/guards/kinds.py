@@ -327,7 +327,7 @@ def _constant(x: str, value: Any) -> str:
     return f"{x} == {describe(value)}"
 
 
-def _untold(value: Any, expectation: Any) -> bool:
+def _fails_in_cpp(value: Any, expectation: Any) -> bool:
     """Only C++ can tell whether such a guard fails."""
     return False
 
@@ -365,7 +365,7 @@ KINDS: dict[str, Kind] = {
     "COMPUTABLE": Kind(
         _install_computable, lambda x, e: f"{x} raises nothing", lambda e: "computed without an error",
         hint="the program computes with this number what is an error for some; the two cases are compiled once each",
-        fails=_untold,
+        fails=_fails_in_cpp,
     ),
     "NONE": Kind(
         _install_equals, _constant, describe, hint="with and without the argument are compiled once each",
@@ -411,7 +411,7 @@ KINDS: dict[str, Kind] = {
     ),
     "DUPLICATE_INPUT": Kind(
         _install_same, lambda x, e: f"{x} is {e}", lambda e: f"the same object as {e}", lambda v, e: "another object",
-        key=lambda value: value, hint="pass the same object in both places, as at the first call", fails=_untold,
+        key=lambda value: value, hint="pass the same object in both places, as at the first call", fails=_fails_in_cpp,
     ),
     "DISTINCT": Kind(
         _install_computed, lambda x, e: x, lambda e: "different objects", lambda v, e: "one object twice",
@@ -420,7 +420,7 @@ KINDS: dict[str, Kind] = {
     ),
     "LAMBDA": Kind(
         _install_lambda, lambda x, e: e.replace("{}", x), lambda e: e.replace("{}", "it"), key=lambda value: value[1],
-        hint="keep it as it was at the first call", fails=_untold,
+        hint="keep it as it was at the first call", fails=_fails_in_cpp,
     ),
     "GLOBAL_STATE": Kind(
         _install_global_state,
@@ -432,15 +432,16 @@ KINDS: dict[str, Kind] = {
     # ---- implied: the tree adds these itself
     "SHAPE_ENV": Kind(
         _implied, lambda x, e: conditions_code(e), lambda e: "true",
-        hint="the compiled code holds for a range of sizes; this one is outside of it", fails=_untold,
+        hint="the compiled code holds for a range of sizes; this one is outside of it", fails=_fails_in_cpp,
     ),
     "NO_ALIASING": Kind(
         _implied, lambda x, e: f"{', '.join(e)} are different tensors", lambda e: "different tensors",
-        lambda v, e: "one tensor twice", hint="pass different tensors, as at the first call", fails=_untold,
+        lambda v, e: "one tensor twice", hint="pass different tensors, as at the first call", fails=_fails_in_cpp,
     ),
     "BUILTIN": Kind(
         _implied, lambda x, e: f"{e!r} not in G", lambda e: f"the builtin `{e}`",
-        lambda v, e: f"a global `{e}` hides it", hint="give the global another name than the builtin's", fails=_untold,
+        lambda v, e: f"a global `{e}` hides it", hint="give the global another name than the builtin's",
+        fails=_fails_in_cpp,
     ),
 }
 

@@ -2,9 +2,9 @@
 
 A model is mostly modules: of the guards of a BERT 96 in 100 stand below it. In the C++ tree each step to one of them
 costs as much as a dozen instructions of Python, and more where a dict is on the way, since C++ asks for its version.
-So from the outermost module on `PythonManager`s, which have the methods of C++'s `GuardManager`, write what C++ would
-do as Python: one read for each object on the way, one `assert` for each guard. Everything is read anew at each call,
-so no change can hide. Tensors are collected and compared by one C++ `TensorGuards` at the end.
+So from the outermost module on `PythonGuardManager`s, which have the methods of C++'s `GuardManager`, write as Python
+what C++ would do: one read for each object on the way, one `assert` for each guard. Everything is read anew at each
+call, so no change can hide. Tensors are collected and compared by one C++ `TensorGuards` at the end.
 
 Some of it need not be read again where CPython tells that no dict has changed: `fast_path.py`. Managers know what that
 is: an object is *settled* when it is found through plain dicts and tuples alone; a condition is *lasting* when a
@@ -50,11 +50,11 @@ class GuardFunction:
     def __init__(self, example: Any, alias_parts: Callable[[], list[str]]) -> None:
         self.alias_parts = alias_parts
         self.names: dict[str, Any] = {"missing": _MISSING}
-        self.same: list[tuple[PythonManager, PythonManager, str]] = []
+        self.same: list[tuple[PythonGuardManager, PythonGuardManager, str]] = []
         self._known: dict[int, str] = {}
         self._weak: dict[str, str] = {}
-        self._tensor_checks: list[tuple[str, list[PythonManager]]] = []
-        self.root = PythonManager(self, "", example, settled=True)
+        self._tensor_checks: list[tuple[str, list[PythonGuardManager]]] = []
+        self.root = PythonGuardManager(self, "", example, settled=True)
 
     def name(self, prefix: str, value: Any) -> str:
         """The name of an object that the function uses."""
@@ -73,7 +73,7 @@ class GuardFunction:
             self.names[f"weak{len(self.names)}"] = weakref.ref(cls)
         return self._known[id(cls)]
 
-    def managers(self) -> Iterator[PythonManager]:
+    def managers(self) -> Iterator[PythonGuardManager]:
         """All managers, each before those that it leads to."""
         left = [self.root]
         while left:
@@ -116,7 +116,7 @@ class GuardFunction:
         for manager in self.managers():
             manager.example = manager.tensor = None
 
-    def tensor_checks(self) -> list[tuple[str, list[PythonManager]]]:
+    def tensor_checks(self) -> list[tuple[str, list[PythonGuardManager]]]:
         """(name of a function of tensors, their managers), the settled before the others: it raises Failed where one is
         not as it was, or two are one. Tensors that are one from the beginning are compared apart."""
         left = [] if self._tensor_checks else [manager for manager in self.managers() if manager.tensor is not None]
@@ -192,7 +192,7 @@ def _tensor_check(checks: Sequence[_TensorCheck], alias_parts: Callable[[], list
 
 
 @dataclass(eq=False)
-class PythonManager:
+class PythonGuardManager:
     """The guards of one object: C++'s `GuardManager` as far as the guard tree uses it, written as Python.
 
     `read` and the conditions are templates, in which {0} is the variable of the owner, and of the object itself.
@@ -201,16 +201,16 @@ class PythonManager:
     function: GuardFunction
     read: str
     example: Any
-    owner: PythonManager | None = None
+    owner: PythonGuardManager | None = None
     variable: str = "x"
     depth: int = 0
     settled: bool = False
     key: Any = None  # of a settled object in its owner, unless it is the `__dict__` of `instance`
     conditions: dict[str, str] = field(default_factory=dict)  # and the indices of their guards, "" for the next
     lasting: set[str] = field(default_factory=set)
-    children: dict[str, PythonManager] = field(default_factory=dict)
+    children: dict[str, PythonGuardManager] = field(default_factory=dict)
     tensor: _TensorCheck | None = None
-    instance: PythonManager | None = None  # the object whose __dict__ this is
+    instance: PythonGuardManager | None = None  # the object whose __dict__ this is
 
     def __post_init__(self) -> None:
         if isinstance(self.example, dict):
@@ -240,12 +240,12 @@ class PythonManager:
             left.extend(reversed(manager.children.values()))
         return ""
 
-    def _child(self, read: str, example: Any, settles: bool = False, key: Any = None) -> PythonManager:
+    def _child(self, read: str, example: Any, settles: bool = False, key: Any = None) -> PythonGuardManager:
         """The manager of what is reached by `read`; what is found there depends on the class, so that is guarded.
         `settles` says that from a settled object this leads to one."""
         if read not in self.children:
             self._require_class()
-            self.children[read] = PythonManager(
+            self.children[read] = PythonGuardManager(
                 self.function, read, example, self, depth=self.depth + 1, settled=self.settled and settles, key=key
             )
         return self.children[read]
@@ -272,7 +272,7 @@ class PythonManager:
     def _call(self, function: Callable[..., Any]) -> str:
         return self.function.name("function", function)
 
-    def must_be(self, other: PythonManager, parts: list[str]) -> None:
+    def must_be(self, other: PythonGuardManager, parts: list[str]) -> None:
         """Guard that this is the object of another manager of the same function."""
         self.function.same.append((self, other, parts[0]))
 
@@ -338,7 +338,7 @@ class PythonManager:
             self.tensor = _TensorCheck(example, sizes, strides, parts[0])
 
     # ---- steps to other objects, as C++ names them ------------------------------------------------------------------
-    def dict_getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonManager:
+    def dict_getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonGuardManager:
         of = self.instance
         if of is not None and _ATTRIBUTES_ARE_CHEAPER and type(key) is str and not hasattr(type(of.example), key):
             return of.getattr_manager(key, example_value)
@@ -349,50 +349,52 @@ class PythonManager:
         child.conditions.setdefault("{0} is not missing", "")
         return child
 
-    def get_generic_dict_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def get_generic_dict_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         child = self._child("{0}.__dict__", example_value, settles=type(example_value) is dict)
         child.instance = self
         return child
 
-    def getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonManager:
+    def getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonGuardManager:
         if attr.isidentifier() and not keyword.iskeyword(attr):
             return self._child(f"{{0}}.{attr}", example_value)
         return self._child(f"getattr({{0}}, {self._constant(attr)})", example_value)
 
-    def generic_getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonManager:
+    def generic_getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonGuardManager:
         if attr == "__dict__" and type(self.example).__getattribute__ is object.__getattribute__:
             return self.get_generic_dict_manager(example_value)
         return self._child(f"object.__getattribute__({{0}}, {self._constant(attr)})", example_value)
 
-    def getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonManager:
+    def getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonGuardManager:
         settles = type(self.example) is tuple and type(key) is int
         return self._child(f"{{0}}[{self._constant(key)}]", example_value, settles, key)
 
     list_getitem_manager = tuple_getitem_manager = getitem_manager
 
-    def lambda_manager(self, python_lambda: Callable[[Any], Any], example_value: Any, **_: Any) -> PythonManager:
+    def lambda_manager(self, python_lambda: Callable[[Any], Any], example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child(f"{self._call(python_lambda)}({{0}})", example_value)
 
-    def type_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def type_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("type({0})", example_value)
 
-    def code_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def code_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__code__", example_value)
 
-    def closure_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def closure_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__closure__", example_value)
 
-    def func_defaults_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def func_defaults_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__defaults__", example_value)
 
-    def func_kwdefaults_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def func_kwdefaults_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__kwdefaults__", example_value)
 
-    def tensor_property_size_manager(self, idx: int, example_value: Any, **_: Any) -> PythonManager:
+    def tensor_property_size_manager(self, idx: int, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child(f"{self._call(torch._C.TensorBase.size)}({{0}}, {idx})", example_value)
 
-    def tensor_property_stride_manager(self, idx: int, example_value: Any, **_: Any) -> PythonManager:
+    def tensor_property_stride_manager(self, idx: int, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child(f"{self._call(torch._C.TensorBase.stride)}({{0}}, {idx})", example_value)
 
-    def tensor_property_storage_offset_manager(self, idx: int | None, example_value: Any, **_: Any) -> PythonManager:
+    def tensor_property_storage_offset_manager(
+        self, idx: int | None, example_value: Any, **_: Any
+    ) -> PythonGuardManager:
         return self._child(f"{self._call(torch._C.TensorBase.storage_offset)}({{0}})", example_value)

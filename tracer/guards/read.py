@@ -19,12 +19,12 @@ from ..sources.source import (
     GlobalSource,
     ItemSource,
     KeySource,
-    KnownSource,
     LocalSource,
     ModuleGlobalSource,
     ResultSource,
     SizeSource,
     Source,
+    WeakrefSource,
     values_of,
 )
 from ..sources.weak_proxies import proxied
@@ -109,7 +109,7 @@ _ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
     LocalSource: lambda scope, source: scope.f_locals[source.name],
     GlobalSource: _global,
     ModuleGlobalSource: lambda scope, source: sys.modules[source.module].__dict__[source.name],
-    KnownSource: lambda scope, source: source.value(),
+    WeakrefSource: lambda scope, source: source.value(),
     ConstantSource: lambda scope, source: source.value,
     ComputedSource: lambda scope, source: source.function(*[scope.value(arg) for arg in source.args]),
 }

@@ -32,12 +32,12 @@ from ..sources.source import (
     GlobalSource,
     ItemSource,
     KeySource,
-    KnownSource,
     LocalSource,
     ModuleGlobalSource,
     ResultSource,
     SizeSource,
     Source,
+    WeakrefSource,
 )
 from .builder import GuardBuilder, GuardSpec
 from .cached_results import cached_result
@@ -45,7 +45,7 @@ from .conditions import on_frame, on_number
 from .describe import type_name
 from .fast_path import with_brief
 from .kinds import KINDS, is_same_constant
-from .python_guards import GuardFunction, PythonManager
+from .python_guards import GuardFunction, PythonGuardManager
 from .read import FUNCTIONS, item, reader
 from .versions import Versions
 
@@ -153,12 +153,12 @@ class GuardTree:
 
     def manager(self, source: Source) -> Manager:
         """The manager of the object behind `source`, with all on the way to it: for a module and below one a
-        `PythonManager`, else C++'s."""
+        `PythonGuardManager`, else C++'s."""
         manager = self._managers.get(source)
         if manager is None:
             owner = source.base
             manager = self._reach(source, None if owner is None else self.manager(owner))
-            if not isinstance(manager, PythonManager):
+            if not isinstance(manager, PythonGuardManager):
                 self._in_cpp[source] = manager
                 if issubclass(type(self.value(source)), torch.nn.Module):
                     manager = self._module_function(source, manager)
@@ -177,13 +177,13 @@ class GuardTree:
         return manager
 
     def _reach(self, source: Source, owner: Manager | None) -> Manager:
-        before, self._asks = self._asks, not isinstance(owner, PythonManager)
+        before, self._asks = self._asks, not isinstance(owner, PythonGuardManager)
         try:
             return _ROOTS[type(source)](self, source) if owner is None else _STEPS[type(source)](self, owner, source)
         finally:
             self._asks = before
 
-    def _module_function(self, source: Source, manager: Manager) -> PythonManager:
+    def _module_function(self, source: Source, manager: Manager) -> PythonGuardManager:
         different = (f"the tensors of {source}",)
         function = GuardFunction(
             self.value(source), lambda: self.imply(GLOBAL_STATE, "NO_ALIASING", different)
@@ -213,7 +213,7 @@ class GuardTree:
             manager.add_type_match_guard(id(type(value)), parts, None)
 
     def step(self, source: Source, value: Any = None) -> dict[str, Any]:
-        """The arguments that all of C++'s accessor methods take, and those of a PythonManager."""
+        """The arguments that all of C++'s accessor methods take, and those of a PythonGuardManager."""
         example = self.value(source) if value is None else value
         return {
             "source": source.expression,
@@ -233,7 +233,11 @@ class GuardTree:
     def alias(self, first: Source, second: Source, parts: list[str]) -> None:
         """Both sources must lead to the same object."""
         one, other = self.manager(first), self.manager(second)
-        if isinstance(one, PythonManager) and isinstance(other, PythonManager) and one.function is other.function:
+        if (
+            isinstance(one, PythonGuardManager)
+            and isinstance(other, PythonGuardManager)
+            and one.function is other.function
+        ):
             one.must_be(other, parts)
         else:
             cpp.install_object_aliasing_guard(self.cpp_manager(first), self.cpp_manager(second), parts, None)
@@ -270,7 +274,7 @@ class GuardTree:
         module, name = self.value(source.owner), source.name
         own = module.__dict__
         if name in own:
-            if _DICTS_OF_OBJECTS_LIE and not isinstance(manager, PythonManager):
+            if _DICTS_OF_OBJECTS_LIE and not isinstance(manager, PythonGuardManager):
                 return None
             return self._entry(self.instance_dict(source.owner, manager), own[name], name, source.expression)
         if hasattr(type(module), name) or not _has_stock_getattr(module):
@@ -359,7 +363,7 @@ def _module_global(tree: GuardTree, source: ModuleGlobalSource) -> Manager:
     return manager.dict_getitem_manager(key=source.name, **tree.step(source))
 
 
-def _known(tree: GuardTree, source: KnownSource) -> Manager:
+def _known(tree: GuardTree, source: WeakrefSource) -> Manager:
     return tree.root.lambda_manager(python_lambda=lambda _: source.value(), **tree.step(source))
 
 
@@ -382,7 +386,7 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
         found = weakref.ref(key)
         return manager.lambda_manager(python_lambda=lambda owner: dict.get(owner, found()), **tree.step(source))
     if issubclass(type(owner), dict) and get is dict.__getitem__ and (
-        not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonManager)
+        not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonGuardManager)
     ):
         manager = _shelf(manager, (id(key) >> 4) % (len(owner) // _SHELF + 1), **tree.step(source.owner))
         return manager.dict_getitem_manager(key=key, **tree.step(source))
@@ -467,7 +471,7 @@ def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
 
 
 _ROOTS: dict[type[Source], Callable[..., Manager]] = {
-    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, KnownSource: _known,
+    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, WeakrefSource: _known,
 }
 _STEPS: dict[type[Source], Callable[..., Manager]] = {
     AttrSource: _attribute, ItemSource: _item, KeySource: _key, CallSource: _call, CellSource: _cell,

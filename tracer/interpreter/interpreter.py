@@ -19,7 +19,7 @@ from ...artifacts.records import Location
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, Instruction, code_info
 from ..bytecode.resume_function import STACK_ARGUMENT
-from ..effects.random_inputs import Draws
+from ..effects.random_inputs import RandomCalls
 from ..effects.side_effects import SideEffects
 from ..fx.backend_call import CompileOptions
 from ..graph.graph import TraceGraph
@@ -83,13 +83,13 @@ class Trace:
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
     keep_alive: list[Any] = field(default_factory=list)
-    told_apart: dict[type, dict[Value, None]] = field(default_factory=dict)  # what the program told by its identity
+    compared_by_identity: dict[type, dict[Value, None]] = field(default_factory=dict)  # by type
     identities: dict[Value, Value] = field(default_factory=dict)  # id() of objects that the trace made
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: dict[int, CodeType] = field(default_factory=dict)  # by identity
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
     reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
-    draws: Draws = field(default_factory=Draws)
+    random_calls: RandomCalls = field(default_factory=RandomCalls)
     layouts_asked: int = 0  # how often the program asked how a tensor lies in memory
     layouts_assumed: int = 0  # how often what is traced depended on it
 
@@ -212,7 +212,7 @@ class Interpreter:
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
             error.context["location"] = self.own_location()
-            error.context["looked_at"] = reader_above(self)
+            error.context["introspected_by"] = reader_above(self)
             if not self.info.of_program and self.parent is not None:
                 error.context["inside"] = self.code.co_qualname, expression_of(self.info.location(self.current))
 

@@ -25,7 +25,7 @@ def runs_alone() -> bool:
     return len(sys._current_frames()) == 1
 
 
-def keep_what_others_draw() -> None:
+def preserve_other_threads_state() -> None:
     """To be called where the hook's callback returns, by its thread."""
     with _lock:
         if PUTS_RANDOM_STATE_BACK and random.setstate in (_put_back, _ignored_once):  # and no form of the program's

@@ -69,7 +69,7 @@ class Statistics:
         self._tell("frames", "total", 1)
         self.reasons[f"skipped: {re.sub(r' at 0x[0-9a-f]+', '', reason)}"] += 1
 
-    def tell(self, add: Callable[[str, str, int], None]) -> None:
+    def export(self, add: Callable[[str, str, int], None]) -> None:
         """Count what was and will be counted with `add(group, name, number)` too, under the names of Dynamo's
         counters."""
         self._tell = add

@@ -33,7 +33,7 @@ from ..operator_checks.scalar_overflow_checks import refuse_what_does_not_fit
 from ..operator_checks.size1_strides import as_in_eager, is_view
 from ..operator_checks.symbolic_meta_kernels import FORMS
 from ..runtime.device_guard import hold_device_guard
-from ..sources.display_names import in_words
+from ..sources.display_names import display_name
 from ..sources.source import SizeSource, Source
 from .wrapper_subclasses import is_wrapper_class
 
@@ -133,7 +133,7 @@ class CaptureShapeEnv(ShapeEnv):
         self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
         self._assuming = False
         super().__init__(**options)
-        self.drawn: set[sympy.Symbol] = set()  # those that stand for numbers of Python's random
+        self.random_symbols: set[sympy.Symbol] = set()  # those that stand for numbers of Python's random
 
     def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
         """Learn from a condition that was just taken to hold.
@@ -378,7 +378,7 @@ class FrameShapes:
             return False
         return base.untyped_storage()._cdata == view.untyped_storage()._cdata
 
-    def stands_for(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+    def represents(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
         """`other` has the sizes of `tensor`, which has a fake."""
         self._fakes[id(other)] = other, self._fakes[id(tensor)][1]
         if id(tensor) in self._dims:
@@ -427,13 +427,13 @@ class FrameShapes:
         made: Any = self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
         return made
 
-    def drawn(self, kind: type, bounds: tuple[int, int] | None = None) -> torch.SymInt | torch.SymFloat:
+    def random_symbol(self, kind: type, bounds: tuple[int, int] | None = None) -> torch.SymInt | torch.SymFloat:
         """A symbol for an int (between `bounds`, both included) or a float that is drawn before the graph runs."""
         env = self.shape_env
         made = env.create_unbacked_symint() if kind is int else env.create_unbacked_symfloat()
         symbol = made.node.expr
         env.pending_fresh_unbacked_symbols.remove(symbol)
-        env.drawn.add(symbol)
+        env.random_symbols.add(symbol)
         if bounds is not None:
             env.var_to_range[symbol] &= ValueRanges(*bounds)
         return made
@@ -500,7 +500,7 @@ class FrameShapes:
     def _narrow(self, symbol: sympy.Symbol, value: int, source: Source, bounds: ValueRanges[Any]) -> None:
         """Keep to the range that the program marked: the code is compiled for it and guards say so."""
         if not bounds.lower <= value <= bounds.upper:
-            name, marked = in_words(source), f"{bounds.lower} to {bounds.upper}"
+            name, marked = display_name(source), f"{bounds.lower} to {bounds.upper}"
             raise MarkedDynamicError(f"Constraints violated ({name})! It is {value}, and is marked with {marked}")
         self.shape_env.var_to_range[symbol] &= bounds
         if symbol in self._ranges:
@@ -520,7 +520,7 @@ class FrameShapes:
         """Where a size that is a symbol is read."""
         return self._symbols.get(number)
 
-    def story(self) -> tuple[records.Symbol, ...]:
+    def symbol_history(self) -> tuple[records.Symbol, ...]:
         """Each symbol with where it comes from, why it varies, and what narrowed it, in the order in which that was."""
         events: dict[str, list[records.SymbolEvent]] = {}
         for stated in self.shape_env.guards:
@@ -533,7 +533,7 @@ class FrameShapes:
             events.setdefault(str(symbol), []).append(records.SymbolEvent(text, location))
         for source, related in self._relations:
             if not (isinstance(source, SizeSource) and source.kind != "size"):  # strides follow from sizes
-                event = records.SymbolEvent(f"{in_words(source)} has to be {python(related)}, as at this call")
+                event = records.SymbolEvent(f"{display_name(source)} has to be {python(related)}, as at this call")
                 for symbol in related.free_symbols:
                     events.setdefault(str(symbol), []).append(event)
         made = []
@@ -543,7 +543,7 @@ class FrameShapes:
             why = self.policy.reasons.get(expression, "")
             name = str(symbol)
             made.append(
-                records.Symbol(name, in_words(source), expression, value, why, tuple(events.get(name, ())))
+                records.Symbol(name, display_name(source), expression, value, why, tuple(events.get(name, ())))
             )
         return tuple(made)
 
@@ -554,10 +554,10 @@ class FrameShapes:
             source = self._symbols.get(symbol)
             if source is None or self.policy.reasons.get(source.expression) != _MARKED:
                 continue
-            events = next(s.events for s in self.story() if s.name == str(symbol))
+            events = next(s.events for s in self.symbol_history() if s.name == str(symbol))
             lines = [f"  {e.text}" + (f"  ({e.location.file}:{e.location.line})" if e.location else "") for e in events]
             raise MarkedDynamicError(
-                f"Constraints violated ({in_words(source)})! It is marked dynamic (mark_dynamic), but the function "
+                f"Constraints violated ({display_name(source)})! It is marked dynamic (mark_dynamic), but the function "
                 f"works for one value of it only. {symbol} stands for it, {self._hints[symbol]} at this call:\n"
                 + "\n".join(lines) + "\nTake the mark away, use maybe_mark_dynamic, or change the lines above."
             )

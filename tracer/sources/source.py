@@ -88,7 +88,7 @@ class ModuleGlobalSource(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class KnownSource(Source):
+class WeakrefSource(Source):
     """A class or function that no module has under its name: one of a function, or of another class. It is not kept
     alive."""
 
@@ -96,7 +96,7 @@ class KnownSource(Source):
     at: int
 
     @classmethod
-    def of(cls, found: type | FunctionType) -> KnownSource:
+    def of(cls, found: type | FunctionType) -> WeakrefSource:
         """The source of this one."""
         source = cls(found.__qualname__, id(found))
         source.__dict__["known"] = weakref.ref(found)  # no field: it would ask the metaclass for a hash
@@ -295,7 +295,7 @@ def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawSource(Source):
+class RandomValueSource(Source):
     """What draw number `number` of the frame gave (see `random_inputs.py`); `text` is the call. No guard can read it:
     guards are checked before anything is drawn."""
 

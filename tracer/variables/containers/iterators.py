@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import can_be_called
 from ..core.base import ObservedException, Value
-from ..core.constant import REGISTRY, ItemsIterator, constant, is_none
+from ..core.constant import REGISTRY, SnapshotIterator, constant, is_none
 from ..core.handlers import handles
 from ..core.operators import apply
 from ..python.objects import ObjectValue
@@ -288,7 +288,7 @@ def _rest_of_cycle(source: Iterator[Any], seen: tuple[Any, ...]) -> Iterator[Any
     return itertools.cycle(itertools.chain(source, seen) if seen else source)
 
 
-class SliceIterator(SteppedIterator):
+class IsliceIterator(SteppedIterator):
     """islice(iterable, start, stop, step): the items at `wanted`, `wanted + step`, ... before `stop`."""
 
     __slots__ = ("position", "step", "stop", "wanted")
@@ -403,13 +403,13 @@ def _reversed(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, (SequenceValue, DictValue, DictView, MappingProxy)):
         return value.reversed(tx)
     if value.is_constant() and issubclass(value.python_type(), (str, bytes, range, enum.EnumMeta)):
-        return ItemsIterator(list(value.iterate(tx))[::-1], reversed, value.as_constant())
+        return SnapshotIterator(list(value.iterate(tx))[::-1], reversed, value.as_constant())
     raise Unsupported("call", f"reversed() of {value.describe()}")
 
 
 @handles(itertools.chain)
 def _chain(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return ChainIterator(ItemsIterator(list(args)))
+    return ChainIterator(SnapshotIterator(list(args)))
 
 
 @handles(itertools.chain.from_iterable)
@@ -449,4 +449,4 @@ def _islice(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         raise Unsupported("raises", "ValueError: a bound of islice that is negative")
     start = part.start or 0
     stop = None if part.stop is None else max(start, part.stop)  # what lies before the start is taken all the same
-    return SliceIterator(get_iter(tx, args[0]), start, stop, part.step or 1)
+    return IsliceIterator(get_iter(tx, args[0]), start, stop, part.step or 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
-from ..core.constant import ItemsIterator, constant
+from ..core.constant import SnapshotIterator, constant
 from ..core.handlers import handles
 from ..core.operators import apply, equal
 from .iterators import SteppedIterator, get_iter
@@ -65,7 +65,7 @@ class PairwiseIterator(SteppedIterator):
         return make_tuple(tx, [before, item]) if before is not None and item is not None else None
 
 
-class LongestIterator(SteppedIterator):
+class ZipLongestIterator(SteppedIterator):
     """zip_longest(*iterables, fillvalue=...): `ended` are the numbers of those that have nothing left."""
 
     __slots__ = ("ended", "fill")
@@ -107,7 +107,7 @@ def _pairwise(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(itertools.zip_longest)
 def _zip_longest(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return LongestIterator([get_iter(tx, arg) for arg in args], kwargs.get("fillvalue", constant(None)))
+    return ZipLongestIterator([get_iter(tx, arg) for arg in args], kwargs.get("fillvalue", constant(None)))
 
 
 def _arranging(function: Callable[..., object]) -> None:
@@ -123,7 +123,7 @@ def _arranging(function: Callable[..., object]) -> None:
             rows: itertools.product[tuple[Value, ...]] = function(*pools, *rest, **numbers)  # type: ignore[assignment]
         except (TypeError, ValueError) as error:
             raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
-        return ItemsIterator([make_tuple(tx, row) for row in rows], kind=type(rows))
+        return SnapshotIterator([make_tuple(tx, row) for row in rows], kind=type(rows))
 
 
 for _arrange in (

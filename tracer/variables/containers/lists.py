@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import ItemSource, Source
 from ..core.base import Value, collected, each
 from ..core.constant import REGISTRY, constant
@@ -82,7 +82,9 @@ class ListValue(SequenceValue):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        return super().describe() if self.real is None or self.source is None else f"a list `{in_words(self.source)}`"
+        if self.real is None or self.source is None:
+            return super().describe()
+        return f"a list `{display_name(self.source)}`"
 
     def is_constant(self) -> bool:
         """Never: it may change."""

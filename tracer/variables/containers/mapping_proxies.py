@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.unsupported import Unsupported
 from ...sources.mapping_proxies import mapping_of
 from ...sources.source import AttrSource, CallSource, Source
-from ..core.attributes import is_programs
+from ..core.attributes import is_user_defined
 from ..core.base import Value
 from ..core.constant import REGISTRY, ConstantValue, attribute_of_builtin, constant, fold
 from ..core.handlers import handles
@@ -142,7 +142,7 @@ FRESH[MappingProxyType] = _computed
 def class_dict(tx: Translator, cls: type, source: Source | None) -> Value:
     """`cls.__dict__` of a class that `source` leads to. Raises Unsupported for a class of the program that is found
     nowhere: what it has could not be guarded."""
-    if not is_programs(cls):
+    if not is_user_defined(cls):
         return from_python(tx, cls.__dict__)
     where = source or importable(cls)
     if where is None:

@@ -13,13 +13,13 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, KeySource, Source
 from ..core.base import Value, each
 from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, same_kinds
 from ..core.finalizers import refuse_visible_deaths
-from ..core.keys import checked_key, has_hashed, hash_by_program, is_plain
-from ..core.operators import equal, tell_apart
+from ..core.keys import call_user_hash, checked_key, has_hashed, is_plain
+from ..core.operators import equal, note_identity_comparison
 from ..core.registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
 from ..python.operand_errors import call_method_with
 from .dict_iterators import DictIterator
@@ -298,7 +298,7 @@ class DictValue(Value):
         value = self.items[key]
         if value is not None:
             return value
-        return constant(self.real[key]) if self.source is None else _Unread(ItemSource(self.source, key))
+        return constant(self.real[key]) if self.source is None else _UnreadItem(ItemSource(self.source, key))
 
     def create(self, codegen: Codegen, cls: type) -> None:
         """A default dict is made with its factory."""
@@ -399,7 +399,7 @@ class DictValue(Value):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         return f"a {self.kind.__name__} of {len(self.items)}{where}"
 
 
@@ -410,7 +410,7 @@ METHODS: dict[str, Callable[..., Value]] = {}
 """Methods by name, `method(tx, dict, *args, **kwargs)`; `dict_methods.py` has them."""
 
 
-class _Unread(Value):
+class _UnreadItem(Value):
     """An item that only codegen looks at, to load it from its source."""
 
     __slots__ = ()
@@ -499,10 +499,10 @@ def fill_from_real(tx: Translator, value: DictValue, obj: Mapping[Any, Any]) -> 
     tx.guards.add(value.source, "LENGTH", len(obj))
     for i, (key, item) in enumerate(obj.items()):
         key_value = build(tx, key, KeySource(value.source, i))
-        tell_apart(tx, key_value)
+        note_identity_comparison(tx, key_value)
         with tx.effects.sealed(f"__hash__ of {key_value.describe()}, a key,"):  # which nobody calls now
-            hash_by_program(tx, key_value)
-        if key_value.hashed_by_program(tx) and dict(obj).get(key, _Unread) is not item:
+            call_user_hash(tx, key_value)
+        if key_value.has_user_hash(tx) and dict(obj).get(key, _UnreadItem) is not item:
             raise Unsupported("unknown-type", f"{key_value.describe()}, a key whose hash has changed,")
         value.key_values[key_value.key()] = key_value
         value.items[key_value.key()] = build(tx, item, ItemSource(value.source, key))

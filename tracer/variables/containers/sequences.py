@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, Source
 from ..core.attributes import MISSING, bind, is_python_method, lookup, method_of, type_source
 from ..core.base import Value
@@ -158,7 +158,7 @@ class SequenceValue(Value):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         return f"a {self.kind.__name__} of {len(self.items)}{where}"
 
 
@@ -194,16 +194,16 @@ class TupleValue(SequenceValue):
                     return answer
         return super().binary(tx, function, left, right)
 
-    def hashed_by_program(self, tx: Translator) -> bool:
+    def has_user_hash(self, tx: Translator) -> bool:
         """Where the class of a named tuple has a `__hash__` of its own."""
-        return self._finds_by_program()
+        return self._has_user_lookup()
 
-    def _finds_by_program(self) -> bool:
+    def _has_user_lookup(self) -> bool:
         return self.kind is not tuple and any(is_python_method(lookup(self.kind, n)) for n in ("__hash__", "__eq__"))
 
     def key(self) -> Any:
         """Tuples are equal when their items are."""
-        if self._finds_by_program():
+        if self._has_user_lookup():
             found = getattr(self, "hashed", None)
             if found is None:
                 raise Unsupported("call", f"hash() of {self.describe()}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value, each
-from ..core.constant import REGISTRY, ItemsIterator, attribute_of_builtin, constant, same_kinds
+from ..core.constant import REGISTRY, SnapshotIterator, attribute_of_builtin, constant, same_kinds
 from ..core.keys import HashedKey, checked_key, has_hashed, objects_of
 from ..core.operators import operator_method
 from ..core.registry import FRESH, builds, from_python, is_stable
@@ -281,7 +281,7 @@ def kind_of_dict(cls: type) -> type[dict[Any, Any]]:
     return dict if cls is dict else _OtherDict
 
 
-class SetIterator(ItemsIterator):
+class SetIterator(SnapshotIterator):
     """iter() of a set, in the order that it had at the start."""
 
     __slots__ = ("owner",)

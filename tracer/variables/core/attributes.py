@@ -17,7 +17,7 @@ from ..python.builtin_functions import BuiltinValue
 from ..python.partials import MethodValue, PartialValue
 from .base import Value
 from .constant import BoundBuiltin, ConstantValue, constant
-from .identity_guards import guard_kept
+from .identity_guards import guard_unchanged
 from .registry import build, builds, existing, from_python, is_library
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def special(tx: Translator, cls: type, name: str) -> Any:
     """`lookup` of a special method, which Python finds on the class, where guards of attributes do not look. A class of
     the program that has none of its own may have one at the next call: what it has now is guarded."""
     found = lookup(cls, name)
-    if not is_python_method(found) and is_programs(cls):
-        guard_kept(tx, cls, lambda cls: lookup(cls, name) is found, name)
+    if not is_python_method(found) and is_user_defined(cls):
+        guard_unchanged(tx, cls, lambda cls: lookup(cls, name) is found, name)
     return found
 
 
@@ -50,12 +50,12 @@ def can_be_called(tx: Translator, value: Value) -> bool:
         return callable(value.as_constant())
     cls = value.python_type()
     found = special(tx, cls, "__call__")
-    if is_python_method(found) and any("__call__" in vars(base) for base in filter(is_programs, cls.__mro__)):
-        guard_kept(tx, cls, lambda cls: lookup(cls, "__call__") is not MISSING, "__call__")  # nothing calls it
+    if is_python_method(found) and any("__call__" in vars(base) for base in filter(is_user_defined, cls.__mro__)):
+        guard_unchanged(tx, cls, lambda cls: lookup(cls, "__call__") is not MISSING, "__call__")  # nothing calls it
     return found is not MISSING
 
 
-def is_programs(cls: type) -> bool:
+def is_user_defined(cls: type) -> bool:
     """Whether the program may change the class, of which no installed library's code is taken as fixed."""
     return bool(cls.__flags__ & _HEAP_TYPE) and not is_library(cls.__module__)
 
@@ -243,8 +243,8 @@ class SuperValue(Value):
             return stored
         found = lookup(kind, name, self.cls)
         if found is MISSING:
-            if is_programs(kind):
-                guard_kept(tx, kind, lambda kind: lookup(kind, name, self.cls) is MISSING, name)
+            if is_user_defined(kind):
+                guard_unchanged(tx, kind, lambda kind: lookup(kind, name, self.cls) is MISSING, name)
             tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
         place = next(i for i, c in enumerate(kind.__mro__) if i > kind.__mro__.index(self.cls) and name in c.__dict__)
         source = getattr(from_python(tx, kind.__mro__[place]), "source", None)

@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import Source
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Value:
         """The type that the TypeError of hash(value) names."""
         return self.python_type()
 
-    def hashed_by_program(self, tx: Translator) -> bool:
+    def has_user_hash(self, tx: Translator) -> bool:
         """Whether the class says how hash(value) is computed; `key` has what it gave when it was asked last."""
         return False
 
@@ -206,7 +206,7 @@ class Value:
 
     def describe(self) -> str:
         """A few words for messages to the user: "a list of 3", "the module `self.layers`"."""
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__.strip("_").removesuffix("Value")).lower()
         return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{where}"
 
@@ -361,7 +361,7 @@ class Graph(Protocol):
     reentrant: bool
     sets_modes: bool
     operations: int
-    assumed: Any
+    runtime_assert: Any
     called: Callable[..., Any]
     inputs: dict[Source, torch.fx.Node]
     versions: dict[torch.fx.Node, int | None]
@@ -426,7 +426,7 @@ class Trace(Protocol):
     values_by_id: dict[int, Value]
     global_values: dict[tuple[int, str], Value]
     keep_alive: list[Any]
-    told_apart: dict[type, dict[Value, None]]
+    compared_by_identity: dict[type, dict[Value, None]]
     referents: set[Value]
     reentrant: list[CodeType]
     caught_warnings: list[Any]
@@ -454,7 +454,7 @@ class Trace(Protocol):
     @property
     def overrides(self) -> Overrides: ...
     @property
-    def draws(self) -> Any: ...
+    def random_calls(self) -> Any: ...
     def spend(self, amount: int = 1) -> None: ...
     def safe_step(self) -> int: ...
     def location(self) -> Location: ...

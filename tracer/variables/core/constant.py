@@ -75,7 +75,7 @@ class ConstantValue(Value):
 
     def iter(self, tx: Translator) -> Value:
         """An iterator over the items."""
-        return ItemsIterator(self.iterate(tx), iter, self.value)
+        return SnapshotIterator(self.iterate(tx), iter, self.value)
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """`item in object`; what is no constant is in no constant but by identity."""
@@ -271,7 +271,7 @@ class OneByOneIterator(Value):
         return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
 
 
-class ItemsIterator(OneByOneIterator):
+class SnapshotIterator(OneByOneIterator):
     """An iterator over items that are known: those of an immutable sequence, or of a snapshot. `made_by` and `of` say
     what makes it of which constant, where that is no tuple; `kind` is the type that the program sees."""
 
@@ -364,17 +364,17 @@ def same_kinds(items: Collection[Any]) -> Callable[[Collection[Any]], bool]:
     kinds = list(map(type, items))
     if _CONTAINING.isdisjoint(kinds):
         return lambda others: list(map(type, others)) == kinds
-    told = list(map(_told, items))
-    return lambda others: list(map(_told, others)) == told
+    exact = list(map(_exact, items))
+    return lambda others: list(map(_exact, others)) == exact
 
 
 _CONTAINING = {float, complex, range, slice, tuple, frozenset}
 
 
-def _told(item: Any) -> Any:
+def _exact(item: Any) -> Any:
     kind = type(item)
     if kind is tuple or kind is frozenset:
-        return kind, *map(_told, item)
+        return kind, *map(_exact, item)
     return (kind, repr(item)) if kind in _CONTAINING else kind
 
 
@@ -425,7 +425,7 @@ def fold(
     if result is NotImplemented:
         raise Unsupported("operator", getattr(function, "__name__", repr(function)))
     if hasattr(type(result), "__next__"):  # each call makes a new one
-        return ItemsIterator([fold_result(tx, item) for item in result], kind=type(result))
+        return SnapshotIterator([fold_result(tx, item) for item in result], kind=type(result))
     return fold_result(tx, result)
 
 

@@ -51,10 +51,10 @@ def is_watched(obj: Any) -> bool:
     kind = type(obj)  # not what `__class__` says, which may be the program's code
     if is_library(kind.__module__) or issubclass(kind, (type, FunctionType, torch.Tensor, torch.nn.Module)):
         return False
-    return any(not _is_ours(reference) for reference in weakref.getweakrefs(obj))
+    return any(not _is_internal(reference) for reference in weakref.getweakrefs(obj))
 
 
-def _is_ours(reference: weakref.ref[Any]) -> bool:
+def _is_internal(reference: weakref.ref[Any]) -> bool:
     if type(reference) in weakref.ProxyTypes:  # which hand every attribute on, and do not tell of a callback
         return False
     module = getattr(reference.__callback__, "__module__", None)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .base import Translator
 
 
-def guard_kept(tx: Translator, owner: Any, holds: Callable[[Any], bool], what: str) -> None:
+def guard_unchanged(tx: Translator, owner: Any, holds: Callable[[Any], bool], what: str) -> None:
     """Guards that `what` of a function or class is as it was, which `holds` says; one that is gone is asked nothing."""
     known = weakref.ref(owner)
 

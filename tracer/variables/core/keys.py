@@ -12,7 +12,7 @@ from ..containers.sequences import TupleValue
 from .attributes import is_python_method, method_of, special
 from .base import Value
 from .constant import REGISTRY
-from .operators import equal, tell_apart
+from .operators import equal, note_identity_comparison
 from .registry import from_python, is_stable
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def _value_of(tx: Translator, key: Any) -> Value:
     return key if isinstance(key, Value) else from_python(tx, key)
 
 
-def hash_by_program(tx: Translator, value: Value) -> None:
+def call_user_hash(tx: Translator, value: Value) -> None:
     """Ask the objects in `value` for their hash, whose class says how it is computed: `key` has it then."""
-    if value.hashed_by_program(tx):
+    if value.has_user_hash(tx):
         number = hash_of(tx, value)
         before = getattr(value, "hashed", None)
         if before is not None and before.number != number:
@@ -65,7 +65,7 @@ def hash_by_program(tx: Translator, value: Value) -> None:
             value.hashed = HashedKey(tx, value, number)  # type: ignore[attr-defined]
     elif isinstance(value, TupleValue):
         for item in value.items:
-            hash_by_program(tx, item)
+            call_user_hash(tx, item)
 
 
 def hash_of(tx: Translator, value: Value) -> int:
@@ -73,7 +73,7 @@ def hash_of(tx: Translator, value: Value) -> int:
     check_hash(tx, value)
     cls = value.python_type()
     found = special(tx, cls, "__hash__")
-    if value.hashed_by_program(tx) and is_python_method(found):
+    if value.has_user_hash(tx) and is_python_method(found):
         number = method_of(tx, cls, "__hash__", found).call(tx, [value], {}).as_constant()
         if not isinstance(number, int):
             tx.raise_observed(TypeError, "__hash__ method should return an integer")
@@ -92,10 +92,10 @@ def hash_of(tx: Translator, value: Value) -> int:
 def checked_key(tx: Translator, key: Value) -> Any:
     """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
     check_hash(tx, key)
-    hash_by_program(tx, key)
+    call_user_hash(tx, key)
     found = key.key()
     objects = list(objects_of(found))
-    tell_apart(tx, *objects)
+    note_identity_comparison(tx, *objects)
     for cls in {value.python_type() for value in objects}:
         special(tx, cls, "__hash__")
         special(tx, cls, "__eq__")

@@ -45,11 +45,11 @@ def apply(tx: Translator, function: Callable[..., Any], *args: Value) -> Value:
     raise Unsupported("operator", f"{function.__name__} to {left.describe()} and {right.describe()}")
 
 
-def tell_apart(tx: Translator, *values: Value) -> None:
+def note_identity_comparison(tx: Translator, *values: Value) -> None:
     """The program asked which objects these are, by `is` or as keys: guards keep them apart
     (`tracer/effects/aliasing.py`)."""
     for value in values:
-        tx.trace.told_apart.setdefault(value.python_type(), {})[value] = None
+        tx.trace.compared_by_identity.setdefault(value.python_type(), {})[value] = None
 
 
 def same(tx: Translator, left: Value, right: Value) -> bool:
@@ -63,7 +63,7 @@ def same(tx: Translator, left: Value, right: Value) -> bool:
         raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
     read = left.source is not None or right.source is not None
     if read and type(left) is type(right) and left.python_type() not in (int, float):  # whose values are compared
-        tell_apart(tx, left, right)
+        note_identity_comparison(tx, left, right)
     return False
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.source import KnownSource, LocalSource, ModuleGlobalSource, Source
+from ...sources.source import LocalSource, ModuleGlobalSource, Source, WeakrefSource
 from .base import Value
 from .constant import REGISTRY, ConstantValue
 from .handlers import comes_from
@@ -110,7 +110,7 @@ def _guard_alias(tx: Translator, obj: Any, value: Value, source: Source) -> None
     """A second way to the same object: it must stay the same object."""
     if is_stable(source) and (callable(obj) or isinstance(obj, ModuleType)):  # a class may hold any other object
         return
-    if value.source is None or isinstance(value.source, KnownSource):
+    if value.source is None or isinstance(value.source, WeakrefSource):
         tx.guards.add(source, "ID_MATCH", obj)
     elif value.source != source:
         tx.guards.add(source, "DUPLICATE_INPUT", value.source)

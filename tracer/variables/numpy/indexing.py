@@ -19,7 +19,7 @@ from ..containers.slices import SliceValue
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
 from ..python.symbolic_numbers import NumberValue
-from ..torch.runtime_asserts import rely_on_second_run
+from ..torch.runtime_asserts import rely_on_rerun
 from ..torch.tensor import TensorValue
 from ..torch.tensor_constructors import places_of
 from .dtypes import asked, sample
@@ -88,7 +88,7 @@ def _get(tx: Translator, array: ArrayValue, key: Value) -> Value:
     what = f"{array.describe()} by {key.describe()}"
     parts = _parts(key)
     if len(parts) == 1 and isinstance(parts[0], NumpyNumber) and parts[0].dtype.kind == "i" and array.fake.dim() == 1:
-        rely_on_second_run(tx, "subscript", what)
+        rely_on_rerun(tx, "subscript", what)
         return result(tx, _call(tx, array, [_long(tx, parts[0])]), scalar=True)
     kinds = [_kind(part) for part in parts]
     if _PLACES in kinds:
@@ -160,7 +160,7 @@ def _selected(
                 raise Unsupported("subscript", what)
             dim += places.fake.dim()
         else:
-            rely_on_second_run(tx, "subscript", what)
+            rely_on_rerun(tx, "subscript", what)
             dim += 1
         taken.append(places)
     return taken

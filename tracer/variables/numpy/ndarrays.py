@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...breaks.unsupported import Unsupported
 from ...sources.array_memory import tensor_of
-from ...sources.display_names import expression_of, in_words
+from ...sources.display_names import display_name, expression_of
 from ...sources.source import CallSource, Source
 from ..containers.sequences import SequenceValue, TupleValue
 from ..core.base import Value
@@ -130,7 +130,7 @@ class ArrayValue(Value):
         """The expression of the program that it is the value of."""
         kind = "an array" if isinstance(self, NdarrayValue) else f"a number ({self.dtype})"
         if self.source is not None:
-            return f"{kind} of numpy `{in_words(self.source)}`"
+            return f"{kind} of numpy `{display_name(self.source)}`"
         stack = self.tensor.node.meta.get("stack")
         text = expression_of(stack[-1]) if stack else ""
         return f"{kind} of numpy `{text or self.tensor.node.name}`"

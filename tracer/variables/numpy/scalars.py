@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import ComputedSource, Source
 from ..containers.sequences import SequenceValue
 from ..core.base import Value
@@ -164,7 +164,7 @@ class NumpyInteger(Value):
     def describe(self) -> str:
         """Its name in the program."""
         assert self.source is not None
-        return f"the number `{in_words(self.source)}`"
+        return f"the number `{display_name(self.source)}`"
 
 
 _AS_INT = ("item", "__index__", "__int__")
@@ -204,7 +204,7 @@ def _plain(value: Value) -> Any:
     """The object behind a constant, or behind a list of them. Raises Unsupported for anything else."""
     if isinstance(value, SequenceValue):
         return [_plain(item) for item in value.items]
-    if isinstance(value, FloatValue) and not value.is_drawn:
+    if isinstance(value, FloatValue) and not value.is_random:
         return value.as_constant()
     if not value.is_constant() or not isinstance(value.as_constant(), (int, float, np.generic, type(None))):
         raise Unsupported("call", f"numpy on {value.describe()}")

@@ -19,7 +19,7 @@ from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
 from ..python.symbolic_numbers import NumberValue
-from ..torch.runtime_asserts import assume, rely_on_second_run
+from ..torch.runtime_asserts import assume, rely_on_rerun
 from ..torch.tensor import TensorValue
 from .dtypes import asked, computing_dtype, converted, kind_of, loop_dtypes, sample, torch_dtype
 from .ndarrays import OPERATORS, ArrayValue, NdarrayValue, laid_out, on_arrays, plain, result, written
@@ -110,7 +110,7 @@ def check_finite(tx: Translator, value: Value, operands: Sequence[Value] = ()) -
 
 
 def _assume_all(tx: Translator, condition: Value) -> None:
-    rely_on_second_run(tx, "call", "numpy, which may warn, where a graph cannot be run again")
+    rely_on_rerun(tx, "call", "numpy, which may warn, where a graph cannot be run again")
     assume(tx, tx.graph.call(torch.all, [condition], {}, tx), "what NumPy warns of")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.source import AttrSource, KnownSource, Source
+from ...sources.source import AttrSource, Source, WeakrefSource
 from ..core.base import Value, with_arguments
 from ..core.constant import REGISTRY, fold
 from ..core.handlers import handler_of, is_pure
@@ -140,15 +140,15 @@ def build_function(tx: Translator, obj: FunctionType, source: Source | None) -> 
     if source is None:
         source = importable(obj)
         if source is None and not is_library(obj.__module__) and not tx.effects.local_classes:
-            source = KnownSource.of(obj)  # classes made here would have new methods each time
-    elif not is_stable(source) or _is_programs_method(tx, obj, source):
+            source = WeakrefSource.of(obj)  # classes made here would have new methods each time
+    elif not is_stable(source) or _is_user_method(tx, obj, source):
         tx.guards.add(source, "FUNCTION_MATCH", obj)
     if handler_of(obj) is not None or is_pure(obj) or is_graph_function(obj):
         return BuiltinValue(obj, source)
     return make_existing(tx, obj, source)
 
 
-def _is_programs_method(tx: Translator, obj: FunctionType, source: Source) -> bool:
+def _is_user_method(tx: Translator, obj: FunctionType, source: Source) -> bool:
     """A method that the program's own code defines, where its source leads to it: the program may replace it."""
     if is_library(obj.__module__):
         return False

@@ -25,7 +25,7 @@ from ..core.handlers import handles
 from ..core.keys import check_hash, hash_of
 from ..core.operators import apply
 from ..core.registry import from_python
-from ..strings.strings import GivenText, TextValue, number_text, text_of
+from ..strings.strings import CarriedString, StringValue, number_text, string_of
 from ..torch.tensor import TensorValue
 from ..torch.tensor_constructors import warned_of_history
 from .exceptions import ExceptionValue
@@ -232,11 +232,11 @@ def _str(tx: Translator, value: Value | None = None, *rest: Value) -> Value:
         return constant("")
     if rest:
         return fold(tx, str, [value, *rest])
-    return text_of(tx, value, str)
+    return string_of(tx, value, str)
 
 
 def _repr(tx: Translator, value: Value) -> Value:
-    return text_of(tx, value, repr)
+    return string_of(tx, value, repr)
 
 
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
@@ -245,13 +245,13 @@ _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii
 def format_value(tx: Translator, value: Value, conversion: str, spec: Value | None) -> Value:
     """What an f-string puts for a value."""
     if conversion:
-        value = text_of(tx, value, _CONVERSIONS[conversion])
+        value = string_of(tx, value, _CONVERSIONS[conversion])
     pattern = spec.as_constant() if spec is not None else ""
     if isinstance(value, ObjectValue) and is_python_method(special(tx, value.cls, "__format__")):
         return value.call_method(tx, "__format__", [constant(pattern)], {})
     if not pattern and not value.is_constant():
-        return text_of(tx, value, str)
-    if isinstance(value, (GivenText, TextValue)) and not pattern:
+        return string_of(tx, value, str)
+    if isinstance(value, (CarriedString, StringValue)) and not pattern:
         return value
     if isinstance(value, NumberValue):
         if value.python_type() is int and not conversion:

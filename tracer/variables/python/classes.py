@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.source import AttrSource, CallSource, KnownSource, Source
+from ...sources.source import AttrSource, CallSource, Source, WeakrefSource
 from ..containers.sequences import TupleValue, field_names, is_plain
 from ..core.attributes import (
     MISSING,
     bind,
     is_behind_descriptor,
-    is_programs,
     is_python_method,
+    is_user_defined,
     lookup,
     method_of,
     part_of,
@@ -26,9 +26,9 @@ from ..core.attributes import (
     stored_in_class,
 )
 from ..core.base import Value
-from ..core.constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, fold
+from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant, fold
 from ..core.handlers import PURE, handler_of, handles
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.operators import REFLECTED
 from ..core.registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_library, is_stable
 from ..torch.context_manager import CONSTRUCTORS
@@ -117,21 +117,22 @@ class ClassValue(Value):
         found = lookup(type(self.cls), name)
         if isinstance(found, FunctionType):
             return MethodValue(method_of(tx, type(self.cls), name, found), self)
-        if isinstance(found, property) and is_programs(type(self.cls)) and isinstance(found.fget, FunctionType):
+        if isinstance(found, property) and is_user_defined(type(self.cls)) and isinstance(found.fget, FunctionType):
             return part_of(tx, type(self.cls), name, "fget", found.fget).call(tx, [self], {})
-        if found is MISSING and is_programs(self.cls):
-            guard_kept(tx, self.cls, lambda cls: lookup(cls, name) is lookup(type(cls), name), name)  # that is nothing
-        told = self._special(tx, "__getattr__", constant(name)) if found is MISSING else None
-        if told is not None:
-            return told
+        if found is MISSING and is_user_defined(self.cls):
+            # both look-ups find nothing
+            guard_unchanged(tx, self.cls, lambda cls: lookup(cls, name) is lookup(type(cls), name), name)
+        given = self._special(tx, "__getattr__", constant(name)) if found is MISSING else None
+        if given is not None:
+            return given
         try:
             real = getattr(self.cls, name)
         except AttributeError as error:
             tx.raise_observed(AttributeError, *error.args)
         if callable(real) and not isinstance(real, type):
             return BoundBuiltin(self, name)
-        if name in _TYPE_ATTRIBUTES - {"__class__", "__dict__"} and is_programs(self.cls):
-            guard_kept(tx, self.cls, lambda cls: getattr(cls, name) == real, name)
+        if name in _TYPE_ATTRIBUTES - {"__class__", "__dict__"} and is_user_defined(self.cls):
+            guard_unchanged(tx, self.cls, lambda cls: getattr(cls, name) == real, name)
         if found is real and self.source is not None:
             return build(tx, real, AttrSource(CallSource(self.source, "type"), name))
         return existing(tx, real) if found is real else from_python(tx, real)
@@ -220,7 +221,7 @@ class ClassValue(Value):
     def iter(self, tx: Translator) -> Value:
         """An iterator over the members of an enum, or what the metaclass gives."""
         if is_plain_enum(self.cls):
-            return ItemsIterator(self.iterate(tx), iter, self.cls)
+            return SnapshotIterator(self.iterate(tx), iter, self.cls)
         return self._special(tx, "__iter__") or super().iter(tx)
 
     def contains(self, tx: Translator, item: Value) -> bool:
@@ -406,7 +407,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
 def build_class(tx: Translator, obj: type, source: Source | None) -> Value:
     """A class, guarded by identity where the program could rebind it."""
     if source is None:
-        source = importable(obj) or (KnownSource.of(obj) if is_programs(obj) else None)
+        source = importable(obj) or (WeakrefSource.of(obj) if is_user_defined(obj) else None)
     elif not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return ClassValue(obj, source)

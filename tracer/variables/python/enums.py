@@ -7,10 +7,10 @@ from types import DynamicClassAttribute
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...breaks.unsupported import Unsupported
-from ..core.attributes import MISSING, bind, is_programs, is_python_method, lookup, special
+from ..core.attributes import MISSING, bind, is_python_method, is_user_defined, lookup, special
 from ..core.base import Value
 from ..core.constant import REGISTRY, ConstantValue, fold
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.registry import existing, is_library
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ def attribute_of_member(tx: Translator, member: ConstantValue, name: str) -> Val
     real = member.value
     cls = type(real)
     found = lookup(cls, name)
-    if not is_programs(cls) or (isinstance(found, DynamicClassAttribute) and found.fget.__module__ == "enum"):
+    if not is_user_defined(cls) or (isinstance(found, DynamicClassAttribute) and found.fget.__module__ == "enum"):
         return None  # its name or its value
     own = vars(real).get(name, MISSING)
-    guard_kept(tx, cls, lambda cls: lookup(cls, name) is found, name)
-    guard_kept(tx, cls, lambda _: vars(real).get(name, MISSING) is own, f"{real.name}.{name}")
+    guard_unchanged(tx, cls, lambda cls: lookup(cls, name) is found, name)
+    guard_unchanged(tx, cls, lambda _: vars(real).get(name, MISSING) is own, f"{real.name}.{name}")
     if own is not MISSING and not isinstance(found, property):
         return existing(tx, own)
     if isinstance(found, property) or is_python_method(found):

@@ -130,7 +130,7 @@ class ExceptionValue(Value):
             return bind(tx, found, name, self, self.cls, None).call(tx, [], {})
         own_repr = is_python_method(special(tx, self.cls, "__repr__"))
         if found is BaseException.__str__ and len(self.args) == 1 and not self.args[0].is_constant():
-            return REGISTRY["text_of"](tx, self.args[0], str)
+            return REGISTRY["string_of"](tx, self.args[0], str)
         if own_repr and function is not repr and found is not BaseException.__str__:
             raise Unsupported("call", f"str() of {self.describe()}")
         return constant(function(self.as_real()))

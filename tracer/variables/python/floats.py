@@ -116,10 +116,10 @@ class FloatValue(NumberValue):
 
     def describe(self) -> str:
         """Its name in the program."""
-        from ...sources.display_names import in_words
+        from ...sources.display_names import display_name
 
         assert self.source is not None
-        return f"the number `{in_words(self.source)}`"
+        return f"the number `{display_name(self.source)}`"
 
 
 VARYING: dict[type, Callable[..., Value]] = {float: FloatValue}
@@ -167,8 +167,8 @@ def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value])
         result = None if None in sources else function(*[_number_of(tx, arg) for arg in args])
     except (ArithmeticError, ValueError, TypeError):
         result = None
-    is_drawn = any(isinstance(arg, NumberValue) and arg.is_drawn for arg in args)
-    if of_numpy and (result is None or is_drawn or not isinstance(result, (np.generic, int, float))):
+    is_random = any(isinstance(arg, NumberValue) and arg.is_random for arg in args)
+    if of_numpy and (result is None or is_random or not isinstance(result, (np.generic, int, float))):
         raise Unsupported("call", f"{function.__name__} of NumPy's numbers")
     if result is None:
         known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
@@ -177,8 +177,8 @@ def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value])
     value = tx.trace.values_by_source.get(source)
     if value is not None:
         return value
-    if is_drawn:
-        value = REGISTRY["computed_from_drawn"](tx, source, result)
+    if is_random:
+        value = REGISTRY["computed_from_random"](tx, source, result)
     elif type(result) in VARYING and fits_symbol(result):
         _guard_computable(tx, source)
         value = VARYING[type(result)](tx, result, source)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
 from ...guards.cached_results import NOT_CACHED, cached_result
-from ...runtime.rng_ops import draws as draws_numbers
+from ...runtime.rng_ops import draws as is_random_op
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
@@ -44,7 +44,7 @@ def _partial(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(function, args[1:], kwargs)
 
 
-class MadeKeywords(DictValue):
+class PartialKeywords(DictValue):
     """The keyword arguments of a partial that the trace made: they are read, and no more."""
 
     __slots__ = ("partial",)
@@ -65,7 +65,7 @@ class MadeKeywords(DictValue):
         codegen.load_attr("keywords")
 
 
-REGISTRY["keywords"] = MadeKeywords
+REGISTRY["keywords"] = PartialKeywords
 
 
 @handles(functools.reduce)
@@ -168,7 +168,7 @@ class CachedFunction(Value):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 self.inner.call(tx, args, kwargs)
             new = itertools.takewhile(lambda node: node is not last, reversed(tx.graph.graph.nodes))
-            if not any(map(draws_numbers, new)) and not tx.effects.reach_outside():
+            if not any(map(is_random_op, new)) and not tx.effects.reach_outside():
                 return
         raise Unsupported("call", f"{self.describe()}, whose cache does not have the result,")
 

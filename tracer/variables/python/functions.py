@@ -14,7 +14,7 @@ from ..core.base import Value
 from ..core.binding import Signature, bind_arguments
 from ..core.constant import REGISTRY, constant
 from ..core.disabled_functions import is_compiled_by_stock, is_marked_for_others, refuse_marked
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.registry import build, from_python, is_library, is_stable
 from .cells import CellValue
 from .partials import MethodValue, PartialValue
@@ -176,7 +176,7 @@ class FunctionValue(Value):
             return
         source, by_name = self.source, self.code.co_varnames[self.code.co_argcount :]
         if source is None or is_stable(source):
-            guard_kept(tx, function, _Defaults(function).holds, "defaults")
+            guard_unchanged(tx, function, _Defaults(function).holds, "defaults")
             return
         if any(name not in by_name for name in missing):
             many = function.__defaults__
@@ -229,7 +229,7 @@ class FunctionValue(Value):
             if self.source is not None and (name in self.function.__dict__ or name in ("__annotations__", "__dict__")):
                 return build(tx, found, AttrSource(self.source, name))
             if name in _TEXTS and not is_library(self.function.__module__):
-                guard_kept(tx, self.function, lambda function: getattr(function, name) == found, name)
+                guard_unchanged(tx, self.function, lambda function: getattr(function, name) == found, name)
             return from_python(tx, found)
         if name in ("__name__", "__qualname__"):
             return constant(self.name.rpartition(".")[2] if name == "__name__" else self.name)

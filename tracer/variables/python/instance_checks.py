@@ -19,7 +19,7 @@ from ..containers.slices import SliceValue
 from ..core.attributes import is_python_method, lookup, method_of, special
 from ..core.base import Value
 from ..core.constant import REGISTRY, fold
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.opaque import OpaqueTensorValue
 from ..core.registry import build, from_python, importable, is_library
 from ..torch.tensor import TensorValue
@@ -65,7 +65,7 @@ def is_subclass(tx: Translator, cls: Value, classes: Value) -> bool:
     """issubclass(cls, classes)."""
     kinds = classes.as_constant()
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        if _asks_the_program(kind):
+        if _has_user_defined_check(kind):
             check = method_of(tx, type(kind), "__subclasscheck__", lookup(type(kind), "__subclasscheck__"))
             found = check.call(tx, [from_python(tx, kind), cls], {}).truth(tx)
         else:
@@ -95,7 +95,7 @@ def subclasses(tx: Translator, cls: type, source: Source | None) -> Value:
         now: list[type] = type.__subclasses__(cls)
         return len(now) == len(known) and all(ref() is kind for ref, kind in zip(known, now))
 
-    guard_kept(tx, cls, same, "the list of subclasses")
+    guard_unchanged(tx, cls, same, "the list of subclasses")
     items = []
     for index, kind in enumerate(below):
         if importable(kind) is not None:
@@ -107,7 +107,7 @@ def subclasses(tx: Translator, cls: type, source: Source | None) -> Value:
     return ListValue(items, list)
 
 
-def _asks_the_program(kind: Any) -> bool:
+def _has_user_defined_check(kind: Any) -> bool:
     """Whether a metaclass of the program says which classes are below a class of its own."""
     check = lookup(type(kind), "__subclasscheck__")
     return is_python_method(check) and not is_library(check.__module__)
@@ -115,7 +115,7 @@ def _asks_the_program(kind: Any) -> bool:
 
 def by_class(tx: Translator, value: Value, kind: Any) -> bool:
     """type.__instancecheck__ or ABCMeta's: the class, or what the instance says its class is."""
-    asks = _asks_the_program(kind)
+    asks = _has_user_defined_check(kind)
     if asks and isinstance(kind, abc.ABCMeta):
         raise Unsupported("call", f"isinstance of {value.describe()} and {kind.__qualname__}")
     _guard_registered(tx, value.python_type(), kind)

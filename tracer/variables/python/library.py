@@ -23,7 +23,7 @@ from ..containers.sequences import TupleValue, make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold
 from ..core.handlers import NAMED, handles, pure
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
 from .classes import ClassValue
 from .exceptions import TracebackValue
@@ -168,7 +168,7 @@ def _get_type_hints(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         hints = typing.get_type_hints(real, **options)
     except Exception as error:
         raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
-    guard_kept(tx, real, lambda real: typing.get_type_hints(real, **options) == hints, "the type hints")
+    guard_unchanged(tx, real, lambda real: typing.get_type_hints(real, **options) == hints, "the type hints")
     return from_python(tx, hints)
 
 

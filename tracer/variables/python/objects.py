@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from torch.autograd.graph import Node
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, Source
 from ..containers.dict_views import DictView
 from ..containers.mappings import DictValue
@@ -475,7 +475,7 @@ class ObjectValue(Value):
             return None
         return result
 
-    def hashed_by_program(self, tx: Translator) -> bool:
+    def has_user_hash(self, tx: Translator) -> bool:
         """Where `__hash__` is written in Python, or that of the builtin class whose items it has."""
         frozen = isinstance(self.storage, TupleValue) or getattr(self.storage, "kind", None) is frozenset
         return frozen or is_python_method(lookup(self.cls, "__hash__"))
@@ -553,7 +553,7 @@ class ObjectValue(Value):
             named = getattr(self.real, "__qualname__", "") or getattr(self.real, "__name__", "")
             if named:
                 return f"{self.real.__module__}.{named}"
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         return f"{'an' if self.cls.__qualname__[0].lower() in 'aeiou' else 'a'} {self.cls.__qualname__}{where}"
 
 

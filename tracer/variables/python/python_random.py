@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ComputedSource, ConstantSource, ItemSource, ModuleGlobalSource, Source
 from ..containers.lists import ListValue
 from ..containers.sequences import SequenceValue
@@ -37,32 +37,32 @@ Kwargs = Mapping[str, Value]
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
-class DrawnFloat(FloatValue):
+class RandomFloat(FloatValue):
     """A float that was drawn, or computed from a drawn number; `number` is an example."""
 
     __slots__ = ()
 
-    is_drawn = True
+    is_random = True
 
     def _placeholder(self) -> torch.fx.Node:
         graph, source = self.trace.graph, self.source
         assert source is not None
-        return graph.inputs.get(source) or graph.add_placeholder(source, graph.shapes.drawn(float))
+        return graph.inputs.get(source) or graph.add_placeholder(source, graph.shapes.random_symbol(float))
 
     def specialize(self, tx: Translator) -> float:
         """There is no number that it always is."""
         _refuse(self.describe())
 
 
-class DrawnInt(NumberValue):
+class RandomInt(NumberValue):
     """An int that was drawn, or computed from a drawn float; `number` is an example."""
 
     __slots__ = ("number", "trace")
 
-    is_drawn = True
+    is_random = True
 
     def __init__(self, tx: Translator, number: int, source: Source, bounds: tuple[int, int] | None = None) -> None:
-        super().__init__(tx.graph.shapes.drawn(int, bounds), make_node=self._placeholder, source=source)
+        super().__init__(tx.graph.shapes.random_symbol(int, bounds), make_node=self._placeholder, source=source)
         self.number = number
         self.trace = tx.trace
 
@@ -101,10 +101,10 @@ def _number(
 ) -> Value:
     """The number at `source`, which is a `kind` each time."""
     if kind is int and type(example) is int:
-        return DrawnInt(tx, example, source, bounds)
+        return RandomInt(tx, example, source, bounds)
     if kind is float and type(example) is float:
-        return DrawnFloat(tx, example, source)
-    _refuse(in_words(source))
+        return RandomFloat(tx, example, source)
+    _refuse(display_name(source))
 
 
 def _computed(tx: Translator, source: ComputedSource, example: Any) -> Value:
@@ -113,15 +113,15 @@ def _computed(tx: Translator, source: ComputedSource, example: Any) -> Value:
         base, exponent = source.args[:2]
         whole = isinstance(exponent, ConstantSource) and type(exponent.value) is int
         if not whole and not (isinstance(base, ConstantSource) and base.value > 0):  # it may be complex
-            _refuse(in_words(source))
+            _refuse(display_name(source))
     return _number(tx, type(example), example, source)
 
 
-REGISTRY["computed_from_drawn"] = _computed
+REGISTRY["computed_from_random"] = _computed
 
 
 # ---- generators ------------------------------------------------------------------------------------------------------
-class DrawnObject(Value):
+class RandomObject(Value):
     """Anything else that a generator gives: its state, bytes. It can be kept, returned, and given to a generator."""
 
     __slots__ = ("example",)
@@ -143,7 +143,7 @@ class DrawnObject(Value):
         _refuse(self.describe())
 
 
-class RandomValue(Value):
+class RandomGenerator(Value):
     """A generator: `real` where it exists, else `example` goes through the states that it will have."""
 
     __slots__ = ("_example", "real")
@@ -165,7 +165,7 @@ class RandomValue(Value):
         """A generator to draw examples from."""
         if self._example is None:
             assert self.real is not None
-            self._example = tx.trace.draws.copy_of(self.real)
+            self._example = tx.trace.random_calls.copy_of(self.real)
         return self._example
 
     def getattr(self, tx: Translator, name: str) -> Value:
@@ -197,7 +197,7 @@ def build_random(tx: Translator, obj: random.Random, source: Source | None) -> V
         raise Unsupported("unknown-type", "a generator of random numbers that no expression reaches")
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", random.Random)
-    return RandomValue(source or _GLOBAL, obj)
+    return RandomGenerator(source or _GLOBAL, obj)
 
 
 def _bound(tx: Translator, method: Any, source: Source | None) -> Value:
@@ -215,12 +215,12 @@ BOUND[random.Random] = _bound
 @handles(random.Random)
 def _new(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     source, example = _draw(tx, None, random.Random, "Random", args, kwargs)
-    return RandomValue(source, None, example)
+    return RandomGenerator(source, None, example)
 
 
 # ---- drawing ---------------------------------------------------------------------------------------------------------
 def _draw(
-    tx: Translator, owner: RandomValue | None, function: Callable[..., Any], name: str, args: Args, kwargs: Kwargs
+    tx: Translator, owner: RandomGenerator | None, function: Callable[..., Any], name: str, args: Args, kwargs: Kwargs
 ) -> tuple[Source, Any]:
     """Note the call `function(owner, *args, **kwargs)`; returns its result's source, and an example."""
     text = f"random.{name}"
@@ -240,7 +240,7 @@ def _draw(
         raise Unsupported("call", text)
     generator = owner.source if owner is not None else None
     sources = [source for source, _ in given]
-    return tx.trace.draws.add(function, generator, sources, tuple(kwargs), text), example
+    return tx.trace.random_calls.add(function, generator, sources, tuple(kwargs), text), example
 
 
 def _refuse_here(tx: Translator, text: str) -> None:
@@ -266,9 +266,9 @@ def _argument(tx: Translator, value: Value, text: str) -> tuple[Source, Any]:
     if isinstance(value, SequenceValue):
         items = [_argument(tx, item, text) for item in value.items]
         return ComputedSource(_tuple, tuple(s for s, _ in items)), tuple(example for _, example in items)
-    if value.source is not None and isinstance(value, (FloatValue, DrawnInt)):
+    if value.source is not None and isinstance(value, (FloatValue, RandomInt)):
         return value.source, value.number
-    if value.source is not None and isinstance(value, DrawnObject):
+    if value.source is not None and isinstance(value, RandomObject):
         return value.source, value.example
     raise Unsupported("call", f"{text} of {value.describe()}")
 
@@ -296,7 +296,7 @@ def _unbound(name: str) -> Callable[..., Any]:
 def _gives(kind: type) -> Callable[..., Value]:
     """The method gives a number of that type."""
 
-    def method(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
         source, example = _draw(tx, owner, _unbound(name), name, args, kwargs)
         return _number(tx, kind, example, source, _bounds(name, args, kwargs))
 
@@ -315,7 +315,7 @@ def _bounds(name: str, args: Args, kwargs: Kwargs) -> tuple[int, int] | None:
     return (0, 2 ** numbers[0] - 1) if name == "getrandbits" else None
 
 
-def _choice(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _choice(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """One of some numbers."""
     if not args:
         raise Unsupported("call", f"random.{name} by keywords")
@@ -324,7 +324,7 @@ def _choice(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: K
     return _number(tx, kind, example, source)
 
 
-def _several(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _several(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A list of some of the numbers."""
     if not args:
         raise Unsupported("call", f"random.{name} by keywords")
@@ -339,7 +339,7 @@ def _items(tx: Translator, kind: type, source: Source, examples: Sequence[Any]) 
     return [_number(tx, kind, example, ItemSource(source, i)) for i, example in enumerate(examples)]
 
 
-def _shuffle(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _shuffle(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A list of numbers, in place."""
     shuffled, *rest = args
     if type(shuffled) is not ListValue or rest or kwargs:
@@ -358,15 +358,15 @@ def in_other_order(generator: random.Random, items: Sequence[Any]) -> list[Any]:
     return made
 
 
-def _nothing(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _nothing(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """The method changes the generator only."""
     _draw(tx, owner, _unbound(name), name, args, kwargs)
     return constant(None)
 
 
-def _object(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _object(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     source, example = _draw(tx, owner, _unbound(name), name, args, kwargs)
-    return DrawnObject(example, source)
+    return RandomObject(example, source)
 
 
 _METHODS: dict[str, Callable[..., Value]] = {
@@ -384,7 +384,7 @@ _METHODS: dict[str, Callable[..., Value]] = {
 def _method(name: str) -> None:
     @handles(getattr(random.Random, name))
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        if not args or not isinstance(args[0], RandomValue):
+        if not args or not isinstance(args[0], RandomGenerator):
             raise Unsupported("call", f"random.{name}")
         return args[0].call_method(tx, name, args[1:], kwargs)
 

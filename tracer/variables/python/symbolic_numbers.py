@@ -15,7 +15,7 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import expression_of, in_words
+from ...sources.display_names import display_name, expression_of
 from ...sources.source import ComputedSource, ConstantSource, Source
 from ..core.base import Value
 from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, of_64_bits
@@ -36,7 +36,7 @@ class NumberValue(Value):
 
     __slots__ = ("_make_node", "_node", "_operands", "function", "symbol")
 
-    is_drawn = False
+    is_random = False
     """Whether Python's random gives it, and there is no value of this call to decide by."""
 
     def __init__(
@@ -80,7 +80,7 @@ class NumberValue(Value):
 
     def is_backed(self) -> bool:
         """Whether it has a value at this call: no data and no drawn number decides it."""
-        return not self.is_drawn and not free_unbacked_symbols(self.symbol)
+        return not self.is_random and not free_unbacked_symbols(self.symbol)
 
     def as_constant(self) -> Any:
         """The one value that the guards leave."""
@@ -230,14 +230,14 @@ class NumberValue(Value):
 
     def _condition(self) -> str:
         """What a branch on it depends on: a number, or a size that data tells."""
-        told = free_unbacked_symbols(self.symbol)
-        is_size = told and told <= self.symbol.node.shape_env.size_like
+        unbacked = free_unbacked_symbols(self.symbol)
+        is_size = unbacked and unbacked <= self.symbol.node.shape_env.size_like
         return self.describe().replace("the number", "the size", 1) if is_size else self.describe()
 
     def describe(self) -> str:
         """Where the program reads it, or the expression that it is the value of, else the one over symbols."""
         if self.source is not None:
-            return f"the number `{in_words(self.source)}`"
+            return f"the number `{display_name(self.source)}`"
         stack = self._node.meta.get("stack") if self._node is not None else None
         return f"the number `{(expression_of(stack[-1]) if stack else '') or self.symbol}`"
 
@@ -257,8 +257,8 @@ _DIVISIONS = (operator.mod, operator.floordiv)
 
 def _code(symbol: Any, what: str) -> str:
     """Of the break where a number that only data or Python's random tells would have to be known."""
-    drawn = getattr(symbol.node.shape_env, "drawn", ())
-    return f"data-dependent-{what}" if symbol.node.expr.free_symbols.isdisjoint(drawn) else "random-value"
+    random_symbols = getattr(symbol.node.shape_env, "random_symbols", ())
+    return f"data-dependent-{what}" if symbol.node.expr.free_symbols.isdisjoint(random_symbols) else "random-value"
 
 
 def _check_divisor(tx: Translator, function: Callable[..., Any], divisor: Any) -> None:

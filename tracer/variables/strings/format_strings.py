@@ -16,7 +16,7 @@ from ..core.base import Value
 from ..core.constant import REGISTRY, constant, fold
 from ..python.builtins import format_value
 from ..python.symbolic_numbers import NumberValue
-from .strings import joined, number_text, text_of
+from .strings import joined, number_text, string_of
 
 if TYPE_CHECKING:
     from ..core.base import Translator
@@ -118,7 +118,7 @@ def _converted(tx: Translator, match: re.Match[str], value: Value) -> Value:
     """One conversion."""
     kind, flags, width = match["kind"], match["flags"], match["width"]
     if kind in _TEXTS:
-        text = text_of(tx, value, _TEXTS[kind])
+        text = string_of(tx, value, _TEXTS[kind])
         if not (flags or width or match["rest"]):
             return text
         return _folded(tx, f"%{flags}{width}{match['rest'] or ''}s", text)

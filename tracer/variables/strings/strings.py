@@ -26,7 +26,7 @@ from ..python.exceptions import ExceptionValue
 from ..python.objects import ObjectValue
 from ..python.symbolic_numbers import NumberValue
 from ..torch.tensor import TensorValue
-from .tensor_strings import DataText, text_of_tensor
+from .tensor_strings import DataDependentString, string_of_tensor
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
@@ -40,10 +40,10 @@ _AGAINST_RECURSION = tuple(
 """What stands around the `__repr__` of a dataclass: it asks for the number of the thread."""
 
 
-_Part = Union[str, "tuple[NumberValue | GivenText, str]"]
+_Part = Union[str, "tuple[NumberValue | CarriedString, str]"]
 
 
-class _LateText(ConstantValue):
+class _VaryingString(ConstantValue):
     """A text that varies from call to call: as a part of another one, it does so, too."""
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class _LateText(ConstantValue):
         return super().binary(tx, function, left, right)
 
 
-class GivenText(_LateText):
+class CarriedString(_VaryingString):
     """A text that came over a break, as part of what a program prints at each step: it is guarded when the program asks
     for it."""
 
@@ -89,10 +89,10 @@ class GivenText(_LateText):
         return "a text from before a break"
 
 
-REGISTRY["given_text"] = GivenText
+REGISTRY["given_text"] = CarriedString
 
 
-class TextValue(_LateText):
+class StringValue(_VaryingString):
     """A text with numbers in it that vary from call to call. Where it only leaves the frame, the new bytecode makes it;
     who asks for the text itself fixes the numbers, with guards. `parts` are texts, and numbers and texts that vary with
     their format."""
@@ -137,26 +137,26 @@ def _template(part: _Part) -> str:
 
 def joined(tx: Translator, texts: Sequence[Value]) -> Value:
     """The texts in a row."""
-    unknown = next((text for text in texts if isinstance(text, DataText)), None)
+    unknown = next((text for text in texts if isinstance(text, DataDependentString)), None)
     if unknown is not None:
-        return DataText(unknown.refusal)
+        return DataDependentString(unknown.refusal)
     parts: list[_Part] = []
     for text in texts:
-        given: list[_Part] = [(text, "")] if isinstance(text, GivenText) else []
-        parts += text.parts if isinstance(text, TextValue) else given or [text.as_constant()]
+        given: list[_Part] = [(text, "")] if isinstance(text, CarriedString) else []
+        parts += text.parts if isinstance(text, StringValue) else given or [text.as_constant()]
     if all(isinstance(part, str) for part in parts):
         return constant("".join(map(str, parts)))
-    return TextValue(tx, parts)
+    return StringValue(tx, parts)
 
 
 def number_text(tx: Translator, number: NumberValue, pattern: str = "") -> Value:
     """format(number, pattern): of an int that the graph can return, without asking for it."""
     if number.is_constant() or number.python_type() is not int or not number.is_backed() or "{" in pattern:
         return constant(format(number.specialize(tx), pattern))
-    return TextValue(tx, [(number, pattern)])
+    return StringValue(tx, [(number, pattern)])
 
 
-def text_of(
+def string_of(
     tx: Translator, value: Value, function: Callable[[Any], str], around: tuple[Value, ...] = ()
 ) -> Value:
     """str(value) or repr(value), where it does not depend on tensors. `around` are the lists, tuples and dicts that it
@@ -164,75 +164,75 @@ def text_of(
     if isinstance(value, NumberValue):
         return number_text(tx, value) if value.python_type() is int else constant(function(value.specialize(tx)))
     if isinstance(value, TensorValue):
-        return text_of_tensor(tx, value, function)
-    if isinstance(value, DataText):
-        return value if function is str else DataText(value.refusal)
+        return string_of_tensor(tx, value, function)
+    if isinstance(value, DataDependentString):
+        return value if function is str else DataDependentString(value.refusal)
     if isinstance(value, ExceptionValue):
         return value.text(tx, function)
     if isinstance(value, ObjectValue):
-        return _text_of_object(tx, value, function)
+        return _string_of_object(tx, value, function)
     if isinstance(value, MappingProxy):
-        shown = text_of(tx, value.mapping, function, around)
+        shown = string_of(tx, value.mapping, function, around)
         return shown if function is str else joined(tx, [constant("mappingproxy("), shown, constant(")")])
     if isinstance(value, (ListValue, TupleValue)) and value.python_type() in _BRACKETS:
-        return _text_of_items(tx, value, around)
+        return _string_of_items(tx, value, around)
     if isinstance(value, DictValue) and value.python_type() is dict:
-        return _text_of_dict(tx, value, around)
+        return _string_of_dict(tx, value, around)
     if isinstance(value, DictView) and value.of is dict:
-        return _text_of_parts(tx, f"dict_{value.what}([", value.iterate(tx), "])", (*around, value.owner))
+        return _string_of_parts(tx, f"dict_{value.what}([", value.iterate(tx), "])", (*around, value.owner))
     if isinstance(value, SetValue) and value.filled_late():
-        return _text_of_set(tx, value, value.kind.__name__)
+        return _string_of_set(tx, value, value.kind.__name__)
     if not value.is_constant() and not isinstance(value, (DequeValue, DictValue, SetValue)):
         raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
     return fold(tx, function, [value])
 
 
-REGISTRY["text_of"] = text_of
+REGISTRY["string_of"] = string_of
 REGISTRY["joined"] = joined
 
 
-def _text_of_items(tx: Translator, value: ListValue | TupleValue, around: tuple[Value, ...]) -> Value:
+def _string_of_items(tx: Translator, value: ListValue | TupleValue, around: tuple[Value, ...]) -> Value:
     kind = value.python_type()
     start, end = _BRACKETS[kind].split("{}")
     if any(outer is value for outer in around):
         return constant(f"{start}...{end}")
     texts: list[Value] = [constant(start)]
     for number, item in enumerate(value.items):
-        texts += [constant(", " if number else ""), text_of(tx, item, repr, (*around, value))]
+        texts += [constant(", " if number else ""), string_of(tx, item, repr, (*around, value))]
     return joined(tx, [*texts, constant("," * (kind is tuple and len(value.items) == 1) + end)])
 
 
-def _text_of_parts(
+def _string_of_parts(
     tx: Translator, start: str, parts: Sequence[Value], end: str, around: tuple[Value, ...] = ()
 ) -> Value:
     texts: list[Value] = [constant(start)]
     for number, part in enumerate(parts):
-        texts += [constant(", " if number else ""), text_of(tx, part, repr, around)]
+        texts += [constant(", " if number else ""), string_of(tx, part, repr, around)]
     return joined(tx, [*texts, constant(end)])
 
 
-def _text_of_set(tx: Translator, value: SetValue, name: str) -> Value:
+def _string_of_set(tx: Translator, value: SetValue, name: str) -> Value:
     """The name of the class is left out for a set."""
     if not value.items:
         return constant(f"{name}()")
     start, end = ("{", "}") if name == "set" else (f"{name}({{", "})")
-    return _text_of_parts(tx, start, value.iterate(tx), end)
+    return _string_of_parts(tx, start, value.iterate(tx), end)
 
 
-def _text_of_dict(tx: Translator, value: DictValue, around: tuple[Value, ...]) -> Value:
+def _string_of_dict(tx: Translator, value: DictValue, around: tuple[Value, ...]) -> Value:
     if any(outer is value for outer in around):
         return constant("{...}")
     texts: list[Value] = []
     for key, item in value.pairs(tx):
-        texts += [constant(", " if texts else "{"), text_of(tx, key, repr, (*around, value)), constant(": ")]
-        texts.append(text_of(tx, item, repr, (*around, value)))
+        texts += [constant(", " if texts else "{"), string_of(tx, key, repr, (*around, value)), constant(": ")]
+        texts.append(string_of(tx, item, repr, (*around, value)))
     return joined(tx, [*texts, constant("}" if texts else "{}")])
 
 
 _OF_CONTAINERS = (list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__, frozenset.__repr__)
 
 
-def _text_of_object(tx: Translator, value: ObjectValue, function: Callable[[Any], str]) -> Value:
+def _string_of_object(tx: Translator, value: ObjectValue, function: Callable[[Any], str]) -> Value:
     """By `__str__` or `__repr__` of the program; of an exception that exists, by its arguments."""
     name = f"__{function.__name__}__"
     found: Any = special(tx, value.cls, name)
@@ -244,8 +244,8 @@ def _text_of_object(tx: Translator, value: ObjectValue, function: Callable[[Any]
         return value.method(tx, name).call(tx, [], {})  # type: ignore[union-attr]
     if found in _OF_CONTAINERS and value.storage is not None:
         if isinstance(value.storage, SetValue):
-            return _text_of_set(tx, value.storage, value.cls.__name__)
-        return text_of(tx, value.storage, repr)
+            return _string_of_set(tx, value.storage, value.cls.__name__)
+        return string_of(tx, value.storage, repr)
     if isinstance(value.real, BaseException) and value.getattr(tx, "args").is_constant():
         return constant(function(value.real))
     raise Unsupported("call", f"{function.__name__}() of {value.describe()}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-class DataText(Value):
+class DataDependentString(Value):
     """A text that only the running program knows. The graph goes on as long as nothing asks for it; where something
     does, it breaks where the text is made: later, the tensor may have been written."""
 
@@ -57,11 +57,11 @@ class DataText(Value):
         return "a text with values of a tensor"
 
 
-def text_of_tensor(tx: Translator, value: TensorValue, function: Callable[[Any], str]) -> Value:
+def string_of_tensor(tx: Translator, value: TensorValue, function: Callable[[Any], str]) -> Value:
     """str(value) or repr(value); of a tensor that has no text of its own, and that nothing stands around."""
     code, detail = "data-dependent-value", f"{function.__name__}() of {value.describe()}"
     watched = tx.trace.overrides.modes or _functorch.get_dynamic_layer_stack_depth()
     if value.python_type() not in _PLAIN or watched:
         raise Unsupported(code, detail)
     where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
-    return DataText(Unsupported(code, detail, **where))
+    return DataDependentString(Unsupported(code, detail, **where))

@@ -94,14 +94,14 @@ def _as_node(find: Callable[[Any], Any]) -> Callable[[Translator, Args, Kwargs],
     return call
 
 
-def _told(tx: Translator, value: WrapperValue, name: str) -> Value | None:
+def _layout_attribute(tx: Translator, value: WrapperValue, name: str) -> Value | None:
     """What a DTensor says of how it is spread, which its guard knows."""
     if value.kind.__module__ != "torch.distributed.tensor" or name not in ("placements", "device_mesh"):
         return None
     return from_python(tx, getattr(value.fake, name))
 
 
-REGISTRY["told_by_wrapper"] = _told
+REGISTRY["wrapper_attribute"] = _layout_attribute
 
 
 for _name in _KINDS:

@@ -63,7 +63,7 @@ def _shallow(tx: Translator, tree: Value) -> tuple[Any, list[Value]] | None:
     return None
 
 
-def _taken_apart(tx: Translator, tree: Value) -> tuple[Any, Any, list[Value]] | None:
+def _flatten_one(tx: Translator, tree: Value) -> tuple[Any, Any, list[Value]] | None:
     """(node type, context, children) of a container that the registry of pytree knows; None for a leaf."""
     shallow = _shallow(tx, tree)
     if shallow is not None:
@@ -115,7 +115,7 @@ def flatten(tx: Translator, tree: Value, is_leaf: Value | None = None) -> tuple[
     """(leaves, TreeSpec) of a tree of Values, in torch's order."""
     if is_leaf is not None and is_leaf.call(tx, [tree], {}).truth(tx):
         return [tree], _LEAF
-    node = _taken_apart(tx, tree)
+    node = _flatten_one(tx, tree)
     if node is None:
         return [tree], _LEAF
     kind, context, children = node
@@ -141,7 +141,7 @@ def flatten_up_to(tx: Translator, tree: Value, spec: Any) -> list[Value]:
     """The parts of `tree` at the leaves of `spec`."""
     if spec.is_leaf():
         return [tree]
-    node = _taken_apart(tx, tree)
+    node = _flatten_one(tx, tree)
     if node is None or node[0] is not spec.type or node[1] != _context(spec) or len(node[2]) != len(_children(spec)):
         raise Unsupported("call", "a function of torch.utils._pytree on trees of different structure")
     return [part for child, below in zip(node[2], _children(spec)) for part in flatten_up_to(tx, child, below)]

@@ -53,7 +53,7 @@ REGISTRY["check_at_run_time"] = check_at_run_time
 def add_check(tx: Translator, condition: torch.fx.Node, code: str, detail: str) -> None:
     """A node that raises unless `condition`, a number, holds; what it says is not shown, as the frame runs again.
     Raises Unsupported (`code`, `detail`) where it cannot."""
-    rely_on_second_run(tx, code, detail)
+    rely_on_rerun(tx, code, detail)
     node = tx.graph.make(torch.ops.aten._assert_scalar.default, (condition, _MESSAGE), {})
     node.meta.update(val=None, stack=tx.stack_locations(), module=tx.trace.module_path)
     tx.graph.operations += 1
@@ -62,7 +62,7 @@ def add_check(tx: Translator, condition: torch.fx.Node, code: str, detail: str) 
 def assume(tx: Translator, value: Value, detail: str) -> None:
     """The program asserts `value`, of which only data tells whether it holds: it does from here on, and the graph
     checks that. Raises Unsupported where it cannot."""
-    rely_on_second_run(tx, "data-dependent-branch", detail)
+    rely_on_rerun(tx, "data-dependent-branch", detail)
     if isinstance(value, TensorValue):
         if value.fake.numel() != 1 or value.fake.device.type != "cpu":  # a failed check leaves no CUDA device
             raise Unsupported("data-dependent-branch", detail)
@@ -74,18 +74,18 @@ def assume(tx: Translator, value: Value, detail: str) -> None:
     tx.graph.call(torch.ops.aten._assert_scalar.default, [value, constant(_MESSAGE)], {}, tx)
 
 
-def rely_on_second_run(tx: Translator, code: str, detail: str) -> None:
+def rely_on_rerun(tx: Translator, code: str, detail: str) -> None:
     """The graph will check something in the program's place. Raises Unsupported (`code`, `detail`) where it cannot."""
     graph = tx.graph
     if not tx.trace.options.run_again or len(graph.scopes.open) > 1:
         raise Unsupported(code, detail)
-    if graph.assumed is None:
+    if graph.runtime_assert is None:
         place = {"location": tx.own_location(), "stack": tx.stack_locations()}
-        graph.assumed = Assumed(tx.trace.safe_step(), code, detail, place)
+        graph.runtime_assert = RuntimeAssert(tx.trace.safe_step(), code, detail, place)
 
 
 @dataclass(frozen=True)
-class Assumed:
+class RuntimeAssert:
     """The first thing that a graph takes for granted: the step at which to break instead, with which reason and from
     which place, where that cannot be."""
 

@@ -2,7 +2,7 @@
 
 Eager gives a view. Where it begins in memory is then a matter of data, which no graph could say of its results. So the
 graph takes a copy with the strides of the view, and where the program needs the view itself after the graph, it is
-taken there (`ChosenRow.take_view`). `ChosenRow.stays_unseen` asks at the end of the graph whether anything could tell
+taken there (`RowCopy.take_view`). `RowCopy.stays_unseen` asks at the end of the graph whether anything could tell
 the copy from the view: a result that shares its memory, or a write to the tensor or to the copy. There the graph breaks
 before `x[i]`. It knows of `x[i] += 1` and `x[i] = v`: a row that was copied before must not be used after. What is
 left: autograd keeps the copy, and not the view, so a write to the tensor between the graph and its backward is no
@@ -28,7 +28,7 @@ from ..containers.sequences import TupleValue
 from ..containers.slices import SliceValue
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
-from .runtime_asserts import rely_on_second_run
+from .runtime_asserts import rely_on_rerun
 from .tensor import PLAIN_TYPES, TensorValue
 from .tensor_assignment import is_recorded
 
@@ -78,7 +78,7 @@ def _without(numbers: Sequence[int], dim: int) -> tuple[int, ...]:
     return (*numbers[:dim], *numbers[dim + 1 :])
 
 
-class ChosenRow:
+class RowCopy:
     """A copy in the graph that stands for a view, and what was there when it was made."""
 
     def __init__(self, tx: Translator, row: TensorValue, whole: TensorValue, position: TensorValue, dim: int) -> None:
@@ -244,7 +244,7 @@ def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> 
     """What lies at `position` in a dimension; None where that is no row of a tensor as a graph can copy it."""
     if not _is_position(position) or not _has_rows(tx, whole, dim):
         return None
-    rely_on_second_run(tx, _CODE, _NAME)  # for numbers out of range
+    rely_on_rerun(tx, _CODE, _NAME)  # for numbers out of range
     memory = whole.fake.untyped_storage()
     size = memory.nbytes()
     row = tx.graph.call(chosen_row, [whole, position, constant(dim)], {}, tx)
@@ -253,7 +253,7 @@ def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> 
     assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
     if tuple(row.fake.stride()) != _without(whole.fake.stride(), dim):
         raise Unsupported(_CODE, _NAME)
-    tx.graph.rows.append(ChosenRow(tx, row, whole, position, dim))
+    tx.graph.rows.append(RowCopy(tx, row, whole, position, dim))
     return row
 
 

@@ -13,12 +13,12 @@ import torch.fx
 
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
-from ...sources.display_names import expression_of, in_words
+from ...sources.display_names import display_name, expression_of
 from ...sources.source import AttrSource, ModuleGlobalSource, SizeSource, Source
 from ..containers.lists import make_list
 from ..containers.sequences import TupleValue
 from ..core.base import Value, with_arguments
-from ..core.constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant
 from ..core.operators import IN_PLACE, apply
 from ..core.registry import RESULTS, build, builds, from_python, is_library
 from ..python.partials import MethodValue
@@ -102,7 +102,7 @@ class TensorValue(Value):
             if self.source is not None:
                 tx.guards.add(self.source, "NO_ATTR", name)
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
-        given = self._given_by_program(name)
+        given = self._user_defined_method(name)
         if given is not None:
             cls, function = given
             where = ModuleGlobalSource(cls.__module__, cls.__name__)
@@ -189,7 +189,7 @@ class TensorValue(Value):
 
     def iter(self, tx: Translator) -> Value:
         """An iterator over the slices along dimension 0."""
-        return ItemsIterator(self.iterate(tx))
+        return SnapshotIterator(self.iterate(tx))
 
     # ---- methods ---------------------------------------------------------------------------------------------------
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -198,11 +198,11 @@ class TensorValue(Value):
             asked = override(tx, call_method(name), [self, *args], kwargs)
             if asked is not None:
                 return asked
-        if self._given_by_program(name) is not None:
+        if self._user_defined_method(name) is not None:
             return self.getattr(tx, name).call(tx, args, kwargs)
         return self._called(tx, name, args, kwargs)
 
-    def _given_by_program(self, name: str) -> tuple[type, FunctionType] | None:
+    def _user_defined_method(self, name: str) -> tuple[type, FunctionType] | None:
         """The function that the program made a method of all tensors (`torch.Tensor.double_up = ...`) or parameters,
         and that class. Raises Unsupported where it made it a method of another kind."""
         owner = next((base for base in self.kind.__mro__ if name in base.__dict__), None)
@@ -228,7 +228,7 @@ class TensorValue(Value):
 
     def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method of torch.Tensor, past any override."""
-        if self._given_by_program(name) is not None:
+        if self._user_defined_method(name) is not None:
             raise Unsupported("call", f"torch's own Tensor.{name}, in the place of which the program put another,")
         return self.call_method(tx, name, args, kwargs)
 
@@ -247,7 +247,7 @@ class TensorValue(Value):
     def describe(self) -> str:
         """The expression of the program that it is the value of."""
         if self.source is not None:
-            return f"the tensor `{in_words(self.source)}`"
+            return f"the tensor `{display_name(self.source)}`"
         stack = self.node.meta.get("stack")
         text = expression_of(stack[-1]) if stack else ""
         return f"the tensor `{text or self.node.name}`"

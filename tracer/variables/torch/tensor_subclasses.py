@@ -24,7 +24,7 @@ from ..core.attributes import MISSING, bind, is_python_method, lookup, type_sour
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
 from ..core.handlers import handles
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.operators import IN_PLACE, REFLECTED
 from ..core.registry import build, from_python
 from .tensor import METHODS, TensorValue
@@ -212,7 +212,7 @@ def build_subclass(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
     _note_members(tx, cls)
     if has_override(cls):
         fake = tx.graph.shapes.fakify(plain, source)
-        tx.graph.shapes.stands_for(plain, obj)
+        tx.graph.shapes.represents(plain, obj)
         node = tx.graph.add_placeholder(ComputedSource(without_class, (source,)), fake)
     else:
         node = tx.graph.add_input(source, obj)
@@ -242,7 +242,7 @@ def _note_members(tx: Translator, cls: type) -> None:
     if cls not in known:
         known.add(cls)
         now = _members(cls)
-        guard_kept(tx, cls, lambda cls: _members(cls) == now, "what is defined in the body")
+        guard_unchanged(tx, cls, lambda cls: _members(cls) == now, "what is defined in the body")
 
 
 def _members(cls: type) -> list[frozenset[str]]:

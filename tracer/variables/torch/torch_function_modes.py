@@ -28,15 +28,15 @@ _C = torch._C
 # ---- questions about it ----------------------------------------------------------------------------------------------
 @handles(torch.overrides.has_torch_function, _C._has_torch_function)
 def _has_override(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return constant(_asks_anybody(tx, args[0].iterate(tx)))
+    return constant(_anything_overrides(tx, args[0].iterate(tx)))
 
 
 @handles(_C._has_torch_function_unary, _C._has_torch_function_variadic)
 def _any_has_override(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return constant(_asks_anybody(tx, args))
+    return constant(_anything_overrides(tx, args))
 
 
-def _asks_anybody(tx: Translator, values: Args) -> bool:
+def _anything_overrides(tx: Translator, values: Args) -> bool:
     """What torch says: yes where a mode is in force, `with torch.device(...)` among them. What torch's own functions
     would do then (they hand themselves to that mode, which calls them) is left out."""
     if asks(tx, values):

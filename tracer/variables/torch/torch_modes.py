@@ -177,7 +177,7 @@ def build_inference_mode(tx: Translator, obj: Any, source: Source | None) -> Val
 
 
 # ---- blocks that only watch ------------------------------------------------------------------------------------------
-class WatcherValue(ModeValue):
+class RecordFunctionContext(ModeValue):
     """A block that changes no value (`record_function`): entering and leaving it does nothing in the graph. `state`
     says how often the program did: it was made, entered or left."""
 
@@ -205,18 +205,18 @@ class WatcherValue(ModeValue):
 
     def clone(self) -> ModeValue:
         """Another of the same name."""
-        return WatcherValue(*self.settings)
+        return RecordFunctionContext(*self.settings)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """`record_function(...)`, in the state that the program knows it in."""
-        codegen.call_const(watching, [constant(part) for part in (self.state, *self.settings)])
+        codegen.call_const(record_function_in_state, [constant(part) for part in (self.state, *self.settings)])
 
     def describe(self) -> str:
         """For messages."""
         return f"record_function({self.settings[0]!r})"
 
 
-def watching(state: str, *settings: Any) -> record_function:
+def record_function_in_state(state: str, *settings: Any) -> record_function:
     """A `record_function(*settings)` that was only made, entered, or left too."""
     block = record_function(*settings)
     if state != "made":
@@ -227,13 +227,13 @@ def watching(state: str, *settings: Any) -> record_function:
 
 
 def _watcher(name: Value, args: Value | None = None) -> Value:
-    return WatcherValue(name.as_constant(), *([] if args is None else [args.as_constant()]))
+    return RecordFunctionContext(name.as_constant(), *([] if args is None else [args.as_constant()]))
 
 
 CONSTRUCTORS[record_function] = lambda tx, args, kwargs: _watcher(*args, **kwargs)
 
 
-class QuietValue(ModeValue):
+class NoOpContext(ModeValue):
     """A block without effect on what is traced."""
 
     __slots__ = ("name",)
@@ -254,7 +254,7 @@ class QuietValue(ModeValue):
         return self.name
 
 
-class WithoutHooksValue(QuietValue):
+class WithoutHooksValue(NoOpContext):
     """A block in which saved tensors hooks are an error. No node of the graph puts one there, so the mode is set for
     what is traced only, which asks for it."""
 
@@ -284,11 +284,11 @@ def _disable_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return WithoutHooksValue([*args, *kwargs.values()][0].as_constant())
 
 
-NAMED["torch._dynamo.compiled_autograd", "_disable"] = lambda tx, args, kwargs: QuietValue("compiled autograd is off")
+NAMED["torch._dynamo.compiled_autograd", "_disable"] = lambda tx, args, kwargs: NoOpContext("compiled autograd is off")
 
 
 # ---- settings of TorchDynamo, which are none of ours -----------------------------------------------------------------
-class DynamoSettingsValue(QuietValue):
+class DynamoSettingsValue(NoOpContext):
     """`torch._dynamo.dont_skip_tracing()` and its like: a block, or a decorator."""
 
     __slots__ = ()

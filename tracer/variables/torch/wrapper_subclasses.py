@@ -38,9 +38,9 @@ class WrapperValue(SubclassValue):
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """Inner tensors are nodes."""
-        told: Value | None = REGISTRY["told_by_wrapper"](tx, self, name)
-        if told is not None:
-            return told
+        found: Value | None = REGISTRY["wrapper_attribute"](tx, self, name)
+        if found is not None:
+            return found
         if name in _inner_names(self.fake):
             return tx.graph.call(builtins.getattr, [NodeValue(self.node), constant(name)], {}, tx)
         if name == "_is_param" and self.real is None:

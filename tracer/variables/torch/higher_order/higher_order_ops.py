@@ -85,7 +85,7 @@ def _run(
     are the leaves of what the last region returned."""
     refuse_global_hooks(tx, operator.name())
     refuse_classes(tx, operator, [*before, *after])
-    teach(type(tx.graph.fake_mode))
+    register_fake_rules(type(tx.graph.fake_mode))
     lifted = list(dict.fromkeys(node for region in regions for node in region.scope.lifted))
     modules = []
     for region in regions:
@@ -102,7 +102,7 @@ def refuse_classes(tx: Translator, operator: Any, args: Args) -> None:
         raise Unsupported("call", f"torch.ops.higher_order.{operator.name()} of a tensor of a class of the program's")
 
 
-def teach(mode: type[FakeTensorMode]) -> None:
+def register_fake_rules(mode: type[FakeTensorMode]) -> None:
     """Give the rules that torch's operators have for fake tensors to `mode`, too: torch looks for the exact class. All
     of them: a loop with gradients calls another one inside."""
     for operator in torch._ops._higher_order_ops.values():

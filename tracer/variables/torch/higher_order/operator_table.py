@@ -150,7 +150,7 @@ def _print(tx: Translator, operator: Operator, format_str: Value, *args: Value, 
     if type(format_str.as_constant()) is not str or not all(map(_graphable, leaves)) or tx.effects.is_sealed():
         raise Unsupported("call", "torch.ops.higher_order.print of such values")
     higher_order_ops.refuse_classes(tx, operator, leaves)
-    higher_order_ops.teach(type(tx.graph.fake_mode))
+    higher_order_ops.register_fake_rules(type(tx.graph.fake_mode))
     return tx.graph.call(operator, [format_str, *args], kwargs, tx)
 
 

@@ -16,7 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ....breaks.unsupported import Unsupported
 from ....runtime.skips import is_installed, is_program
-from ....sources.display_names import in_words
+from ....sources.display_names import display_name
 from ....sources.source import AttrSource, ItemSource, ModuleGlobalSource, Source
 from ...containers.mappings import DictValue
 from ...core.attributes import MISSING, bind, lookup, type_source
@@ -193,7 +193,7 @@ class ModuleValue(ObjectValue):
 
     def describe(self) -> str:
         """Its class and path, or how the program reaches it."""
-        name = self.path or (in_words(self.source) if self.source is not None else self.cls.__name__)
+        name = self.path or (display_name(self.source) if self.source is not None else self.cls.__name__)
         return f"the module {name} ({self.cls.__name__})"
 
 
