@@ -1,4 +1,4 @@
-"""Places and objects as the person who wrote the program would name them: `self.layers[0].weight`, `x.sum() > 20`."""
+"""Locations and objects as the user would name them: `self.layers[0].weight`, `x.sum() > 20`."""
 from __future__ import annotations
 
 import linecache
@@ -25,14 +25,14 @@ from .source import (
 
 _MODULE_DICTS = frozenset(("_modules", "_parameters", "_buffers"))
 _BEHIND = frozenset(("proxied", "mapping_of", "tensor_of"))
-"""Functions to an object that the program does not tell from the one that stands before it."""
+"""Functions to an object that the display name need not mention."""
 _LONGEST = 100
 _BLOCK = re.compile(r"(async |)(if|elif|for|with|while|class|def|match)\b.*:( *#.*)?$")
-"""The first line of a block: what is said of the statement is not about its body."""
+"""Statements that begin a block: messages quote their first line only."""
 
 
 def display_name(source: Source) -> str:
-    """The object behind `source` as the program would write it; attributes of modules without the dicts they lie in."""
+    """The object behind `source` as the user would write it; attributes of modules without the dicts that hold them."""
     if isinstance(source, (LocalSource, GlobalSource, CellSource, WeakrefSource)):
         return source.name
     if isinstance(source, ModuleGlobalSource):
