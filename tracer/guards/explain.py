@@ -1,7 +1,7 @@
-"""Why a call was not served by any entry: what the nearest one wanted, what it got, and what avoids it.
+"""Why no entry served a call: what the nearest one expected, what it got, and what avoids the recompilation.
 
-The nearest entry is the one from which the call differs in the fewest ways. C++ says which guard of it failed first;
-all others are looked at here, in Python, as far as they can be.
+The nearest entry is the one from which the call differs in the fewest ways. C++ reports which of its guards failed
+first; all others are checked here, in Python, as far as possible.
 """
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from .tree import Check
 
 @dataclass(frozen=True)
 class Difference:
-    """One guard that does not hold: as Python, what it is about in words, before and now, whose line it is, a hint."""
+    """A guard that does not hold: as Python, its subject in words, the values before and now, the line that caused it,
+    a hint."""
 
     guard: str
     what: str
@@ -42,7 +43,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """In a few words."""
+        """A short sentence."""
         if self.expected == "true":
             return f"{self.what} is no longer true: {self.actual}"
         return f"{self.what} was {self.expected}, is {self.actual}"
@@ -50,7 +51,7 @@ class Difference:
 
 def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | None = None) -> Recompile | None:
     """Compare the call in `scope` with `entries` (each an `eval_frame.EntryGuards`); None when there is none, or when
-    one of them accepts. `code` is the frame's: names of what a resume function gets are read from it."""
+    one of them accepts. `code` is the frame's: it gives the names of a resume function's arguments."""
     best: tuple[int, Any, list[Difference]] | None = None
     with without_dynamo():
         for entry in entries:
@@ -66,7 +67,7 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
     _, entry, found = best
     first, also = found[0], [d.sentence for d in found[1:]]
     words = name_stack_arguments(code) if code is not None else str
-    actual = words(first.actual) if first.expected == "true" else first.actual  # of a condition, what its sizes are
+    actual = words(first.actual) if first.expected == "true" else first.actual  # of a condition, its sizes
     return Recompile(
         first.guard, first.expected, actual, entry.compile_id, first.location, words(first.hint), words(first.what),
         tuple(map(words, also)), None, len(entries),
@@ -74,19 +75,19 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
 
 
 def _changes(found: Sequence[Difference]) -> int:
-    """In how many ways a call is another: what changed alike in several objects (the size of each tensor of a cache)
-    is one, and so is a size that several conditions ask about."""
+    """In how many ways a call differs: the same change in several objects (the size of each tensor of a cache) counts
+    once, and so does a size that several conditions read."""
     return len({d.actual if d.expected == "true" else (d.what.rpartition(".")[2], d.expected, d.actual) for d in found})
 
 
 def _number(entry: Any) -> int:
-    """Which compilation of its function an entry is: of two that are as near the later one counts."""
+    """The index of an entry among the compilations of its function: of two equally near ones the later one wins."""
     return int(entry.compile_id.partition("/")[2] or 0)
 
 
 def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
-    """What does not hold: first what C++ reported, then the rest, each tensor or object once. What C++ alone can see
-    of a tensor follows from the rest, where there is any (from inference mode, for one)."""
+    """What does not hold: first what C++ reported, then the rest, each tensor or object once. What only C++ can see of
+    a tensor follows from the rest, where there is any (inference mode, for example)."""
     failed = _failed_check(entry.checks, reported)
     if failed is None:
         text = _without_prefix(reported)
@@ -103,7 +104,7 @@ def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
 
 
 def _follows(source: Source, told: Container[Source], scope: Scope) -> bool:
-    """Whether `source` is not there for what is told already of an object on the way to it."""
+    """Whether `source` is missing because of a difference that is already listed for an object on the way to it."""
     return not _is_there(source, scope) and any(owner in told for owner in read_from(source))
 
 
@@ -116,7 +117,7 @@ def _fails(check: Check, scope: Scope) -> bool:
         if kind.fails is not None:
             return kind.fails(value, check.expectation)
         return kind.expected(check.expectation) != kind.actual(value, check.expectation)
-    except Exception:  # it is not there at all, or not what can be asked that
+    except Exception:  # it is missing entirely, or does not support the read
         return True
 
 
@@ -127,7 +128,7 @@ _HOOKS = "register hooks before the first call, and leave them there; with other
 
 
 def _about(check: Check) -> tuple[str, str]:
-    """What a guard is about, in words, and what avoids it where that depends on what it is about."""
+    """The subject of a guard in words, and a hint where that depends on the subject."""
     source = check.source
     if check.kind == "DISTINCT" and isinstance(source, ComputedSource):
         *some, last = map(display_name, source.args)
@@ -165,7 +166,7 @@ def _constant_hint(name: str, expected: Any, value: Any) -> str:
 
 
 def _of(check: Check, scope: Scope) -> list[Difference]:
-    """The difference that a failing check is about; several settings (properties of a tensor) are several."""
+    """The differences of a failing check; several settings (or properties of a tensor) are several."""
     kind = KINDS[check.kind]
     special = _SPECIAL.get(check.kind)
     if special is not None:
@@ -199,18 +200,18 @@ _COUNT = "keep the number of items constant; each number of them is compiled onc
 
 
 def _holds_tensors(value: Any) -> bool:
-    """Whether all items of a list or tuple are tensors; items of other containers are not looked at."""
+    """Whether all items of a list or tuple are tensors; other containers are not examined."""
     return type(value) not in (list, tuple) or all(isinstance(item, torch.Tensor) for item in value)
 
 
 def _variables(expressions: Sequence[str]) -> str:
-    """`x, y` of L['y'] and L['x'], as the tree lists them."""
+    """`x, y` for L['y'] and L['x'], in the order of the tree."""
     return ", ".join(re.sub(r"^[LG]\['(\w+)'\]", r"\1", text) for text in reversed(expressions))
 
 
 # ---- C++'s report ---------------------------------------------------------------------------------------------------
 def _failed_check(checks: Sequence[Check], text: str) -> Check | None:
-    """The check behind C++'s report: its index, or a text of C++'s own that names a source or the global state."""
+    """The check behind C++'s report: its index, or a message of C++ that names a source or the global state."""
     if text.isdigit():
         return checks[int(text)] if int(text) < len(checks) else None
     if re.match(r"GLOBAL_STATE|torch function mode|.*mode stack", text):
@@ -274,7 +275,7 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
     name, where = check.source.expression, display_name(check.source)
     try:
         rows = tensor_differences(scope.value(check.source), check.expectation)
-    except Exception:  # it is not there: said by the caller
+    except Exception:  # missing: the caller reports it
         return []
     found = []
     for what, expected, actual in rows:
@@ -342,7 +343,7 @@ def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
 
 
 def _missing(source: Source, scope: Scope) -> Source:
-    """The outermost step on the way to `source` that cannot be made; what is computed has several ways."""
+    """The outermost step on the way to `source` that fails; a computed source has several ways."""
     if isinstance(source, ComputedSource):
         gone = next((arg for arg in source.args if not _is_there(arg, scope)), None)
         return _missing(gone, scope) if gone is not None else source

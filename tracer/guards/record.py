@@ -21,7 +21,7 @@ def record_guards(
     code: CodeType | None = None,
 ) -> Guards:
     """Records of `checks`; `nodes` maps a source's expression to the node that needs it, where there is one; `symbols`
-    is the story of what varies; names of what a resume function gets are read from `code`."""
+    is the history of each symbol; names of a resume function's arguments are taken from `code`."""
     first: dict[Source, str] = {}
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
@@ -32,15 +32,15 @@ def record_guards(
 
 
 def _asked_of(number: str, checks: Sequence[Check]) -> Iterator[SymbolEvent]:
-    """What the guards ask of things that are computed from a number: `(s > 0.5) is True`."""
+    """The guards on results computed from a number: `(s > 0.5) is True`."""
     for check in checks:
         if isinstance(check.source, ComputedSource) and number in (read.expression for read in read_from(check.source)):
             yield SymbolEvent(f"needs {_check_text(check)}", check.location)
 
 
 def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str, Ref]:
-    """The node of the graph for which each guarded object was read: the input itself, else the first that its line of
-    the program made."""
+    """The node of the graph for which each guarded object was read: the input itself, else the first node of its
+    line."""
     found: dict[str, Ref] = {}
     lines: dict[tuple[str, int], Ref] = {}
     for node in nodes:
