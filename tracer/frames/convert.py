@@ -1,8 +1,8 @@
-"""One frame, from its code object to the code that takes its place.
+"""One frame, from its code object to the code that replaces it.
 
-`convert_frame` interprets the frame. Where tracing stops, the attempt is thrown away, with its graph and side effects,
+`convert_frame` interprets the frame. Where tracing stops, the attempt is discarded, with its graph and side effects,
 and the frame is interpreted once more up to that instruction of the outermost frame, where it then breaks: so nothing
-of a callee that was traced half-way is kept.
+of a half-traced callee is kept.
 """
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class RootInterpreter(Interpreter):
     """The outermost frame: counts its steps, and stops at `break_step`."""
 
     break_step = -1
-    raise_step = -1  # where to break for eager to raise what propagates now: before it, what it was raised in handling
+    raise_step = -1  # where to break for eager to raise the exception that propagates now, and the one it handles
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.raised: dict[int, dict[str, Any]] = {}  # where the exception was raised that propagates now, by its id
+        self.raised: dict[int, dict[str, Any]] = {}  # where the exception that propagates now was raised, by its id
         self.statements: list[int] = []  # the steps at which the stack was empty: statements begin there
 
     def statement_before(self, step: int, count: int) -> int:
@@ -90,14 +90,14 @@ class RootInterpreter(Interpreter):
         return before[max(0, len(before) - count)] if before else step
 
     def _loops_since(self, step: int | None) -> bool:
-        """Whether a loop goes on that began after `step`. A bool that was read out of a tensor there has two values at
-        most, so to break there costs two graphs at most; to break in the loop would cost one at each turn."""
+        """Whether a loop that began after `step` is still running. A bool read from a tensor at `step` has at most two
+        values, so a break there costs at most two graphs; a break in the loop would cost one per iteration."""
         if step is None or not any(start > step for start in self.statements):
             return False
         return any(type(value).next is not Value.next for value in self.stack)
 
     def run_until_stop(self) -> Stop | None:
-        """Run until the frame returned (None; see `returned`), reached `break_step` (None), or tracing stopped."""
+        """Run until the frame returns (None; see `returned`), reaches `break_step` (None), or tracing stops."""
         instructions = self.info.instructions
         while self.returned is None:
             if self.trace.step == self.break_step:
@@ -112,7 +112,7 @@ class RootInterpreter(Interpreter):
             try:
                 instruction.handler(self, instruction)
             except ObservedException as error:
-                if instruction.opname == "RERAISE":  # which may have no line
+                if instruction.opname == "RERAISE":  # it may have no line
                     error.context = self.raised.get(id(error.value), error.context)
                 else:
                     self.note_place(error)
@@ -140,7 +140,7 @@ class RootInterpreter(Interpreter):
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
         detail = name_stack_arguments(self.code)(error.detail)
-        if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # which has no name there
+        if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # it has no name there
             detail = "{} asks for `{}`".format(*error.context["inside"])
         introspected_by = error.context.get("introspected_by", "")
         return Stop(self.trace.step, error.code, detail, *place, described, earlier, introspected_by)
@@ -148,7 +148,7 @@ class RootInterpreter(Interpreter):
 
 @dataclass(frozen=True)
 class FrameState:
-    """The frame that is converted, as the hook hands it over."""
+    """The frame to convert, as the hook passes it."""
 
     code: CodeType
     f_locals: Mapping[str, Any]
@@ -168,10 +168,10 @@ def convert_frame(
     context: CompileContext,
     policy: DynamicPolicy,
 ) -> ConvertedFrame | Skip:
-    """Capture one frame and write the code that takes its place, or say why it is left alone.
+    """Capture one frame and write the code that replaces it, or say why it is skipped.
 
-    Raises FullGraphError when `options.fullgraph` and the frame breaks. What else it raises is a bug of ours or of the
-    backend; the caller then runs the frame in eager.
+    Raises FullGraphError when `options.fullgraph` and the frame breaks. Any other exception is a bug of ptdebug or of
+    the backend; the caller then runs the frame in eager.
     """
     if code.co_flags & _NO_FRAME:
         return Skip("a generator or coroutine runs in eager")
@@ -200,7 +200,7 @@ class _Conversion:
         self.modes = Modes.now()
         self.refusals = 0  # ends that could not be written, for no known reason
         self.backend_seconds = 0.0
-        self.lost_seconds = 0.0  # in attempts that were thrown away
+        self.lost_seconds = 0.0  # in attempts that were discarded
 
     def run(self) -> ConvertedFrame | Skip:
         stop: Stop | None = None
@@ -245,7 +245,7 @@ class _Conversion:
         return found
 
     def _raising(self, root: RootInterpreter, stop: Stop) -> ConvertedFrame:
-        """A frame that raises an error of the program's own: that is what `fullgraph` gives, as eager does."""
+        """A frame that raises one of the user's errors: `fullgraph` raises it, as eager does."""
         code = code_that_raises(root, full_graph_error(self.frame.code, [stop]))
         return self._converted(root, code, (break_record(stop, None, "", self.lost_seconds),))
 
@@ -273,7 +273,7 @@ class _Conversion:
 
     # ---- endings ---------------------------------------------------------------------------------------------------
     def _finish(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip:
-        root.graph.shapes.shape_env.locate = None  # what is decided from here on has no line
+        root.graph.shapes.shape_env.locate = None  # decisions from here on have no line
         root.graph.shapes.check_marks()
         if stop is None:
             if not root.graph.operations:
@@ -302,7 +302,7 @@ class _Conversion:
         for number, resumed in enumerate(body.resumed):
             self.context.record("output_bytecode", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
         if stop.code == "raises" and instruction.opname == "RERAISE" and root.stack[-1].source is not None:
-            return self._converted(root, code, ())  # an exception on its way out, which came over a break or a call
+            return self._converted(root, code, ())  # an exception on its way out, which crossed a break or a call
         record = break_record(stop, body, instruction.opname, self.lost_seconds)
         return self._converted(root, code, (record,))
 
@@ -354,7 +354,7 @@ class _Conversion:
             at_end.restore(graph.sets_modes)
             self.backend_seconds += time.perf_counter() - start
 
-    # ---- what is said about it -------------------------------------------------------------------------------------
+    # ---- records and messages --------------------------------------------------------------------------------------
     def _bytecode_out(self, code: CodeType, role: str) -> records.Bytecode:
         return bytecode_record(code, role, origin=origin_of(code))
 
@@ -365,9 +365,9 @@ _FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 @contextmanager
 def _state_preserved() -> Iterator[None]:
-    """Tracing changes the modes of torch as the program would; put them back.
+    """Tracing sets torch's modes as the user's code would; restore them.
 
-    torch logs an error where an operator rejects fake arguments; here that is a graph break like others.
+    torch logs an error where an operator rejects fake arguments; here that is an ordinary graph break.
     """
     modes, disabled = Modes.now(), _FAKE_LOG.disabled
     _FAKE_LOG.disabled = True
@@ -376,6 +376,6 @@ def _state_preserved() -> Iterator[None]:
             yield
     finally:
         _FAKE_LOG.disabled = disabled
-        modes.restore(shared=False)  # each attempt has put back those that it set
+        modes.restore(shared=False)  # each attempt has restored those that it set
 
 
