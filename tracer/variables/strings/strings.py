@@ -37,14 +37,14 @@ _AGAINST_RECURSION = tuple(
     wrap(repr).__code__
     for wrap in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr()))
 )
-"""What stands around the `__repr__` of a dataclass: it asks for the number of the thread."""
+"""The wrapper around a dataclass's `__repr__`: it reads the thread's id."""
 
 
 _Part = Union[str, "tuple[NumberValue | CarriedString, str]"]
 
 
 class _VaryingString(ConstantValue):
-    """A text that varies from call to call: as a part of another one, it does so, too."""
+    """A string that varies from call to call, as does any string that it is a part of."""
 
     __slots__ = ()
 
@@ -53,15 +53,15 @@ class _VaryingString(ConstantValue):
         return str
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Texts in a row; anything else asks for the text."""
+        """Concatenation; anything else reads the string."""
         if function in (operator.add, operator.iadd) and left.python_type() is right.python_type() is str:
             return joined(tx, [left, right])
         return super().binary(tx, function, left, right)
 
 
 class CarriedString(_VaryingString):
-    """A text that came over a break, as part of what a program prints at each step: it is guarded when the program asks
-    for it."""
+    """A string passed over a break, as part of the output that user code prints at each step: it is guarded when it is
+    read."""
 
     __slots__ = ("_asked", "_text", "tx")
 
@@ -74,14 +74,14 @@ class CarriedString(_VaryingString):
 
     @property
     def value(self) -> str:
-        """The text at this call."""
+        """The string at this call."""
         if not self._asked:
             self._asked = True
             self.tx.guards.add(self.source, "EQUALS_MATCH", self._text)
         return self._text
 
     def specialize(self, tx: Translator) -> str:
-        """The text."""
+        """The string, guarded."""
         return self.value
 
     def describe(self) -> str:
@@ -93,9 +93,9 @@ REGISTRY["given_text"] = CarriedString
 
 
 class StringValue(_VaryingString):
-    """A text with numbers in it that vary from call to call. Where it only leaves the frame, the new bytecode makes it;
-    who asks for the text itself fixes the numbers, with guards. `parts` are texts, and numbers and texts that vary with
-    their format."""
+    """A string that contains numbers which vary from call to call. Where it only leaves the frame, the new bytecode
+    formats it; reading the string itself specializes the numbers. `parts` are strings, and varying numbers and strings
+    with their formats."""
 
     __slots__ = ("_text", "parts", "tx")
 
@@ -107,14 +107,14 @@ class StringValue(_VaryingString):
 
     @property
     def value(self) -> str:
-        """The text at this call."""
+        """The string at this call."""
         if self._text is None:
             made = [p if isinstance(p, str) else format(p[0].specialize(self.tx), p[1]) for p in self.parts]
             self._text = "".join(made)
         return self._text
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """str.format(template, *numbers); the text, where it is known by now."""
+        """str.format(template, *numbers); the string, where it is known by now."""
         if self._text is not None:
             codegen.const(self._text)
             return
@@ -136,7 +136,7 @@ def _template(part: _Part) -> str:
 
 
 def joined(tx: Translator, texts: Sequence[Value]) -> Value:
-    """The texts in a row."""
+    """The concatenation of strings."""
     unknown = next((text for text in texts if isinstance(text, DataDependentString)), None)
     if unknown is not None:
         return DataDependentString(unknown.refusal)
@@ -150,7 +150,7 @@ def joined(tx: Translator, texts: Sequence[Value]) -> Value:
 
 
 def number_text(tx: Translator, number: NumberValue, pattern: str = "") -> Value:
-    """format(number, pattern): of an int that the graph can return, without asking for it."""
+    """format(number, pattern) of an int that the graph can return, without specializing it."""
     if number.is_constant() or number.python_type() is not int or not number.is_backed() or "{" in pattern:
         return constant(format(number.specialize(tx), pattern))
     return StringValue(tx, [(number, pattern)])
@@ -159,8 +159,8 @@ def number_text(tx: Translator, number: NumberValue, pattern: str = "") -> Value
 def string_of(
     tx: Translator, value: Value, function: Callable[[Any], str], around: tuple[Value, ...] = ()
 ) -> Value:
-    """str(value) or repr(value), where it does not depend on tensors. `around` are the lists, tuples and dicts that it
-    is in: of one of them, which contains itself, Python shows brackets."""
+    """str(value) or repr(value), where it does not depend on tensors. `around` are the enclosing lists, tuples and
+    dicts: for one that contains itself, Python shows brackets."""
     if isinstance(value, NumberValue):
         return number_text(tx, value) if value.python_type() is int else constant(function(value.specialize(tx)))
     if isinstance(value, TensorValue):
@@ -212,7 +212,7 @@ def _string_of_parts(
 
 
 def _string_of_set(tx: Translator, value: SetValue, name: str) -> Value:
-    """The name of the class is left out for a set."""
+    """Without the class name for a set."""
     if not value.items:
         return constant(f"{name}()")
     start, end = ("{", "}") if name == "set" else (f"{name}({{", "})")
@@ -233,7 +233,7 @@ _OF_CONTAINERS = (list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__, fr
 
 
 def _string_of_object(tx: Translator, value: ObjectValue, function: Callable[[Any], str]) -> Value:
-    """By `__str__` or `__repr__` of the program; of an exception that exists, by its arguments."""
+    """By a user-defined `__str__` or `__repr__`; of an existing exception, by its arguments."""
     name = f"__{function.__name__}__"
     found: Any = special(tx, value.cls, name)
     if found is object.__str__:

@@ -1,4 +1,4 @@
-"""Texts with the values of tensors: the message of a check that holds, which nothing reads."""
+"""Strings with the values of tensors: the message of a check that holds, which nothing reads."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class DataDependentString(Value):
-    """A text that only the running program knows. The graph goes on as long as nothing asks for it; where something
-    does, it breaks where the text is made: later, the tensor may have been written."""
+    """A string known only at run time. Tracing continues as long as nothing reads it; where something does, the graph
+    breaks where the string is made: later, the tensor may have been written."""
 
     __slots__ = ("refusal",)
 
@@ -58,7 +58,7 @@ class DataDependentString(Value):
 
 
 def string_of_tensor(tx: Translator, value: TensorValue, function: Callable[[Any], str]) -> Value:
-    """str(value) or repr(value); of a tensor that has no text of its own, and that nothing stands around."""
+    """str(value) or repr(value) of a tensor whose class does not define its own, and that is in no container."""
     code, detail = "data-dependent-value", f"{function.__name__}() of {value.describe()}"
     watched = tx.trace.overrides.modes or _functorch.get_dynamic_layer_stack_depth()
     if value.python_type() not in _PLAIN or watched:
