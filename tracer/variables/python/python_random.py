@@ -1,8 +1,8 @@
-"""Python's random numbers as values: generators of `random`, and what is drawn from them.
+"""Python's random numbers as values: generators of `random`, and their results.
 
-`tracer/effects/random_inputs.py` says when they are drawn. Arithmetic on a drawn float is done in Python before the
-graph runs (`floats.py`); a drawn int is an unbacked symbol of the graph, as what `.item()` gives. `_METHODS` says for
-each method of random.Random what it gives; a method that is not there, or with other arguments, breaks the graph.
+`tracer/effects/random_inputs.py` says when they are sampled. Arithmetic on a random float is done in Python before the
+graph runs (`floats.py`); a random int is an unbacked symbol of the graph, like the result of `.item()`. `_METHODS` has
+the result type of each method of random.Random; a method that is not there, or with other arguments, breaks the graph.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Kwargs = Mapping[str, Value]
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 class RandomFloat(FloatValue):
-    """A float that was drawn, or computed from a drawn number; `number` is an example."""
+    """A random float, or one computed from a random number; `number` is an example."""
 
     __slots__ = ()
 
@@ -50,12 +50,12 @@ class RandomFloat(FloatValue):
         return graph.inputs.get(source) or graph.add_placeholder(source, graph.shapes.random_symbol(float))
 
     def specialize(self, tx: Translator) -> float:
-        """There is no number that it always is."""
+        """Raises Unsupported: it has no fixed value."""
         _refuse(self.describe())
 
 
 class RandomInt(NumberValue):
-    """An int that was drawn, or computed from a drawn float; `number` is an example."""
+    """A random int, or one computed from a random float; `number` is an example."""
 
     __slots__ = ("number", "trace")
 
@@ -72,7 +72,7 @@ class RandomInt(NumberValue):
         return graph.inputs.get(source) or graph.add_placeholder(source, self.symbol)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Symbolic with ints; what gives a float is computed in Python."""
+        """Symbolic with ints; operations that give a float are computed in Python."""
         other = right if left is self else left
         kind = other.python_type() if isinstance(other, NumberValue) or other.is_constant() else None
         if kind is float or (kind is int and function in (operator.truediv, operator.itruediv)):
@@ -88,7 +88,7 @@ class RandomInt(NumberValue):
         return compute(tx, round, [self] if digits is None else [self, digits])
 
     def specialize(self, tx: Translator) -> int:
-        """There is no number that it always is."""
+        """Raises Unsupported: it has no fixed value."""
         _refuse(self.describe())
 
 
@@ -99,7 +99,7 @@ def _refuse(what: str) -> NoReturn:
 def _number(
     tx: Translator, kind: type, example: Any, source: Source, bounds: tuple[int, int] | None = None
 ) -> Value:
-    """The number at `source`, which is a `kind` each time."""
+    """The number at `source`, which has type `kind` at each call."""
     if kind is int and type(example) is int:
         return RandomInt(tx, example, source, bounds)
     if kind is float and type(example) is float:
@@ -108,7 +108,7 @@ def _number(
 
 
 def _computed(tx: Translator, source: ComputedSource, example: Any) -> Value:
-    """What Python computes from a drawn number, where that is of one type whatever was drawn."""
+    """What Python computes from a random number, where the result has the same type for every value."""
     if source.function in (pow, operator.pow):
         base, exponent = source.args[:2]
         whole = isinstance(exponent, ConstantSource) and type(exponent.value) is int
@@ -122,7 +122,7 @@ REGISTRY["computed_from_random"] = _computed
 
 # ---- generators ------------------------------------------------------------------------------------------------------
 class RandomObject(Value):
-    """Anything else that a generator gives: its state, bytes. It can be kept, returned, and given to a generator."""
+    """Any other result of a generator: its state, bytes. It can be kept, returned, and passed to a generator."""
 
     __slots__ = ("example",)
 
@@ -162,7 +162,7 @@ class RandomGenerator(Value):
         return True
 
     def example(self, tx: Translator) -> random.Random:
-        """A generator to draw examples from."""
+        """A generator to sample examples from."""
         if self._example is None:
             assert self.real is not None
             self._example = tx.trace.random_calls.copy_of(self.real)
@@ -175,7 +175,7 @@ class RandomGenerator(Value):
         raise Unsupported("attribute", f"{self.describe()}.{name}")
 
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """Draw."""
+        """Sample."""
         if name not in _METHODS:
             raise Unsupported("call", f"random.{name}")
         return _METHODS[name](tx, self, name, args, kwargs)
@@ -190,7 +190,7 @@ _GLOBAL = ModuleGlobalSource("random", "_inst")
 
 @builds(random.Random)
 def build_random(tx: Translator, obj: random.Random, source: Source | None) -> Value:
-    """A generator; of a subclass nothing is known."""
+    """A generator; subclasses are not supported."""
     if type(obj) is not random.Random:
         return build_object(tx, obj, source)
     if source is None and obj is not random._inst:
@@ -201,7 +201,7 @@ def build_random(tx: Translator, obj: random.Random, source: Source | None) -> V
 
 
 def _bound(tx: Translator, method: Any, source: Source | None) -> Value:
-    """`random.random`, and what else is a method written in C."""
+    """`random.random`, and other methods written in C."""
     if source is None:
         return BoundBuiltin(build_random(tx, method.__self__, None), method.__name__)
     tx.guards.add(source, "TYPE_MATCH", BuiltinFunctionType)
@@ -218,11 +218,11 @@ def _new(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return RandomGenerator(source, None, example)
 
 
-# ---- drawing ---------------------------------------------------------------------------------------------------------
+# ---- sampling --------------------------------------------------------------------------------------------------------
 def _draw(
     tx: Translator, owner: RandomGenerator | None, function: Callable[..., Any], name: str, args: Args, kwargs: Kwargs
 ) -> tuple[Source, Any]:
-    """Note the call `function(owner, *args, **kwargs)`; returns its result's source, and an example."""
+    """Record the call `function(owner, *args, **kwargs)`; returns its result's source, and an example."""
     text = f"random.{name}"
     _refuse_here(tx, text)
     given = [_argument(tx, value, text) for value in (*args, *kwargs.values())]
@@ -231,7 +231,7 @@ def _draw(
     owners = [owner.example(tx)] if owner is not None else []
     try:
         example = function(*owners, *examples[: len(args)], **named)
-    except Exception as error:  # Python raises it where the program calls
+    except Exception as error:  # Python raises it where the user calls it
         raise Unsupported("call", text) from error
     where = tx.own_location()
     subject = f"{text}@{where.file.rpartition('/')[2]}:{where.line}"
@@ -244,8 +244,8 @@ def _draw(
 
 
 def _refuse_here(tx: Translator, text: str) -> None:
-    """Raises Unsupported where drawing before the graph would be too early or too often: in code that need not run
-    once, and after an operator that the program wrote in Python, which may draw too."""
+    """Raises Unsupported where sampling before the graph would be too early or too often: in code that need not run
+    once, and after a user-defined operator written in Python, which may sample too."""
     if len(tx.graph.scopes.open) > 1 or tx.graph.checkpoint or tx.effects.is_sealed():
         raise Unsupported("effect-in-region", f"{text} changes a generator")
     if any(map(_is_of_program, tx.graph.graph.nodes)):
@@ -259,7 +259,7 @@ def _is_of_program(node: torch.fx.Node) -> bool:
 
 
 def _argument(tx: Translator, value: Value, text: str) -> tuple[Source, Any]:
-    """Where an argument is found before the graph runs, and an example of it."""
+    """The source of an argument before the graph runs, and an example of it."""
     if value.is_constant():
         known = value.as_constant()
         return ConstantSource(repr(known), known), known
@@ -278,7 +278,7 @@ def _tuple(*items: Any) -> tuple[Any, ...]:
 
 
 def _kind_of(value: Value, text: str) -> type:
-    """The one type of the numbers in a sequence. Raises Unsupported where there are others."""
+    """The common type of the numbers in a sequence. Raises Unsupported where there are others."""
     items = list(value.as_constant()) if value.is_constant() and isinstance(value.as_constant(), range) else None
     if items is None and not isinstance(value, SequenceValue):
         raise Unsupported("call", f"{text} of {value.describe()}")
@@ -294,7 +294,7 @@ def _unbound(name: str) -> Callable[..., Any]:
 
 
 def _gives(kind: type) -> Callable[..., Value]:
-    """The method gives a number of that type."""
+    """The method returns a number of that type."""
 
     def method(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
         source, example = _draw(tx, owner, _unbound(name), name, args, kwargs)
@@ -304,7 +304,7 @@ def _gives(kind: type) -> Callable[..., Value]:
 
 
 def _bounds(name: str, args: Args, kwargs: Kwargs) -> tuple[int, int] | None:
-    """Between which numbers a drawn int is, both included."""
+    """The range of a random int, inclusive."""
     if kwargs or not all(arg.is_constant() and type(arg.as_constant()) is int for arg in args):
         return None
     numbers = [arg.as_constant() for arg in args]
@@ -316,7 +316,7 @@ def _bounds(name: str, args: Args, kwargs: Kwargs) -> tuple[int, int] | None:
 
 
 def _choice(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """One of some numbers."""
+    """One of several numbers."""
     if not args:
         raise Unsupported("call", f"random.{name} by keywords")
     kind = _kind_of(args[0], "random.choice")
@@ -352,14 +352,14 @@ def _shuffle(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwar
 
 
 def in_other_order(generator: random.Random, items: Sequence[Any]) -> list[Any]:
-    """A new list of the items as `generator.shuffle` leaves them."""
+    """A new list of the items in the order that `generator.shuffle` leaves."""
     made = list(items)
     generator.shuffle(made)
     return made
 
 
 def _nothing(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """The method changes the generator only."""
+    """The method only changes the generator."""
     _draw(tx, owner, _unbound(name), name, args, kwargs)
     return constant(None)
 
