@@ -57,7 +57,7 @@ def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> FullGraphError:
     """One error that lists all breaks that were found: line, marked expression, reason, what to change."""
     one = len(stops) == 1
     lines = [
-        f"{code.co_qualname} does not fit into one graph, as fullgraph=True asks"
+        f"{code.co_qualname} does not fit into one graph, as fullgraph=True requires"
         + ("." if one else f": it breaks in {len(stops)} places.")
     ]
     for number, stop in enumerate(stops, 1):

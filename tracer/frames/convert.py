@@ -224,7 +224,7 @@ class _Conversion:
                 return self._skip(reasons.message(stop.code, stop.detail, expression_of(stop.location)), stop)
             break_step = stop.step if stop.earlier is None else stop.earlier
         assert stop is not None
-        return self._skip("the frame cannot be broken", stop)
+        return self._skip("the graph cannot break in this frame", stop)
 
     def _attempt(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip | Stop:
         """Interpret up to `break_step` or the end, and write the code; a Stop says where the next attempt breaks."""
@@ -282,21 +282,21 @@ class _Conversion:
         instruction = root.current = root.info.instructions[root.index]
         origin = origin_of(root.code)
         if instruction.index < (origin.own if origin is not None else root.info.prologue):
-            return self._skip("the graph breaks before the resume function has its stack again", stop)
+            return self._skip("the graph breaks before the resume function has restored its stack", stop)
         if root.info.reuses_cells:
             return self._skip("the graph breaks in a function whose comprehensions hide its closure variables", stop)
         asks = self.info.reads_variables_by_name
         if asks:
-            return self._skip(f"the graph breaks in a function that looks at its variables ({asks})", stop)
+            return self._skip(f"the graph breaks in a function that inspects its variables ({asks})", stop)
         reader = stop.introspected_by or reader_called(self.frame.code, self.frame.f_globals, self.frame.closure)
         if reader:
-            return self._skip(f"the graph breaks in a function whose variables {reader} looks at", stop)
+            return self._skip(f"the graph breaks in a function whose variables {reader} inspects", stop)
         unbound = unbound_cell_read(self.info, instruction.index, root.bound_cells()) if origin is None else None
         if unbound is not None:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
         body = BreakBody(root, instruction, raises=stop.code == "raises")
         if body.outlives_its_frame():
-            said = "the graph breaks in a `try` or `with` block while a variable holds what ends visibly"
+            said = "the graph breaks in a `try` or `with` block while a variable holds an object that dies observably"
             return self._skip(f"{said}, a generator or an object with a finalizer", stop)
         code = write_code(root, body, partial(self._compile, root.graph))
         for number, resumed in enumerate(body.resumed):

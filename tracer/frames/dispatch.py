@@ -70,9 +70,9 @@ _KEY = "ptdebug"  # of ptdebug's part of torch's frame state
 _PATIENCE = 8  # calls with nothing to compile before they are no longer intercepted
 _INTERNAL_ERROR = "internal error"
 _ROOM = 100  # frames that a compilation needs at least, its record included
-_TOO_DEEP = "Python's stack is too deep to trace it here"
+_TOO_DEEP = "Python's stack is too deep here to trace it"
 _INTERRUPTED = "it was interrupted"
-_DISTURBED = "another thread changed what was assumed while it was compiled"
+_DISTURBED = "another thread changed state that its guards check while it was compiled"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
 
@@ -172,7 +172,7 @@ class Dispatcher:
     def _left_alone(self, frame: Any, state: CodeState, watcher: str) -> None:
         """Record, once per observer, that the frame runs in eager because something observes it. Raises FullGraphError
         where it was to be one graph, and a mode of the user is the observer."""
-        reason = f"it is called under {watcher}, which sees each operator"
+        reason = f"it is called under {watcher}, which observes each operator"
         STATISTICS.skipped(reason)
         if watcher not in state.watchers:
             state.watchers.add(watcher)
@@ -182,7 +182,7 @@ class Dispatcher:
             state.compiles += 1
         if self.options.fullgraph and has_own_dispatch_mode():
             name = frame.f_code.co_qualname
-            raise FullGraphError(f"{name} does not fit into one graph, as fullgraph=True asks: {reason}.")
+            raise FullGraphError(f"{name} does not fit into one graph, as fullgraph=True requires: {reason}.")
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
         entries = eval_frame.entries(frame.f_code)
@@ -193,7 +193,7 @@ class Dispatcher:
         orphans = [e.guard_manager for e in ours if e.guard_manager.owner() is None]
         del entries, ours  # C++ drops some of them when an object that they identify dies
         for guards in orphans[self.options.recompile_limit - 1 :]:  # the least recently used
-            guards.invalidate("what it was compiled for is gone")
+            guards.invalidate("the object it was compiled for has died")
         mine += self._on_the_way(frame.f_code)
         scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
         reason = explain_recompile(mine, scope, frame.f_code)
@@ -241,14 +241,14 @@ class Dispatcher:
             guards = entry()
             if guards is not None and not guards.dead:
                 state.raised += 1
-                guards.invalidate("the call that it was made for raised an error")
+                guards.invalidate("the call that it was compiled for raised an error")
 
     def forget_raising(self) -> None:
         """Drop the entries that only raise: a call that their guards accept need not raise."""
         while self.raising:
             guards = self.raising.pop()()
             if guards is not None and not guards.dead:
-                guards.invalidate("it was made for one call, which raised an error")
+                guards.invalidate("it was compiled for a single call, which raised an error")
 
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
         """From now on use existing entries only; said once, and recorded as a compilation that was not made."""
@@ -307,7 +307,7 @@ class _Compilation:
             context.record("guards", lambda: record, "recompile")
         try:
             forced = context.override("frame", self._subject())
-            if forced is not None and self._decided("compile", "it works on tensors") == "eager":
+            if forced is not None and self._decided("compile", "it computes with tensors") == "eager":
                 return self._finish("eager", "forced by an override")
             with context.timed("total"), without_dynamo(), warnings_are_no_errors():
                 converted = self._convert(policy)
@@ -318,7 +318,7 @@ class _Compilation:
                     return self._finish("skipped", converted.reason)
                 verdict = self._install(converted)
                 if forced is None:
-                    self._decided("compile", "it works on tensors")
+                    self._decided("compile", "it computes with tensors")
         except BackendCompilerFailed as error:
             why = kept_in_eager(error)
             if not why:
@@ -386,7 +386,7 @@ class _Compilation:
             frame = self.frame
             why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
             kind = TracerError if self.alone else DisturbedError
-            raise kind(f"the guards reject the call that they were made for: {why}")
+            raise kind(f"its guards reject the call that was compiled: {why}")
         guards.watch(tree.watched, describe)
         nodes, story = converted.needed_by, converted.story
         self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))

@@ -32,7 +32,7 @@ LIMIT = 8
 """After so many reruns, a frame whose graph checks its assumptions runs in eager at once."""
 
 _ERROR = ".ours_error"
-_MARK = "this code runs as it was written"
+_MARK = "this code runs in eager"
 
 
 def may_rerun(graph: TraceGraph, context: CompileContext) -> bool:
@@ -72,9 +72,9 @@ class FailedRuns:
         if self.count == LIMIT:
             self.as_written = True
             code = self.code
-            text = f"runs as written from now on: {LIMIT} calls were not what the graph takes them for"
+            text = f"runs in eager from now on: checks of its graph failed in {LIMIT} calls"
             log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
-            STATISTICS.reasons[f"limit of second runs ({LIMIT}) reached: {code.co_qualname}"] += 1
+            STATISTICS.reasons[f"limit of reruns ({LIMIT}) reached: {code.co_qualname}"] += 1
         return True
 
 
@@ -176,6 +176,6 @@ def graph_raised(error: BaseException) -> bool:
     ):
         set_traceback(error, below_graph(error))
         return False
-    log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)
-    STATISTICS.reasons[f"run again as written: a graph raised {type(error).__name__}"] += 1
+    log.debug("a compiled graph raised %s: %s; its frame is rerun in eager", type(error).__name__, error)
+    STATISTICS.reasons[f"rerun in eager: a graph raised {type(error).__name__}"] += 1
     return True

@@ -124,7 +124,7 @@ def _fails(check: Check, scope: Scope) -> bool:
 _ABOUT = {"LENGTH": "len({})", "DICT_KEYS": "the keys of {}", "TYPE_MATCH": "type({})"}
 _PARTS = {"_modules": "the submodules of {}", "_parameters": "the parameters of {}", "_buffers": "the buffers of {}"}
 _COMPLETE = "build the module completely before the first call"
-_HOOKS = "register hooks before the first call, and leave them there; with other hooks it is compiled anew"
+_HOOKS = "register hooks before the first call, and keep them; other hooks cause a recompilation"
 
 
 def _about(check: Check) -> tuple[str, str]:
@@ -143,14 +143,13 @@ def _about(check: Check) -> tuple[str, str]:
 
 
 _NUMBER = (
-    "a number that has changed once is an input of the graph from then on, so other values need no new compilation; "
-    "each is compiled once only where the function tests it, and for 0 and 1; as a tensor of no dimensions it needs "
-    "none"
+    "Usually nothing to do: from now on this number is an input of the graph. Only 0, 1 and values on which the "
+    "function branches are compiled separately. To save this one recompilation: pass it as a 0-d tensor"
 )
-_STRING = "each value of a string is compiled once: use few, or pass what the string stands for"
+_STRING = "each value of a string is compiled once: use few values, or pass the object that the string selects"
 _NUMPY_NUMBER = (
-    "each value of a number of NumPy's of this type is compiled once; pass it as a tensor of no dimensions, or as a "
-    "Python number ({name}.item()), which is an input of the graph from its second value on"
+    "each value of a NumPy number of this type is compiled once; pass it as a 0-d tensor, or as a Python number "
+    "({name}.item()), which becomes an input of the graph at its second value"
 )
 
 
@@ -244,14 +243,14 @@ def _settings(check: Check, scope: Scope) -> list[Difference]:
 _TENSOR_HINTS = {
     "type()": "call the function with tensors of one class",
     ".dtype": "convert before the call ({name}.to({expected})), or accept one compilation for each dtype",
-    ".device": "nothing: each device needs code of its own",
-    ".requires_grad": "pass {name}.detach() where no gradient is wanted; with and without gradients are compiled once "
-    "each",
+    ".device": "nothing to do: each device needs its own code",
+    ".requires_grad": "pass {name}.detach() where no gradient is needed; with and without gradients are compiled "
+    "once each",
     ".dim()": "reshape to one number of dimensions before the call; each number is compiled once",
-    ".size()": "mark it before the first call with torch._dynamo.maybe_mark_dynamic({name}, {dim}) or, where "
-    "the function makes it before a break, compile with dynamic=True; a size that changed once is a symbol from then "
-    "on all the same, unless dynamic=False, mark_static or a parameter keeps it a number",
-    ".stride()": "pass {name}.contiguous(): another memory layout is compiled anew",
+    ".size()": "Usually nothing to do: from now on this size is dynamic (unless dynamic=False, mark_static or a "
+    "parameter makes it static). To save this one recompilation: torch._dynamo.maybe_mark_dynamic({name}, {dim}) "
+    "before the first call, or dynamic=True where the function itself makes it before a graph break",
+    ".stride()": "pass {name}.contiguous(): each memory layout is compiled separately",
     " dispatch keys": "call the function always inside of torch.inference_mode() or always outside; do not mix its "
     "tensors with others",
 }
@@ -266,8 +265,8 @@ _PARAMETER_HINTS = {
 
 _ARRAY_HINTS = {
     ".dtype": "convert before the call ({name}.astype(...)), or accept one compilation for each dtype",
-    ".size()": "nothing: a size of an array that changed once is a symbol from then on",
-    ".stride()": "pass numpy.ascontiguousarray({name}): another memory layout is compiled anew",
+    ".size()": "Usually nothing to do: from now on this size of the array is dynamic",
+    ".stride()": "pass numpy.ascontiguousarray({name}): each memory layout is compiled separately",
 }
 
 
@@ -298,16 +297,15 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
     return sizes or found  # strides follow from sizes, and keys from both
 
 
-_BROADCAST = "nothing: sizes 0 and 1 are compiled on their own, since they broadcast"
+_BROADCAST = "nothing to do: sizes 0 and 1 are compiled separately, since they broadcast"
 _SYMBOL = re.compile(r"\b[a-z_]+\d+\b")
 _SHAPE_HINTS: tuple[tuple[str, str], ...] = (
     (r"^2 <= ", _BROADCAST),
     (r"^\w+ == \d+$|^\d+ == \w+$",
-     "the line named fixes this size or number to one value (a Python loop over it, an item that it chooses, or an "
-     "operator that unrolls its steps), so each is compiled anew: pad to a few sizes, or compile what is inside of the "
-     "loop"),
-    (r"==", "the line named needs sizes or numbers to be in this relation; each other one is compiled on its own"),
-    ("", "the line named decides by this size or number; each way it goes is compiled once"),
+     "this line specializes the size or number (a Python loop over it, an index, or an operator that unrolls its "
+     "steps), so each value is compiled separately: pad to a few sizes, or compile the body of the loop instead"),
+    (r"==", "this line requires the relation between these sizes or numbers; any other is compiled separately"),
+    ("", "this line branches on the size or number; each outcome is compiled once"),
 )
 
 

@@ -333,8 +333,8 @@ def _fails_in_cpp(value: Any, expectation: Any) -> bool:
 
 
 _CHANGED_OBJECT = (
-    "use one object for all calls: define functions and objects once, not in the loop that calls. Each that is really "
-    "another is compiled once"
+    "use one object for all calls: define functions and objects once, outside the loop that calls. Each different "
+    "object is compiled once"
 )
 
 KINDS: dict[str, Kind] = {
@@ -352,19 +352,19 @@ KINDS: dict[str, Kind] = {
     ),
     "EQUALS_MATCH": Kind(
         _install_equals, _constant, describe,
-        hint="each value of a string, or of a number that the program tests, is compiled once; pass a number that "
-        "takes many values as a tensor",
+        hint="each value of a string, or of a number that the function branches on, is compiled once; pass a number "
+        "with many values as a tensor",
         fails=lambda v, e: not is_same_constant(v, e),
     ),
     "COMPUTED": Kind(
         _install_computed, _constant, describe,
-        hint="the program decides by this number; each way it goes (each value, where it is text, a size or a key) "
-        "is compiled once",
+        hint="the function branches on this number; each outcome (each value, where it becomes a string, a size or a "
+        "key) is compiled once",
         fails=lambda v, e: not is_same_constant(v, e), key=repr,
     ),
     "COMPUTABLE": Kind(
-        _install_computable, lambda x, e: f"{x} raises nothing", lambda e: "computed without an error",
-        hint="the program computes with this number what is an error for some; the two cases are compiled once each",
+        _install_computable, lambda x, e: f"{x} does not raise", lambda e: "computed without an error",
+        hint="this computation raises for some numbers; the two cases are compiled once each",
         fails=_fails_in_cpp,
     ),
     "NONE": Kind(
@@ -372,7 +372,7 @@ KINDS: dict[str, Kind] = {
         fails=lambda v, e: v is not e,
     ),
     "BOOL": Kind(
-        _install_equals, _constant, describe, hint="nothing: each of True and False is compiled once",
+        _install_equals, _constant, describe, hint="nothing to do: True and False are compiled once each",
         fails=lambda v, e: v is not e,
     ),
     "LENGTH": Kind(
@@ -407,14 +407,15 @@ KINDS: dict[str, Kind] = {
     "TENSOR_MATCH": Kind(
         _install_tensor, _tensor_code, lambda e: f"{e.cls} {e.dtype}{_dims(e.sizes)} on {e.device}",
         lambda v, e: describe(v),
-        hint="call the function with tensors of one kind", fails=lambda v, e: bool(tensor_differences(v, e)),
+        hint="call the function with tensors of one type, dtype and device",
+        fails=lambda v, e: bool(tensor_differences(v, e)),
     ),
     "DUPLICATE_INPUT": Kind(
         _install_same, lambda x, e: f"{x} is {e}", lambda e: f"the same object as {e}", lambda v, e: "another object",
         key=lambda value: value, hint="pass the same object in both places, as at the first call", fails=_fails_in_cpp,
     ),
     "DISTINCT": Kind(
-        _install_computed, lambda x, e: x, lambda e: "different objects", lambda v, e: "one object twice",
+        _install_computed, lambda x, e: x, lambda e: "different objects", lambda v, e: "the same object twice",
         hint="pass different objects, as at the first call: the function changes or compares them",
         fails=lambda v, e: not v,
     ),
@@ -425,18 +426,18 @@ KINDS: dict[str, Kind] = {
     "GLOBAL_STATE": Kind(
         _install_global_state,
         lambda x, e: "grad mode, autocast, default dtype and device, deterministic algorithms, threads and function "
-        "modes are as they were",
+        "modes are unchanged",
         expected=lambda e: "grad mode, autocast, default dtype and device, threads and modes as when compiled",
         hint="call the function under the same torch settings",
     ),
     # ---- implied: added by the tree itself
     "SHAPE_ENV": Kind(
         _implied, lambda x, e: conditions_code(e), lambda e: "true",
-        hint="the compiled code holds for a range of sizes; this one is outside of it", fails=_fails_in_cpp,
+        hint="the compiled code is valid for a range of sizes; this one is outside of it", fails=_fails_in_cpp,
     ),
     "NO_ALIASING": Kind(
         _implied, lambda x, e: f"{', '.join(e)} are different tensors", lambda e: "different tensors",
-        lambda v, e: "one tensor twice", hint="pass different tensors, as at the first call", fails=_fails_in_cpp,
+        lambda v, e: "the same tensor twice", hint="pass different tensors, as at the first call", fails=_fails_in_cpp,
     ),
     "BUILTIN": Kind(
         _implied, lambda x, e: f"{e!r} not in G", lambda e: f"the builtin `{e}`",

@@ -61,9 +61,9 @@ def skip_reason(code: types.CodeType) -> str:
     if code.co_name in _SPECIAL_METHODS:
         return f"the special method {code.co_name}"
     if code.co_name in ("<module>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
-        return f"{code.co_name} by itself"
+        return f"{code.co_name} code on its own"
     if code.co_filename == _CONTAINERS and code.co_name != "forward":
-        return "a method of a container, which only arranges what is in it"
+        return "a method of a container module, which only manages its children"
     return file_skip_reason(code.co_filename)
 
 

@@ -180,7 +180,7 @@ class _SymbolSource(TorchSource):
         return self.ours.expression
 
 
-_MARKED = "the program marked it"
+_MARKED = "marked dynamic by the user"
 
 
 class MarkedDynamicError(symbolic_shapes.ConstraintViolationError):
@@ -217,11 +217,11 @@ class DynamicPolicy:
             varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
             why = (
                 _MARKED if i in strictly
-                else "the program asked for it, if it can be" if i in marked
-                else "the program marked it static" if i in static
-                else "it was another at an earlier compilation" if size is None
+                else "maybe_mark_dynamic requests it" if i in marked
+                else "marked static by the user" if i in static
+                else "it had another value at an earlier compilation" if size is None
                 else "dynamic=True" if self.dynamic
-                else "it has not been seen to change"
+                else "it has not changed so far"
             )
             chosen.append(None if self._decide(f"{source.expression}.size()[{i}]", varies, why) else sizes[i])
         return tuple(chosen), wanted_strides
@@ -260,7 +260,7 @@ class DynamicPolicy:
         if seen is not None and (type(seen) is not type(value) or seen == value):
             return False
         self.history[key] = None
-        return self._decide(key, True, "it was another at an earlier compilation")
+        return self._decide(key, True, "it had another value at an earlier compilation")
 
 
 def _marked_range(tensor: torch.Tensor, dimension: int) -> ValueRanges[Any] | None:
@@ -522,23 +522,23 @@ class FrameShapes:
             self._relations.append((source, symbol))
 
     def place_of(self, number: sympy.Expr) -> Source | None:
-        """Each symbol with its source, why it varies, and what narrowed it, in that order."""
+        """The source of a symbolic size."""
         return self._symbols.get(number)
 
     def symbol_history(self) -> tuple[records.Symbol, ...]:
-        """Each symbol with where it comes from, why it varies, and what narrowed it, in the order in which that was."""
+        """Each symbol with its source, why it varies, and what narrowed it, in the order in which that happened."""
         events: dict[str, list[records.SymbolEvent]] = {}
         for stated in self.shape_env.guards:
             text, location = python(stated.expr), getattr(stated.sloc, "ours", None)
             for symbol in stated.expr.free_symbols:
                 events.setdefault(str(symbol), []).append(records.SymbolEvent(f"needs {text}", location))
         for symbol, target, location in dict.fromkeys(self.shape_env.settled):
-            text = f"is {python(target)} from here on: the code serves no other value" if target.is_number else (
-                f"is the same as {python(target)} from here on")
+            verb = "is specialized to" if target.is_number else "equals"
+            text = f"{verb} {python(target)} from here on"
             events.setdefault(str(symbol), []).append(records.SymbolEvent(text, location))
         for source, related in self._relations:
             if not (isinstance(source, SizeSource) and source.kind != "size"):  # strides follow from sizes
-                event = records.SymbolEvent(f"{display_name(source)} has to be {python(related)}, as at this call")
+                event = records.SymbolEvent(f"{display_name(source)} must be {python(related)}, as at this call")
                 for symbol in related.free_symbols:
                     events.setdefault(str(symbol), []).append(event)
         made = []
@@ -563,8 +563,8 @@ class FrameShapes:
             lines = [f"  {e.text}" + (f"  ({e.location.file}:{e.location.line})" if e.location else "") for e in events]
             raise MarkedDynamicError(
                 f"Constraints violated ({display_name(source)})! It is marked dynamic (mark_dynamic), but the function "
-                f"works for one value of it only. {symbol} stands for it, {self._hints[symbol]} at this call:\n"
-                + "\n".join(lines) + "\nTake the mark away, use maybe_mark_dynamic, or change the lines above."
+                f"works for one value of it only. Its symbol is {symbol}, {self._hints[symbol]} at this call:\n"
+                + "\n".join(lines) + "\nRemove the mark, use maybe_mark_dynamic, or change the lines above."
             )
 
     def may_fix(self, symbols: Sequence[sympy.Symbol]) -> bool:

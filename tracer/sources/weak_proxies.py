@@ -15,4 +15,4 @@ def proxied(proxy: Any) -> Any:
     found = getattr(proxy.__init__, "__self__", None)
     if found is not None and type(found) is not type(proxy) and weakref.proxy(found) is proxy:
         return found
-    raise LookupError("what a proxy stands for")
+    raise LookupError("the referent of a weak proxy")

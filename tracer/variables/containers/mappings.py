@@ -454,7 +454,7 @@ def _is_none(value: Value) -> bool:
 
 
 _TEXT: frozenset[type] = frozenset((str,))
-_PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain texts")
+_PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain strings")
 
 
 def _is_names(source: Source | None) -> bool:

@@ -31,7 +31,7 @@ def of_64_bits(value: Any) -> Any:
     """`value`. Unsupported for an int of more than 64 bits, which operators refuse, or accept depending on the
     dtype."""
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise Unsupported("operator", "an operator to a whole number of more than 64 bits")
+        raise Unsupported("operator", "an operator with an integer of more than 64 bits")
     return value
 
 

@@ -314,7 +314,7 @@ def laid_out(tx: Translator, tensor: Value, like: np.ndarray[Any, Any]) -> Value
     try:
         fits = tensor.fake.permute(order).is_contiguous()
     except GuardOnDataDependentSymNode as error:
-        raise Unsupported("call", "numpy with a result whose size only data tells, in another order") from error
+        raise Unsupported("call", "numpy with a result of data-dependent size in another memory order") from error
     if fits:
         return tensor
     if plain:

@@ -235,7 +235,7 @@ def _draw(
         raise Unsupported("call", text) from error
     where = tx.own_location()
     subject = f"{text}@{where.file.rpartition('/')[2]}:{where.line}"
-    why = "it is drawn before the graph runs, in the program's order"
+    why = "it is sampled before the graph runs, in program order"
     if tx.trace.context.decide("random", subject, ("input", "break"), "input", why) == "break":
         raise Unsupported("call", text)
     generator = owner.source if owner is not None else None

@@ -86,7 +86,7 @@ class CarriedString(_VaryingString):
 
     def describe(self) -> str:
         """For messages."""
-        return "a text from before a break"
+        return "a string from before a break"
 
 
 REGISTRY["given_text"] = CarriedString
@@ -128,7 +128,7 @@ class StringValue(_VaryingString):
 
     def describe(self) -> str:
         """For messages."""
-        return "a text with numbers that vary"
+        return "a string with varying numbers"
 
 
 def _template(part: _Part) -> str:

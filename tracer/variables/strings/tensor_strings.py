@@ -54,7 +54,7 @@ class DataDependentString(Value):
 
     def describe(self) -> str:
         """For messages."""
-        return "a text with values of a tensor"
+        return "a string with values of a tensor"
 
 
 def string_of_tensor(tx: Translator, value: TensorValue, function: Callable[[Any], str]) -> Value:

@@ -291,7 +291,7 @@ def _backward(
     if any(isinstance(value, TensorValue) and value.fake._version for value in arriving.values()):
         raise Unsupported(_CODE, f"the backward of {cls.__qualname__} changes a gradient in place")
     if tx.trace.layouts_asked > asked:
-        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} asks for the strides of a gradient")
+        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} reads the strides of a gradient")
     gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]
     if len(gradients) < len(inputs):
         raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns too few gradients")

@@ -74,7 +74,7 @@ def flex_attention(tx: Translator, operator: Any, args: Sequence[Value]) -> Valu
         raise Unsupported("call", "flex_attention with buffers of its own")
     strides = query.fake.stride()
     if not all(type(n) is int for n in strides) or list(strides) != sorted(strides, reverse=True):
-        raise Unsupported("call", "flex_attention of a query whose dimensions lie in another order")
+        raise Unsupported("call", "flex_attention of a query with another memory layout")
     return tx.inline(from_python(tx, math_attention), args[:6], {})
 
 
