@@ -81,7 +81,7 @@ class NullRecorder:
         """Nothing is kept."""
 
 
-class ToldByData(Exception):
+class DataDependentError(Exception):
     """An operator of the graph asks for a number that only data tells; compiled are the graphs before and after."""
 
 
@@ -107,7 +107,7 @@ class CompileContext:
     freezing: bool = False  # inference: compute once what depends on parameters alone
     cpp_wrapper: bool = False  # use a C++ wrapper where possible
     notes: list[str] = field(default_factory=list)  # messages for the user, recorded or not
-    breakable: bool = False  # whether the frame can break where it first reads what only data tells: raise ToldByData
+    breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
 
     def decide(

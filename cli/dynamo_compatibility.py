@@ -57,4 +57,4 @@ def count_as_dynamo(utils: ModuleType) -> None:
     def add(group: str, name: str, number: int) -> None:
         counters[group][name] += number
 
-    STATISTICS.tell(add)
+    STATISTICS.export(add)

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..artifacts.context import CompileContext, CompileId, ToldByData
+from ..artifacts.context import CompileContext, CompileId, DataDependentError
 from ..artifacts.external_exceptions import came_from_outside
 from ..artifacts.interruptions import watched
 from ..artifacts.stages import OF_ENGINE
@@ -128,7 +128,7 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         load_or_compile = _engine()
         with no_warnings():  # what torch warns our engine of is not the program's business
             compiled = load_or_compile(captured, context, _compiler)
-    except ToldByData:
+    except DataDependentError:
         raise
     except Exception as error:
         if came_from_outside(error):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from ..artifacts.context import CompileContext, OverrideError, ToldByData, run_stages
+from ..artifacts.context import CompileContext, DataDependentError, OverrideError, run_stages
 from ..artifacts.external_exceptions import came_from_outside
 from ..artifacts.stages import OF_ENGINE
 from ..artifacts.stages import TRAINING as OF_TRAINING
@@ -46,7 +46,7 @@ def compile_graph(
 
     `keep` receives what was compiled, as data (see `graph_cache`); what runs in eager is not kept.
     When a stage raises, the captured graph runs in eager, with the reason recorded as a decision of kind "engine".
-    KeyboardInterrupt and SystemExit pass through, and so does ToldByData, where the frame can break instead.
+    KeyboardInterrupt and SystemExit pass through, and so does DataDependentError, where the frame can break instead.
     """
     training = needs_gradients(captured)
     why = "training graph" if training else "inference graph"
@@ -68,7 +68,7 @@ def compile_graph(
     except GuardOnDataDependentSymNode as error:
         why = f"an operator requires a data-dependent value: {error.cond}"
         if context.breakable:
-            raise ToldByData(why) from error
+            raise DataDependentError(why) from error
         return _eager(captured, context, why)
     except Exception as error:
         if came_from_outside(error):

@@ -69,7 +69,7 @@ def test_lines_that_narrow_a_symbol_are_named(tmp_path: Path) -> None:
         ptdebug.compile(added, dynamic=True)(torch.ones(3), torch.ones(3))
     symbols = {s.subject: [e.text for e in s.events] for _, g in recording.records(Guards) for s in g.symbols}
     assert symbols["s"] == ["needs (s > 0.5) is True"]
-    assert symbols["x.size(0)"] == ["y.size(0) has to be s0, as at this call"]
+    assert symbols["x.size(0)"] == ["y.size(0) must be s0, as at this call"]
 
 
 def test_pairs_that_were_not_fused_are_two(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _as_captured(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any
 
 
 def as_the_engine(captured: CapturedGraph, context: CompileContext) -> Callable[..., Any]:
-    """In the place of `wiring.engine_backend`: graphs that run as captured, and may run once more as written."""
+    """In the place of `wiring.engine_backend`: graphs that run as captured, and may be rerun in eager."""
     context.restartable = True
     return _as_captured(captured.module, ())
 

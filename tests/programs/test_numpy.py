@@ -413,7 +413,7 @@ def numbers_set_in_tensors(compile):
 
 @pytest.fixture
 def as_the_engine(monkeypatch):
-    """Graphs that run as captured, and may run once more as written where they change no input."""
+    """Graphs that run as captured, rerun in eager where they change no input."""
     monkeypatch.setattr(wiring, "engine_backend", lambda captured, context: captured.module.forward)
 
 

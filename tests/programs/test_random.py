@@ -275,7 +275,7 @@ def patched(compile):
 
 @torch.library.custom_op("ptdebug_random::jitter", mutates_args=())
 def jitter(x: torch.Tensor) -> torch.Tensor:
-    """Draws where the tracer does not see it."""
+    """RandomCalls where the tracer does not see it."""
     return x * random.random()
 
 

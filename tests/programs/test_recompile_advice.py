@@ -228,20 +228,20 @@ def deterministic(times: int) -> Program:
 
 ADVICE: dict[str, Advice] = {
     "size": Advice(
-        "x.size(0)", "6", "9", "mark it before the first call with torch._dynamo.maybe_mark_dynamic(x, 0)",
+        "x.size(0)", "6", "9", "from now on this size is dynamic",
         calls(lambda x: x.tanh() * x.shape[0], (X,), (torch.rand(9, 4),)),
         lambda compile: calls(lambda x: x.tanh() * x.shape[0], *marked(6, 9))(compile),
     ),
     "size of one": Advice(
-        "x.size(0)", "2 or more", "1", "nothing: sizes 0 and 1 are compiled on their own",
+        "x.size(0)", "2 or more", "1", "nothing to do: sizes 0 and 1 are compiled separately",
         calls(lambda x: x.tanh() * 2, (X,), (torch.rand(1, 4),), dynamic=True),
     ),
     "size after a break": Advice(
-        "y.size(0)", "6", "9", "where the function makes it before a break, compile with dynamic=True",
+        "y.size(0)", "6", "9", "dynamic=True where the function itself makes it before a graph break",
         calls(breaks_in_between, *marked(6, 9)), calls(breaks_in_between, (X,), (torch.rand(9, 4),), dynamic=True),
     ),
     "size of a loop": Advice(
-        "x.size(0)", "3", "4", "mark it", calls(loops, (torch.rand(3, 4),), (torch.rand(4, 4),))
+        "x.size(0)", "3", "4", "maybe_mark_dynamic(x, 0)", calls(loops, (torch.rand(3, 4),), (torch.rand(4, 4),))
     ),
     "dtype": Advice(
         "x.dtype", "torch.float32", "torch.float64", "x.to(torch.float32)",
@@ -259,19 +259,19 @@ ADVICE: dict[str, Advice] = {
         calls(lambda x: x.tanh() * 3, (X,), (X.clone().requires_grad_().detach(),)),
     ),
     "flag": Advice(
-        "training", "True", "False", "nothing: each of True and False is compiled once",
+        "training", "True", "False", "nothing to do: True and False are compiled once each",
         calls(dropped, (X, True), (X, False)),
     ),
     "string": Advice(
-        "mode", "'double'", "'single'", "pass what the string stands for",
+        "mode", "'double'", "'single'", "pass the object that the string selects",
         calls(by_mode, (X, "double"), (X, "single")), calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(1))),
     ),
     "number": Advice(
-        "factor", "2.5", "3.5", "as a tensor of no dimensions it needs none",
+        "factor", "2.5", "3.5", "pass it as a 0-d tensor",
         calls(by_factor, (X, 2.5), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.5)), (X, torch.tensor(3.5))),
     ),
     "number of NumPy's": Advice(
-        "factor", "np.int64(2)", "np.int64(3)", "as a tensor of no dimensions it needs none",
+        "factor", "np.int64(2)", "np.int64(3)", "pass it as a 0-d tensor",
         calls(lambda x, factor: torch.tanh(x) * factor, (X, np.int64(2)), (X, np.int64(3)), (X, np.int64(4))),
         calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(3))),
     ),
@@ -305,12 +305,12 @@ ADVICE: dict[str, Advice] = {
         calls(lambda rows: [x * 2 for x in rows.values()], ({"a": X, "b": X + 1},), ({"a": X + 1, "b": X},)),
     ),
     "same tensor": Advice(
-        "x, y", "different tensors", "one tensor twice", "pass different tensors, as at the first call",
+        "x, y", "different tensors", "the same tensor twice", "pass different tensors, as at the first call",
         calls(lambda x, y: x.tanh() + y, (X, X + 1), (X, X)),
         calls(lambda x, y: x.tanh() + y, (X, X + 1), (X, X.clone())),
     ),
     "setting of the program": Advice(
-        "SETTINGS['scale']", "2.0", "3.0", "a number that has changed once is an input", settings_changed,
+        "SETTINGS['scale']", "2.0", "3.0", "from now on this number is an input", settings_changed,
         settings_set_before,
     ),
     "grad mode": Advice(
@@ -427,7 +427,7 @@ def test_one_object_twice_is_told_in_words(tmp_path: Path) -> None:
     programs = {"lists": calls(appends, (X, [], []), (X, once, once))}
     for _, recording in recordings(tmp_path, programs):
         ((_, told),) = recompiles(recording)
-    assert (told.subject, told.expected, told.actual) == ("some and more", "different objects", "one object twice")
+    assert (told.subject, told.expected, told.actual) == ("some and more", "different objects", "the same object twice")
     assert told.guard == "L['some'] is not L['more']"
 
 

@@ -259,9 +259,9 @@ def test_checks_that_keep_failing_leave_the_frame_as_it_was_written(as_the_engin
         results.append([repr(call(function, *given)) for given in inputs])
         assert len(runs) == len(inputs)
     assert results[0] == results[1]
-    assert STATISTICS.reasons[f"limit of second runs ({LIMIT}) reached: {f.__qualname__}"] == 1
-    assert sum(n for reason, n in STATISTICS.reasons.items() if reason.startswith("run again as written")) == LIMIT
-    assert len([record for record in caplog.records if "runs as written from now on" in record.message]) == 1
+    assert STATISTICS.reasons[f"limit of reruns ({LIMIT}) reached: {f.__qualname__}"] == 1
+    assert sum(n for reason, n in STATISTICS.reasons.items() if reason.startswith("rerun in eager")) == LIMIT
+    assert len([record for record in caplog.records if "runs in eager from now on" in record.message]) == 1
 
 
 class Encoder(torch.nn.Module):
@@ -295,7 +295,7 @@ def trained_encoder(compile):
 def test_a_graph_of_training_that_writes_buffers_checks_and_runs_again():
     STATISTICS.clear()
     checking.check_engine(trained_encoder)
-    assert list(STATISTICS.reasons) == ["run again as written: a graph raised RuntimeError"]
+    assert list(STATISTICS.reasons) == ["rerun in eager: a graph raised RuntimeError"]
 
 
 def test_what_cannot_run_again_breaks_the_graph_where_it_would_be_checked():
@@ -324,7 +324,7 @@ def checks_of_whole_tensors(compile):
 def test_checks_of_whole_tensors_are_part_of_a_graph_of_training():
     STATISTICS.clear()
     checking.check_engine(checks_of_whole_tensors)
-    assert list(STATISTICS.reasons) == ["run again as written: a graph raised RuntimeError"]
+    assert list(STATISTICS.reasons) == ["rerun in eager: a graph raised RuntimeError"]
 
 
 def test_a_size_that_data_tells_and_that_must_be_0():

@@ -1,8 +1,8 @@
-"""CPython's encoding of code objects, 3.11 to 3.13: instructions in, bytes out, and the other way round.
+"""CPython's encoding of code objects, 3.11 to 3.13: from instructions to bytes, and back.
 
-An `Instr` has its argument as the program means it (a name, a constant, a label); `assemble` gives it a number. What
-the numbers mean, what is added to them and how many cache entries follow an instruction is in `OPCODES`, which is
-made of the tables of `dis`. The formats are described in CPython's InternalDocs (locations, exception handling).
+The argument of an `Instr` is symbolic (a name, a constant, a label); `assemble` encodes it. What the numbers mean, what
+is added to them and how many cache entries follow an instruction is in `OPCODES`, which is built from the tables of
+`dis`. The formats are described in CPython's InternalDocs (locations, exception handling).
 """
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Positions = tuple[int | None, int | None, int | None, int | None]
 
 _SINCE_312 = sys.version_info >= (3, 12)
 _SHIFTS = {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1 if _SINCE_312 else 0, "LOAD_SUPER_ATTR": 2}
-"""How many flags stand below the number of the name."""
+"""How many flag bits are below the index of the name."""
 
 
 class Operand(enum.Enum):
-    """What the argument of an instruction counts."""
+    """What the argument of an instruction indexes."""
 
     NUMBER = enum.auto()
     CONSTANT = enum.auto()
@@ -37,7 +37,7 @@ class Operand(enum.Enum):
 
 
 class Opcode(NamedTuple):
-    """What is known of an instruction by its name. `shift` flags are below the number of a name; a jump goes `back`."""
+    """What is known of an opcode. `shift` flag bits are below the index of a name; a jump goes `back`."""
 
     number: int
     operand: Operand
@@ -65,22 +65,22 @@ _CACHE = dis.opmap["CACHE"]
 
 
 class Label:
-    """A place between instructions that jumps and handlers name."""
+    """A position between instructions that jumps and handlers refer to."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The argument of an instruction on a closure variable, of the function's own or from around it."""
+    """The argument of an instruction on a closure variable, of the function itself or of an enclosing one."""
 
     name: str
 
 
 @dataclass(slots=True)
 class Instr:
-    """An instruction. `arg` is a constant, a name, (flags, name) where there are flags, a Cell, a Label or a number.
-    Without a location it is where the one before it is."""
+    """An instruction. `arg` is a constant, a name, (flags, name) where there are flags, a Cell, a Label or an integer.
+    Without a location it has that of the previous one."""
 
     name: str
     arg: Any = 0
@@ -88,13 +88,14 @@ class Instr:
 
 
 def at(location: Positions | None, parts: Iterable[tuple[Any, ...]]) -> list[Instr]:
-    """Instructions, given as names with an argument where they need one, at a location."""
+    """Instructions at a location, given as names, with an argument where they need one."""
     return [Instr(part[0], part[1] if len(part) > 1 else 0, location) for part in parts]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TryBegin:
-    """What follows is handled at `target`, with the stack cut to `depth`; `lasti`: with the place that raised on it."""
+    """What follows is handled at `target`, with the stack cut to `depth`; `lasti`: the offset of the raising
+    instruction is pushed."""
 
     target: Label
     lasti: bool
@@ -103,14 +104,14 @@ class TryBegin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TryEnd:
-    """The end of what `begin` began."""
+    """The end of the block that `begin` starts."""
 
     begin: TryBegin
 
 
-# ---- taking apart ----------------------------------------------------------------------------------------------------
-class Word(NamedTuple):
-    """An instruction as it is encoded. It begins at `start`, with its EXTENDED_ARGs, and raises from `offset`."""
+# ---- decoding --------------------------------------------------------------------------------------------------------
+class CodeUnit(NamedTuple):
+    """An encoded instruction. It begins at `start`, with its EXTENDED_ARGs, and raises from `offset`."""
 
     start: int
     offset: int
@@ -119,8 +120,8 @@ class Word(NamedTuple):
     positions: Positions
 
 
-def words(code: CodeType) -> Iterator[Word]:
-    """The instructions of `code`; EXTENDED_ARG is a part of the one after it, CACHE of the one before."""
+def code_units(code: CodeType) -> Iterator[CodeUnit]:
+    """The instructions of `code`; EXTENDED_ARG is part of the next one, CACHE of the previous one."""
     raw, positions = code.co_code, list(code.co_positions())
     extended, start = 0, -1
     for offset in range(0, len(raw), 2):
@@ -132,30 +133,30 @@ def words(code: CodeType) -> Iterator[Word]:
         if number == _EXTENDED:
             extended = arg << 8
             continue
-        yield Word(start, offset, dis.opname[number], arg, positions[offset >> 1])
+        yield CodeUnit(start, offset, dis.opname[number], arg, positions[offset >> 1])
         extended, start = 0, -1
 
 
-def jump_target(word: Word) -> int:
-    """The offset to which a jump goes."""
+def jump_target(word: CodeUnit) -> int:
+    """The offset of a jump's target."""
     known = OPCODES[word.name]
     return word.offset + 2 * (1 + known.caches + (-word.arg if known.back else word.arg))
 
 
-# ---- putting together ------------------------------------------------------------------------------------------------
+# ---- encoding --------------------------------------------------------------------------------------------------------
 def assemble(
     items: Iterable[Instr | Label | TryBegin | TryEnd],
     code: CodeType,
     stacksize: int | None = None,
     argnames: Sequence[str] | None = None,
 ) -> CodeType:
-    """A code object with the instructions `items` in the place of `code`'s. Without `stacksize` it has a bound.
+    """A code object like `code` with the instructions `items`. Without `stacksize` an upper bound is computed.
 
-    Arguments, cells and local variables keep their places, unless `argnames` makes it a function of these, whose free
+    Arguments, cells and local variables keep their indices, unless `argnames` makes it a function of these, whose free
     variables are all cells of `code`.
     """
     instructions: list[Instr] = []
-    places: dict[Any, int] = {}  # of labels and of the ends of try blocks, by number of the next instruction
+    places: dict[Any, int] = {}  # positions of labels and ends of try blocks, by index of the next instruction
     for item in items:
         if isinstance(item, Instr):
             instructions.append(item)
@@ -187,13 +188,13 @@ def assemble(
 
 
 class _Tables:
-    """Constants, names and variables of a code object that is made, with their numbers."""
+    """Constants, names and variables of the new code object, with their indices."""
 
     def __init__(
         self, names: Iterable[str], cells: Sequence[str], free: Sequence[str], constants: tuple[Any, ...]
     ) -> None:
         documented = bool(constants) and isinstance(constants[0], str)
-        self.constants: list[Any] = [constants[0] if documented else None]  # a function has its first for docstring
+        self.constants: list[Any] = [constants[0] if documented else None]  # a function's first is its docstring
         self.names: dict[str, int] = {}
         self.locals = {name: number for number, name in enumerate(names)}
         self._by_identity = {id(self.constants[0]): 0}
@@ -201,7 +202,7 @@ class _Tables:
         self._free = free
 
     def numbers(self, instructions: Sequence[Instr], known: Sequence[Opcode]) -> list[int]:
-        """The argument of each instruction; that of a jump is 0."""
+        """The encoded argument of each instruction; that of a jump is 0."""
         found: list[int] = []
         closures: list[tuple[int, str]] = []
         for instruction, (_, operand, shift, _, _) in zip(instructions, known):
@@ -226,14 +227,14 @@ class _Tables:
         return found
 
     def _constant(self, value: Any) -> int:
-        """By identity: 1 is not True, and 0.0 not -0.0."""
+        """By identity: 1 is not True, and 0.0 is not -0.0."""
         number = self._by_identity.setdefault(id(value), len(self.constants))
         if number == len(self.constants):
             self.constants.append(value)
         return number
 
     def _closure_places(self) -> dict[str, int]:
-        """Parameters that are cells have their own places; then come the other cells, then the free variables."""
+        """Parameters that are cells keep their own index; then come the other cells, then the free variables."""
         own = [name for name in self._cells if name not in self.locals]
         after = {name: len(self.locals) + number for number, name in enumerate((*own, *self._free))}
         return {name: self.locals[name] for name in self._cells if name in self.locals} | after
@@ -242,8 +243,8 @@ class _Tables:
 def _laid_out(
     instructions: Sequence[Instr], known: Sequence[Opcode], arguments: list[int], places: dict[Any, int]
 ) -> list[int]:
-    """Fill in the arguments of jumps; where each instruction starts, and the end, in code units. A jump over much needs
-    an EXTENDED_ARG, which may make another one longer: until nothing grows."""
+    """Fill in the arguments of jumps; returns the start of each instruction, and the end, in code units. A long jump
+    needs an EXTENDED_ARG, which may lengthen another: repeated until nothing grows."""
     jumps = [
         (number, places[instruction.arg])
         for number, instruction in enumerate(instructions)
@@ -281,7 +282,8 @@ def _encoded(known: Sequence[Opcode], arguments: Sequence[int]) -> bytes:
 
 
 def _stack_bound(known: Sequence[Opcode], arguments: Sequence[int]) -> int:
-    """An upper bound of the stack depth: each tail starts where the one before ended at most."""
+    """An upper bound of the stack depth: each basic block starts at the greatest depth at which the previous one
+    ended."""
     depth = highest = 0
     for one, arg in zip(known, arguments):
         depth = max(0, depth + _effect(one.number, arg))
@@ -308,7 +310,7 @@ def _exception_table(places: dict[Any, int], starts: Sequence[int]) -> bytes:
 
 
 def _big_endian(value: int, first: int = 0) -> bytes:
-    """Six bits a byte, 64 on all but the last; `first` on the first."""
+    """Six bits per byte, most significant first, with the flag 64 on all but the last; `first` is set on the first."""
     made = [value & 63]
     while value := value >> 6:
         made.append(value & 63 | 64)
@@ -334,7 +336,7 @@ def _line_table(instructions: Sequence[Instr], starts: Sequence[int], line: int)
 
 @lru_cache(maxsize=8192)
 def _location(positions: Positions, units: int, line: int) -> bytes:
-    """One entry, for up to 8 code units: no line, a line alone, or (the long form) all four."""
+    """One entry, for up to 8 code units: no line, a line only, or (the long form) all four."""
     first, last, column, end_column = positions
     if first is None:
         return bytes((128 | 15 << 3 | units - 1,))
@@ -349,7 +351,7 @@ def _signed(value: int) -> bytes:
 
 
 def _little_endian(value: int) -> bytes:
-    """Six bits a byte, 64 on all but the last."""
+    """Six bits per byte, least significant first, with the flag 64 on all but the last."""
     made = bytearray()
     while value > 63:
         made.append(value & 63 | 64)

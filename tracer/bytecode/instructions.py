@@ -1,6 +1,6 @@
-"""Code objects taken apart once: instructions with their handlers, jump targets as indices, the exception table.
+"""Decoded code objects: instructions with their handlers, jump targets as indices, the exception table.
 
-`code_info` is cached for each code object, so a function inlined a hundred times is decoded once.
+`code_info` is cached per code object, so a function inlined a hundred times is decoded once.
 """
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from ...artifacts.records import Location
 from ..breaks.unsupported import Unsupported
 from ..runtime.per_code import cached_per_code
 from ..runtime.skips import is_program
-from .assembly import OPCODES, Operand, Word, jump_target, words
+from .assembly import OPCODES, CodeUnit, Operand, code_units, jump_target
 from .opcode_table import HALVES, HANDLERS, Handler
 
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """One instruction. `value` is the decoded argument (a name, a constant, ...), `target` the index jumped to."""
+    """One instruction. `value` is the decoded argument (a name, a constant, ...), `target` the index of a jump
+    target."""
 
     index: int
     offset: int
@@ -39,7 +40,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """An entry of the exception table, over instruction indices: [start, end) is handled at `target`."""
+    """An entry of the exception table, in instruction indices: [start, end) is handled at `target`."""
 
     start: int
     end: int
@@ -49,7 +50,7 @@ class Handled:
 
 
 def location_in(code: CodeType, positions: Any) -> Location:
-    """The place in `code` of an instruction with these positions (of `dis`); its first line where there are none."""
+    """The location in `code` of an instruction with these positions (of `dis`); its first line where there are none."""
     line, end_line, column, end_column = positions or (None, None, None, None)
     return Location(
         code.co_filename,
@@ -63,7 +64,8 @@ def location_in(code: CodeType, positions: Any) -> Location:
 
 @dataclass(eq=False)
 class CodeInfo:
-    """A decoded code object. `of_program` is False for torch's code, Python's library and ours: no stack shows it."""
+    """A decoded code object. `of_program` is False for code of torch, the standard library and ptdebug: stacks do not
+    show it."""
 
     code: CodeType
     instructions: list[Instruction]
@@ -72,13 +74,13 @@ class CodeInfo:
 
     @cached_property
     def prologue(self) -> int:
-        """How many instructions stand before RESUME: they make the cells. A later MAKE_CELL is of a comprehension."""
+        """How many instructions precede RESUME: they make the cells. A later MAKE_CELL belongs to a comprehension."""
         return next((i.index for i in self.instructions if i.opname == "RESUME"), 0)
 
     @cached_property
     def reuses_cells(self) -> bool:
-        """Whether a comprehension, from 3.12 on a part of this code, has variables in the places of the frame's cells.
-        """
+        """Whether a comprehension, which from 3.12 on is inlined in this code, reuses the indices of the frame's
+        cells."""
         cells = {*self.code.co_cellvars, *self.code.co_freevars}
         return any(
             (i.opname == "MAKE_CELL" and i.index >= self.prologue)
@@ -88,8 +90,8 @@ class CodeInfo:
 
     @cached_property
     def reads_variables_by_name(self) -> str:
-        """The builtin that this code names and that looks at its variables, which a resume function has others of; ""
-        where there is none."""
+        """The builtin that this code names and that inspects the caller's variables, of which a resume function has
+        others; "" where there is none."""
         steps = [i for i in self.instructions if i.opname not in ("PRECALL", "PUSH_NULL", "CACHE")]
         for named, after in itertools.pairwise(steps):
             if named.opname not in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -100,12 +102,13 @@ class CodeInfo:
         return ""
 
     def ends_generator(self, entry: Handled) -> bool:
-        """Whether this is the handler of 3.12 and later around all of a generator, which only turns StopIteration."""
+        """Whether this is the handler of 3.12 and later around a whole generator, which only converts StopIteration."""
         return self.instructions[entry.target].opname == "CALL_INTRINSIC_1"
 
     def passes_on(self, entry: Handled, exception: type[BaseException], names: Mapping[str, Any]) -> bool:
-        """Whether a handler is a row of `except Class:` (of builtins, not among `names`) that all let `exception` by,
-        as do the handlers around it: it then leaves the frame as if nothing handled it."""
+        """Whether a handler is a sequence of `except Class:` (builtins that are not among `names`) none of which
+        matches `exception`, and the same holds for the handlers around it: the exception leaves the frame as if
+        unhandled."""
         index = entry.target + 1
         while self.instructions[index].opname == "LOAD_GLOBAL":
             name = self.instructions[index].value
@@ -117,19 +120,19 @@ class CodeInfo:
             index = self.instructions[index + 2].target
         if self.instructions[index].opname != "RERAISE" or index == entry.target + 1:
             return False
-        cleanup = self.handler_of(index)  # COPY, POP_EXCEPT, RERAISE: the exception handled before is handled again
+        cleanup = self.handler_of(index)  # COPY, POP_EXCEPT, RERAISE: restores the exception that was handled before
         outer = self.handler_of(cleanup.target + 2) if cleanup is not None else None
         return outer is None or self.ends_generator(outer) or self.passes_on(outer, exception, names)
 
     def location(self, instruction: Instruction) -> Location:
-        """Where `instruction` stands in its source file."""
+        """The source location of `instruction`."""
         location = instruction.location
         if location is None:
             location = instruction.location = location_in(self.code, instruction.positions)
         return location
 
     def handler_of(self, index: int) -> Handled | None:
-        """The innermost entry of the exception table that covers the instruction `index`."""
+        """The innermost entry of the exception table that covers instruction `index`."""
         for entry in self.exceptions:
             if entry.start <= index < entry.end:
                 return entry
@@ -137,8 +140,8 @@ class CodeInfo:
 
 
     def handlers_of(self, index: int) -> Iterator[Handled]:
-        """The entries that an exception of the instruction `index` goes through, innermost first, where each raises it
-        again; those that clean up after a handler are among them."""
+        """The entries that an exception of instruction `index` passes if each re-raises it, innermost first; those that
+        clean up after a handler are included."""
         entry = self.handler_of(index)
         while entry is not None:
             yield entry
@@ -150,7 +153,7 @@ def code_info(code: CodeType) -> CodeInfo:
     """`code`, decoded."""
     instructions: list[Instruction] = []
     by_offset: dict[int, int] = {}
-    for word in words(code):
+    for word in code_units(code):
         by_offset[word.start] = len(instructions)
         if word.name in HALVES:
             places = word.arg >> 4, word.arg & 15
@@ -173,11 +176,11 @@ def code_info(code: CodeType) -> CodeInfo:
 
 
 _OF_DATACLASSES = "__create_fn__."
-"""How the names of methods begin that `dataclasses` writes: they have no lines."""
+"""Prefixes of the names of methods that `dataclasses` generates: they have no lines."""
 
 
-def _value(code: CodeType, word: Word) -> Any:
-    """What the argument of an instruction means, as `dis` has it."""
+def _value(code: CodeType, word: CodeUnit) -> Any:
+    """The meaning of an instruction's argument, as in `dis`."""
     _, operand, shift, _, _ = OPCODES[word.name]
     if operand is Operand.LOCAL or operand is Operand.CLOSURE:
         return code._varname_from_oparg(word.arg)  # type: ignore[attr-defined]
@@ -193,7 +196,7 @@ def _value(code: CodeType, word: Word) -> Any:
 
 
 _COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(sys.version_info[:2], 5)
-"""The flags below the number of a comparison."""
+"""How many flag bits are below the index of a comparison."""
 
 
 def _exception_table(code: CodeType, by_offset: dict[int, int], count: int) -> list[Handled]:

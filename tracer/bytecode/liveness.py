@@ -1,5 +1,5 @@
-"""Which local variables are still read after an instruction: only those are handed to a resume function. And which
-closure variables may be read there while they have no value."""
+"""Which local variables are still read after an instruction (only those are passed to a resume function), and which
+closure variables may be read there while they are unbound."""
 from __future__ import annotations
 
 import dis
@@ -15,20 +15,20 @@ ENDS = frozenset(
     ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
      "JUMP_BACKWARD_NO_INTERRUPT")
 )
-"""Instructions after which the program never goes straight on."""
+"""Instructions after which execution never falls through."""
 
 
 def live_at(info: CodeInfo, index: int) -> frozenset[str]:
-    """The local variables whose value at the start of instruction `index` may be read from there on."""
+    """The local variables whose value at the start of instruction `index` may still be read."""
     live = _live_in(info)[index]
     return frozenset(name for number, name in enumerate(info.code.co_varnames) if live >> number & 1)
 
 
 @lru_cache(maxsize=256)
 def _live_in(info: CodeInfo) -> list[int]:
-    """For each instruction the set of live variables, a bit for each: backward data flow to the fixed point.
+    """For each instruction the set of live variables as a bit mask: backward data flow to a fixed point.
 
-    An exception may leave every instruction that has a handler.
+    Every instruction with a handler may raise.
     """
     bits = {name: 1 << number for number, name in enumerate(info.code.co_varnames)}
     instructions = info.instructions
@@ -51,10 +51,10 @@ def _live_in(info: CodeInfo) -> list[int]:
 
 
 def unbound_cell_read(info: CodeInfo, index: int, bound: Collection[str]) -> str | None:
-    """A closure variable of the frame's own that may be read without a value after instruction `index`, which leaves
-    those in `bound` with one; None when there is none. What an inner function deletes may be without at any time.
+    """A closure variable of the frame that may be read unbound after instruction `index`, which leaves those in `bound`
+    bound; None when there is none. One that an inner function deletes may be unbound at any time.
 
-    What goes on there in another function has it as a free variable, and Python says another error of those.
+    The resume function has it as a free variable, for which Python raises another error.
     """
     cells = frozenset(info.code.co_cellvars)
     if not cells:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 Handler = Callable[[Any, Any], None]
-"""Of the translator and the instruction."""
+"""Takes the translator and the instruction."""
 
 HANDLERS: dict[str, Handler] = {}
 
@@ -22,8 +22,8 @@ HALVES: dict[str, tuple[str, str]] = {
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
-"""Super-instructions count as two instructions everywhere: in a resume function, whose variables have other places,
-both may be needed anyway (an index above 15 has no room in one)."""
+"""Super-instructions count as two instructions everywhere: in a resume function, where variables have other indices,
+both may be needed (an index above 15 does not fit)."""
 
 
 def opcode(
@@ -46,5 +46,5 @@ def opcode(
 
 
 def _pseudo() -> dict[str, Any]:
-    """Opcodes that `dis` shows but does not list in `opmap` (3.13 specialises some names)."""
+    """Opcodes that `dis` shows but does not list in `opmap` (3.13 specializes some names)."""
     return dict.fromkeys(name for name in dis.opname if not name.startswith("<"))

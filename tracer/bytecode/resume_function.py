@@ -1,7 +1,7 @@
 """Resume functions: the rest of a frame after a graph break, as a function of the stack and of the live variables.
 
-A resume function has the code of the original with another start: push the stack that the break left, jump to where
-it goes on. All cells of the original are its free variables. It is an ordinary function, so the frame hook captures it
+A resume function has the code of the original with another start: push the stack that the break left, jump to where it
+resumes. All cells of the original are its free variables. It is an ordinary function, so the frame hook captures it
 like any other, and a break in it makes the next one.
 """
 from __future__ import annotations
@@ -19,15 +19,16 @@ from .instructions import Instruction, code_info
 from .unbound_slots import Slot, push_slot
 
 STACK_ARGUMENT = ".ours_stack_"
-"""Beginning of the names of a resume function's arguments that hold the stack."""
+"""Prefix of the names of a resume function's arguments that hold the stack."""
 FIRST_ARGUMENT = ".ours_first"
-"""The name of a resume function's first argument that holds the original's, which is a cell."""
+"""The name of the resume function's first argument that holds the original's first argument, which is a cell."""
 
 
 @dataclass(frozen=True)
 class Origin:
     """Where the instructions of a resume function come from: instruction i is the original's i + `shift`, after the
-    first `own`, which push the stack. It goes on at the original's `index`. Arguments `boxed` come in lists of one."""
+    first `own`, which push the stack. It resumes at the original's `index`. Arguments in `boxed` are passed in lists of
+    one."""
 
     code: CodeType
     shift: int
@@ -40,35 +41,35 @@ _ORIGINS: PerCode[Origin] = PerCode()
 
 
 def origin_of(code: CodeType) -> Origin | None:
-    """Where a resume function's code comes from; None for any other code."""
+    """The origin of a resume function's code; None for any other code."""
     return _ORIGINS.get(code)
 
 
 def resumed_line(code: CodeType) -> int:
-    """The line at which a resume function goes on; the first line for any other code."""
+    """The line at which a resume function resumes; the first line for any other code."""
     origin = origin_of(code)
     line = code_info(origin.code).instructions[origin.index].positions[0] if origin is not None else None
     return line if line is not None else code.co_firstlineno
 
 
 def resume_name(code: CodeType) -> str:
-    """What a resume function is called in records, as stock's are; the qualified name of any other code."""
+    """The name of a resume function in records, like stock's; the qualified name of any other code."""
     if origin_of(code) is None:
         return code.co_qualname
     return f"torch_dynamo_resume_in_{code.co_name}_at_{resumed_line(code)}"
 
 
 def resume_id(code: CodeType) -> str:
-    """Which function a resume function continues, and at which instruction; "" for any other code."""
+    """Identifies the function that a resume function continues, and the instruction; "" for any other code."""
     origin = origin_of(code)
     if origin is None:
         return ""
     return f"{origin.code.co_filename}:{origin.code.co_firstlineno}:{origin.code.co_qualname}+{origin.index}"
 
 
-def stack_words(code: CodeType) -> Callable[[str], str]:
-    """A function that puts the names of a resume function's stack arguments in a text into words: the last of them is
-    what the instruction before it left, `x.max().item()`, or the variables of a loop."""
+def name_stack_arguments(code: CodeType) -> Callable[[str], str]:
+    """Returns a function that replaces the names of a resume function's stack arguments in a string: the last of them
+    is the result of the previous instruction, `x.max().item()`, or the variables of a loop."""
     origin = origin_of(code)
     if origin is None:
         return str
@@ -76,13 +77,13 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
     info = code_info(origin.code)
     last = info.instructions[origin.index - 1]
     place = info.location(last)
-    text = expression_of(place) if place.line == place.end_line else ""  # of a whole `with` block, for one
-    text = "" if text in ("break", "continue") else text  # what lies there is the iterator of an outer loop
+    text = expression_of(place) if place.line == place.end_line else ""  # of a whole `with` block, for example
+    text = "" if text in ("break", "continue") else text  # the iterator of an outer loop
     targets: list[str] = []
     if last.opname == "FOR_ITER":
         text, targets = "the next item of the loop", _targets(line_of(place))
 
-    def words(sentence: str) -> str:
+    def named(sentence: str) -> str:
         for name in origin.boxed:
             sentence = sentence.replace(f"{name}[0]", name)
         for index, target in enumerate(targets):
@@ -93,11 +94,11 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
             sentence = re.sub(rf"{name}\b", what.replace("\\", r"\\"), sentence)
         return sentence
 
-    return words
+    return named
 
 
 def _targets(line: str) -> list[str]:
-    """The variables of a `for` loop that begins in `line`; none where they are more than names."""
+    """The variables of a `for` loop that begins in `line`; none where they are not plain names."""
     found = re.match(r"(?:async )?for +\(?(\w+(?: *, *\w+)*)\)? +in\b", line)
     return re.split(r" *, *", found[1]) if found else []
 
@@ -109,8 +110,8 @@ def is_resume_code(code: CodeType) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """A code object as `assemble` takes it: `items` are its instructions, by number in `instructions`, and the labels
-    and try blocks between them. Not to be changed."""
+    """A code object as `assemble` takes it: `items` are its instructions (those with a number are in `instructions`),
+    labels and try blocks. Immutable."""
 
     items: list[Instr | Label | TryBegin | TryEnd]
     instructions: list[Instr]
@@ -118,7 +119,7 @@ class Parts:
 
 @cached_per_code(512)
 def disassembled(code: CodeType) -> Parts:
-    """`code` taken apart."""
+    """`code` as `Parts`."""
     info = code_info(code)
     targets = {i.target for i in info.instructions if i.target >= 0} | {entry.target for entry in info.exceptions}
     labels = {target: Label() for target in sorted(targets)}
@@ -127,7 +128,7 @@ def disassembled(code: CodeType) -> Parts:
         begin = TryBegin(labels[entry.target], entry.lasti, entry.depth)
         between.setdefault(entry.start, []).append(begin)
         between.setdefault(entry.end, []).insert(0, TryEnd(begin))
-    instructions = [_taken_apart(code, i, labels) for i in info.instructions]
+    instructions = [_as_instr(code, i, labels) for i in info.instructions]
     items: list[Instr | Label | TryBegin | TryEnd] = []
     for index, instruction in enumerate(instructions):
         items += between.get(index, ())
@@ -135,7 +136,7 @@ def disassembled(code: CodeType) -> Parts:
     return Parts([*items, *between.get(len(instructions), ())], instructions)
 
 
-def _taken_apart(code: CodeType, instruction: Instruction, labels: dict[int, Label]) -> Instr:
+def _as_instr(code: CodeType, instruction: Instruction, labels: dict[int, Label]) -> Instr:
     opname, value, arg = instruction.opname, instruction.value, instruction.arg
     _, operand, shift, _, _ = OPCODES[opname]
     decoded: Any = value
@@ -151,7 +152,8 @@ def _taken_apart(code: CodeType, instruction: Instruction, labels: dict[int, Lab
 
 
 def _is_cell(code: CodeType, name: str) -> bool:
-    """Whether an instruction on a variable by its place is on a cell. From 3.13 on cells are loaded like variables."""
+    """Whether an instruction that accesses a variable by index refers to a cell. From 3.13 on cells are loaded like
+    variables."""
     return name in code.co_cellvars or name not in code.co_varnames
 
 
@@ -167,7 +169,7 @@ def argument_count(code: CodeType) -> int:
 
 def first_argument(code: CodeType) -> str | None:
     """The variable in which `super()` without arguments finds the object, where `code` calls it: the first argument of
-    a function, which has to be the first of a resume function as well. A cell comes along as `FIRST_ARGUMENT`."""
+    a function, which must also be the first argument of a resume function. A cell is passed as `FIRST_ARGUMENT`."""
     if not code.co_argcount or "super" not in code.co_names or "__class__" not in code.co_freevars:
         return None
     return FIRST_ARGUMENT if code.co_varnames[0] in code.co_cellvars else code.co_varnames[0]
@@ -190,11 +192,11 @@ def free_names(code: CodeType) -> list[str]:
 def resume_code(
     code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...], boxed: tuple[str, ...] = ()
 ) -> CodeType:
-    """The code that goes on at instruction `index` of `code`.
+    """The code that resumes at instruction `index` of `code`.
 
-    Its arguments are the objects of the stack (`STACK_ARGUMENT`i) and `variables`. Those in `boxed` come in a list of
-    one, which is emptied: who calls holds the arguments until the call ends, and these are to die where they are let
-    go.
+    Its arguments are the objects of the stack (`STACK_ARGUMENT`i) and `variables`. Those in `boxed` are passed in a
+    list of one, which is emptied: the caller keeps its arguments alive until the call ends, but these must die where
+    they are dropped.
     """
     origin = origin_of(code)
     if origin is not None:
@@ -207,7 +209,7 @@ def resume_code(
         prologue += _unboxed(name)
     for i, slot in enumerate(stack):
         prologue += push_slot(slot, f"{STACK_ARGUMENT}{i}")
-    prologue += [("DELETE_FAST", name) for name in names]  # what the stack drops may die
+    prologue += [("DELETE_FAST", name) for name in names]  # what is dropped from the stack may die
     prologue.append(("JUMP_FORWARD", here))
     start = at(instruction_at(code, index).location, prologue)
     body, dropped = body_of(code, index, here)
@@ -217,7 +219,7 @@ def resume_code(
 
 
 def _unboxed(name: str) -> list[tuple[Any, ...]]:
-    """The instructions that put the item of the list in `name` there, and take it out of the list."""
+    """The instructions that take the item out of the list in `name` and store it there."""
     return [
         ("LOAD_FAST", name), ("UNPACK_SEQUENCE", 1), ("LOAD_FAST", name), ("LOAD_CONST", 0), ("DELETE_SUBSCR",),
         ("STORE_FAST", name),
@@ -225,8 +227,8 @@ def _unboxed(name: str) -> list[tuple[Any, ...]]:
 
 
 def body_of(code: CodeType, index: int, here: Label) -> tuple[list[Instr | Label | TryBegin | TryEnd], int]:
-    """The instructions of `code` after its first RESUME, the label `here` before number `index`; how many are dropped.
-    """
+    """The instructions of `code` after its first RESUME, with the label `here` before instruction `index`; how many are
+    dropped."""
     parts = disassembled(code)
     dropped = code_info(code).prologue + 1
     body: list[Instr | Label | TryBegin | TryEnd] = []

@@ -1,4 +1,4 @@
-"""The positions of a frame's value stack, as they are handed from one piece of the frame to the next."""
+"""The positions of a frame's value stack, as they are passed from one part of the frame to the next."""
 from __future__ import annotations
 
 import enum
@@ -6,8 +6,8 @@ from typing import Any
 
 
 class Slot(enum.Enum):
-    """What a position of the value stack holds: an object, NULL, or what PUSH_EXC_INFO leaves there (it is passed on as
-    the exception that is being handled)."""
+    """What a position of the value stack holds: an object, NULL, or what PUSH_EXC_INFO pushes (it is passed as the
+    exception that is being handled)."""
 
     OBJECT = "object"
     NULL = "null"
@@ -15,7 +15,7 @@ class Slot(enum.Enum):
 
 
 def push_slot(slot: Slot, name: str) -> list[tuple[str, Any] | tuple[str]]:
-    """The instructions that push such a position, from the variable `name`."""
+    """The instructions that push such a position from the variable `name`."""
     if slot is Slot.NULL:
         return [("PUSH_NULL",)]
     if slot is Slot.OBJECT:

@@ -1,8 +1,8 @@
-"""Objects that were different when a frame was traced, and must stay so where one of them changes, or where the program
-asked (`a is b`, `x in objects`, a key of a dict).
+"""Guards that distinct objects stay distinct, where one of them is changed or the user's code compares them by identity
+(`a is b`, `x in objects`, a key of a dict).
 
-The trace keeps a Value for each object. Where the program appends to one list and reads the length of another, a later
-call that passes one list in both places is another program. Tensors have a guard of their own (`NO_ALIASING`), but for
+The trace keeps a Value for each object. If traced code appends to one list and reads the length of another, a later
+call that passes one list in both places behaves differently. Tensors have a guard of their own (`NO_ALIASING`), except
 those that modules own.
 """
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def guard_distinct(root: Translator) -> None:
-    """Guard that what changed is no other object of its type that was read, and what the program told apart none that
-    it told it from."""
+    """Guard that a changed object is no other object of its type that was read, and that objects compared by identity
+    stay distinct."""
     kinds = {value.python_type() for value in root.effects.changed_outside()}
     groups: dict[type, dict[Source, None]] = {kind: {} for kind in kinds}
     for value in (*root.trace.values_by_id.values(), *root.effects.cells.values()) if kinds else ():
         source = _moving(value)
         if source is not None and value.python_type() in kinds:
             groups[value.python_type()][source] = None
-    for kind, values in root.trace.told_apart.items():
+    for kind, values in root.trace.compared_by_identity.items():
         told = {source: None for source in map(_moving, values) if source is not None}
         if told:
             _guard_other_than_fixed(root, told, [value for value in values if _moving(value) is None])
@@ -42,13 +42,13 @@ def guard_distinct(root: Translator) -> None:
 
 
 def _stay_different(root: Translator, tensors: Iterable[Source]) -> bool:
-    """Whether `NO_ALIASING` looks at all of them."""
+    """Whether `NO_ALIASING` covers all of them."""
     guards = root.trace.guards
     return all(guards.stays_different(source, guards.value(source)) for source in tensors)
 
 
 def _guard_other_than_fixed(root: Translator, sources: Iterable[Source], values: Sequence[Value]) -> None:
-    """Guard that what `sources` lead to is none of the objects that are the same in each call: items of a set."""
+    """Guard that the objects at `sources` are none of the objects that are the same in each call: items of a set."""
     found = set(values)
     fixed = {at for at, value in root.trace.values_by_id.items() if value in found} if found else set()
     for source in sources if fixed else ():
@@ -57,12 +57,12 @@ def _guard_other_than_fixed(root: Translator, sources: Iterable[Source], values:
 
 
 def _moving(value: Value) -> Source | None:
-    """Where to find an object that may be another one in the next call."""
+    """The source of an object that may be another one in the next call."""
     source = _source_of(value)
     return None if source is None or is_stable(source) else source
 
 
 def _source_of(value: Value) -> Source | None:
     if isinstance(value, CellValue) and isinstance(value.source, CellSource):
-        return value.source.cell  # the source of a cell reads what is in it
+        return value.source.cell  # the source of a cell reads its content
     return value.source

@@ -1,11 +1,11 @@
-"""Writes the bytecode that takes the place of a frame's: call the graph, rebuild values, make the side effects.
+"""Writes the bytecode that replaces a frame's: call the graph, rebuild values, make the side effects.
 
-A `Codegen` emits the pushes of Values. It runs twice over the same values: the first, planning, run finds out which
-nodes must be outputs of the graph and what is used more than once; the second writes the instructions, and keeps
-whatever is shared in a temporary variable, so that identities in the rebuilt values are those of the program.
+A `Codegen` emits the pushes of Values. It runs twice over the same values: the planning run finds out which nodes must
+be outputs of the graph and what is used more than once; the second run writes the instructions, and keeps shared
+objects in temporary variables, so that identities are those of the traced program.
 
-Constants of any kind (the compiled graph, modules, functions) stand in the code object's constants: nothing is added to
-the program's globals.
+Constants of any kind (the compiled graph, modules, functions) are constants of the code object: nothing is added to the
+user's globals.
 """
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from ..sources.source import (
     ComputedSource,
     ConstantSource,
     DefaultSource,
-    DrawSource,
     GlobalSource,
     ItemSource,
     KeySource,
-    KnownSource,
     LocalSource,
     ModuleGlobalSource,
+    RandomValueSource,
     ResultSource,
     SizeSource,
     Source,
+    WeakrefSource,
     values_of,
 )
 from ..sources.weak_proxies import proxied
@@ -57,7 +57,7 @@ _PLAIN_CONSTANTS = (
 
 @dataclass
 class Plan:
-    """What the planning run found out: outputs of the graph by position, uses, objects to create, cells that escape."""
+    """The result of the planning run: outputs of the graph by position, uses, objects to create, cells that escape."""
 
     nodes: dict[torch.fx.Node, int] = field(default_factory=dict)
     uses: Counter[Value] = field(default_factory=Counter)
@@ -66,7 +66,7 @@ class Plan:
     live_cells: set[str] = field(default_factory=set)
 
     def expect(self, sources: Iterable[Source]) -> None:
-        """Count what will be loaded, and each step on the way there once for each that starts from it."""
+        """Count a use of a source, and of each step on the way to it."""
         for source in sources:
             step: Source | None = source
             while step is not None:
@@ -75,7 +75,7 @@ class Plan:
 
 
 class Holder:
-    """Holds a constant that a code object cannot hold itself (what is unhashable, or marshalled by value)."""
+    """Holds a constant that a code object cannot hold itself (unhashable, or marshalled by value)."""
 
     __slots__ = ("value",)
 
@@ -89,7 +89,7 @@ def nth_key(mapping: Any, index: int) -> Any:
 
 
 class Codegen:
-    """Emits instructions into `instructions`. `plan` is filled when `planning`, else followed."""
+    """Emits instructions into `instructions`. Fills `plan` when `planning`, follows it otherwise."""
 
     def __init__(self, code: CodeType, effects: SideEffects, plan: Plan, planning: bool) -> None:
         self.code = code
@@ -98,14 +98,14 @@ class Codegen:
         self.planning = planning
         self.instructions: list[Instr | Label | TryBegin | TryEnd] = []
         self.location: Positions = (code.co_firstlineno, None, None, None)
-        self.stored: dict[str, None] = {}  # temporary variables that hold something
+        self.stored: dict[str, None] = {}  # temporary variables in use
         self._temporaries: dict[Any, str] = {}
         self._building: set[Value] = set()
         self._cells = set(code.co_cellvars) | set(code.co_freevars)
 
     # ---- values ----------------------------------------------------------------------------------------------------
     def __call__(self, value: Value) -> None:
-        """Push the object that `value` stands for."""
+        """Push the object that `value` represents."""
         if self.planning:
             self.plan.uses[value] += 1
         if value is NULL:
@@ -130,7 +130,7 @@ class Codegen:
             self._temporaries[value] = self.save()
 
     def save(self) -> str:
-        """Keep the top of the stack in a new temporary variable too; returns its name."""
+        """Store the top of the stack in a new temporary variable, too; returns its name."""
         name = f".ours_t{len(self._temporaries)}"
         self.emit("COPY", 1)
         self.emit("STORE_FAST", name)
@@ -142,14 +142,14 @@ class Codegen:
         return self.plan.new_objects
 
     def new_object(self, value: Value) -> None:
-        """Push an object made in the trace (an instance, a cell); it was created right after the graph ran."""
+        """Push an object made in the trace (an instance, a cell), which was created right after the graph ran."""
         if self.planning and value not in self.plan.new_objects:
-            self._create(value)  # what it is made from has to be there before
+            self._create(value)  # its parts must exist before it
             self.plan.new_objects[value] = None
         self.emit("LOAD_FAST", self._temporaries.get(value, ".ours_new"))
 
     def create_new_objects(self) -> None:
-        """Create, still empty, the objects that escape; their contents are side effects."""
+        """Create, still empty, the objects that escape; side effects fill them."""
         for value in self.plan.new_objects:
             self._create(value)
             name = self._temporaries[value] = f".ours_t{len(self._temporaries)}"
@@ -171,9 +171,9 @@ class Codegen:
         fake = node.meta["val"]
         if isinstance(fake, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(fake):
             raise Unsupported("reconstruct", "a tensor of a transform of torch.func that has ended")
-        if "hooked" in node.meta:  # what the program does to the tensor itself happens behind its hooks
+        if "hooked" in node.meta:  # the user's changes of the tensor itself happen below its hooks
             raise Unsupported("call", "Tensor.register_hook", earlier=node.meta["without"])
-        row = node.meta.get("row")  # a copy of what the program sees as a view
+        row = node.meta.get("row")  # a copy of what the user's code sees as a view
         if row is not None and row.take_view(self):
             return
         position = self.plan.nodes.setdefault(node, len(self.plan.nodes))
@@ -183,7 +183,7 @@ class Codegen:
 
     # ---- sources ---------------------------------------------------------------------------------------------------
     def load_source(self, source: Source) -> None:
-        """Push what `source` reads. Only correct before the first store into the frame or the program's objects."""
+        """Push what `source` reads. Only correct before the first store into the frame or the user's objects."""
         name = self._temporaries.get(source)
         if self.planning:
             self.plan.source_uses[source] += 1
@@ -191,7 +191,8 @@ class Codegen:
             self.emit("LOAD_FAST", name)
             return
         _LOADERS[type(source)](self, source)
-        if not isinstance(source, (LocalSource, DrawSource)) and (self.planning or self.plan.source_uses[source] > 1):
+        shared = self.planning or self.plan.source_uses[source] > 1
+        if shared and not isinstance(source, (LocalSource, RandomValueSource)):
             self._temporaries[source] = self.save()
 
     def load_cell_source(self, source: Source) -> None:
@@ -217,7 +218,8 @@ class Codegen:
             self.instructions.append(label)
 
     def const(self, value: Any) -> None:
-        """Push any object as a constant. Raises Unsupported for a class made in the trace: the program's is another."""
+        """Push any object as a constant. Raises Unsupported for a class made in the trace: the user's class is
+        another."""
         if self.effects.local_classes:
             self.effects.refuse_local_class(value)
         if type(value) in _PLAIN_CONSTANTS:
@@ -227,17 +229,17 @@ class Codegen:
             self.load_attr("value")
 
     def push_null(self) -> None:
-        """Start a call: push the NULL below the callable (on 3.13 `call` does that)."""
+        """Start a call: push the NULL below the callable (on 3.13 `call` does it)."""
         if VERSION < (3, 13):
             self.emit("PUSH_NULL")
 
     def push_null_above(self) -> None:
-        """The NULL of a CALL_FUNCTION_EX that is written out, after the callable: where 3.13 has it."""
+        """The NULL of a CALL_FUNCTION_EX, after the callable on versions where it belongs there (3.13)."""
         if VERSION >= (3, 13):
             self.emit("PUSH_NULL")
 
     def push_null_of_call(self) -> None:
-        """The NULL that goes with the callable on top of the stack, where this version has it."""
+        """The NULL that belongs to the callable on top of the stack, on versions where it comes after."""
         self.emit("PUSH_NULL")
         if VERSION < (3, 13):
             self.emit("SWAP", 2)
@@ -259,7 +261,7 @@ class Codegen:
         self.emit("CALL", count)
 
     def _call_ex(self, count: int, kwnames: tuple[str, ...]) -> None:
-        """The call of 3.13, where the NULL lies above the callable: pack the arguments first."""
+        """The call of 3.13, where the NULL is above the callable: pack the arguments first."""
         if kwnames:
             self.emit("LOAD_CONST", kwnames)
             self.emit("BUILD_CONST_KEY_MAP", len(kwnames))
@@ -297,7 +299,7 @@ class Codegen:
             self._push_globals(module)
             self.const(name)
             self.const(None)
-            self.call(3)  # it may have been there only while tracing
+            self.call(3)  # it may have existed only while tracing
             self.emit("POP_TOP")
         elif not module:
             self.emit("STORE_GLOBAL", name)
@@ -323,14 +325,14 @@ class Codegen:
         self.emit("STORE_DEREF", Cell(name))
 
     def load_variable(self, name: str) -> None:
-        """Push a local variable of the frame, as it was when the frame started."""
+        """Push a local variable of the frame, with its value at the start of the frame."""
         if name in self._cells:
             self.emit("LOAD_DEREF", Cell(name))
         else:
             self.emit("LOAD_FAST", name)
 
     def let_go(self, names: Iterable[str]) -> None:
-        """Set local variables to None: what they hold dies where it would in eager, not at the end of the frame."""
+        """Set local variables to None: their objects die where they would in eager, not at the end of the frame."""
         for name in names:
             self.emit("LOAD_CONST", None)
             self.emit("STORE_FAST", name)
@@ -341,7 +343,7 @@ class Codegen:
             self.emit("STORE_FAST", name)
 
 
-# ---- how each kind of source is read --------------------------------------------------------------------------------
+# ---- how each kind of source is read ---------------------------------------------------------------------------------
 def _local(codegen: Codegen, source: LocalSource) -> None:
     codegen.load_variable(source.name)
 
@@ -435,7 +437,7 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     LocalSource: _local,
     GlobalSource: _global,
     ModuleGlobalSource: _module_global,
-    KnownSource: lambda codegen, source: codegen.const(source.value()),
+    WeakrefSource: lambda codegen, source: codegen.const(source.value()),
     AttrSource: _attribute,
     ItemSource: _item,
     KeySource: _key,
@@ -446,5 +448,5 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     SizeSource: _size,
     ConstantSource: lambda codegen, source: codegen.const(source.value),
     ComputedSource: _computed,
-    DrawSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
+    RandomValueSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
 }

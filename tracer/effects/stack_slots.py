@@ -1,4 +1,4 @@
-"""Values of the stack as they are passed on to the next piece of a frame."""
+"""Values of the stack that are passed to the next part of a frame."""
 from __future__ import annotations
 
 import sys
@@ -12,15 +12,15 @@ from .reconstruct import Codegen
 
 
 def slot_of(value: Value) -> Slot:
-    """The kind of position that holds `value`."""
+    """The kind of stack position that holds `value`."""
     if value is NULL:
         return Slot.NULL
     return Slot.HANDLING if isinstance(value, Handling) else Slot.OBJECT
 
 
 def push_object(codegen: Codegen, value: Value) -> None:
-    """Push the object that is passed on for a position. An exception that is being handled but was only raised in the
-    trace gets a traceback, and one that was made before and has none gets the None that raising it gives it."""
+    """Push the object that is passed for a stack position. An exception that is being handled but was only raised in
+    the trace gets a traceback; one that existed before and has none gets the None that raising it gives."""
     if not isinstance(value, Handling):
         codegen(value)
     else:
@@ -29,8 +29,8 @@ def push_object(codegen: Codegen, value: Value) -> None:
 
 
 def ensure_traceback(exception: BaseException, frame: FrameType | None = None) -> BaseException:
-    """The exception, with a traceback that begins in `frame`, or in the calling one, unless it has one
-    (WITH_EXCEPT_START needs it)."""
+    """The exception, with a traceback that begins in `frame`, or in its caller, unless it has one (WITH_EXCEPT_START
+    needs it)."""
     if traceback_of(exception) is None:
         frame = frame or sys._getframe(1)
         set_traceback(exception, TracebackType(None, frame, frame.f_lasti, frame.f_lineno))
@@ -38,8 +38,8 @@ def ensure_traceback(exception: BaseException, frame: FrameType | None = None) -
 
 
 def ensure_none(exception: BaseException) -> BaseException:
-    """The exception, with None for a traceback that is not there: what `except*` puts together on Python 3.11 has no
-    field for it before it is raised, and WITH_EXCEPT_START passes that field on as it is."""
+    """The exception, with its missing traceback set to None: the group that `except*` builds on Python 3.11 has no such
+    field before it is raised, and WITH_EXCEPT_START passes the field as it is."""
     if traceback_of(exception) is None:
         set_traceback(exception, None)
     return exception

@@ -1,4 +1,4 @@
-"""What is said of a place where tracing stopped: the record of a break, the error of `fullgraph=True`."""
+"""What is reported about a place where tracing stopped: the record of a break, the error of `fullgraph=True`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ class Stop:
     location: records.Location
     stack: tuple[records.Location, ...]
     on_stack: tuple[str, ...]
-    earlier: int | None  # a step before it at which a break is possible although it is not here
-    looked_at: str = ""  # a function that reads the variables of those that call it, in which tracing stopped
+    earlier: int | None  # an earlier step at which a break is possible although it is not here
+    introspected_by: str = ""  # a function that reads its callers' variables, in which tracing stopped
 
 
 def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:
-    """The record of a break; `body` is the ending that goes on after it, None where the whole frame runs in eager."""
+    """The record of a break; `body` is the ending that resumes after it, None where the whole frame runs in eager."""
     location = stop.location
     expression, line = expression_of(location), line_of(location)
     resumed: list[CodeType] = body.resumed if body is not None else []
@@ -54,10 +54,10 @@ def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: 
 
 
 def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> FullGraphError:
-    """One error that lists all breaks that were found: line, expression marked, reason, what to change."""
+    """One error that lists all breaks that were found: line, marked expression, reason, what to change."""
     one = len(stops) == 1
     lines = [
-        f"{code.co_qualname} does not fit into one graph, as fullgraph=True asks"
+        f"{code.co_qualname} does not fit into one graph, as fullgraph=True requires"
         + ("." if one else f": it breaks in {len(stops)} places.")
     ]
     for number, stop in enumerate(stops, 1):

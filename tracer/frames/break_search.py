@@ -1,7 +1,7 @@
 """Looks for more breaks behind the first one, so that `fullgraph=True` can list them in one error.
 
-The instruction that stopped the trace is passed over: its result is unknown, and so is all that is computed from it.
-Nothing of this is ever compiled. A branch on something unknown is passed over as if the program went straight on.
+The instruction that stopped the trace is skipped: its result is unknown, and so is everything computed from it. Nothing
+of this is ever compiled. Where a branch depends on an unknown value, the search continues with the next instruction.
 """
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from .convert import RootInterpreter
 
 log = logging.getLogger("ptdebug")
-_MOST_STOPS = 100  # consequences of the first breaks included
+_MOST_STOPS = 100  # including consequences of the first breaks
 _CONSEQUENCE = "after-a-break"
 _GIVE_UP = frozenset(("RAISE_VARARGS", "RERAISE", "RETURN_VALUE", "RETURN_CONST", "BEFORE_WITH", "END_FOR", "SEND"))
 
 
 class UnknownValue(Value):
-    """What an instruction that was passed over would have left: every use of it stops the trace again."""
+    """The result of a skipped instruction: every use of it stops the trace again."""
 
     __slots__ = ()
 
     def describe(self) -> str:
-        """Whatever asks for it says so of a value that is not there."""
+        """Raises Unsupported: the value does not exist."""
         raise Unsupported(_CONSEQUENCE)
 
     def python_type(self) -> type:
-        """Not known either."""
+        """Unknown as well."""
         raise Unsupported(_CONSEQUENCE)
 
 
 def further_stops(root: RootInterpreter) -> list[Stop]:
-    """The breaks behind the one that `root` stopped at, in the order of the program; each place once."""
+    """The breaks after the one at which `root` stopped, in program order; each location once."""
     found: list[Stop] = []
     places = {root.location()}
     passed: set[int] = set()
@@ -46,7 +46,7 @@ def further_stops(root: RootInterpreter) -> list[Stop]:
             break
         try:
             stop = root.run_until_stop()
-        except Exception as error:  # the state is not one that a program could be in
+        except Exception as error:  # the state is not one that the program could reach
             log.debug("the search for more graph breaks ended: %s: %s", type(error).__name__, error)
             break
         if stop is None:
@@ -58,7 +58,8 @@ def further_stops(root: RootInterpreter) -> list[Stop]:
 
 
 def _pass_over(root: RootInterpreter, passed: set[int]) -> bool:
-    """Go on behind the current instruction; at its jump target when it was passed over before. False: there is none."""
+    """Continue after the current instruction, or at its jump target when it was skipped before. False: there is
+    none."""
     instruction = root.current
     if instruction.opname in _GIVE_UP:
         return False

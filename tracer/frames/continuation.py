@@ -1,8 +1,8 @@
-"""How the pieces of a broken frame follow each other: a loop in the frame itself, not one call inside the other.
+"""How the parts of a broken frame follow each other: a loop in the frame itself (a trampoline) instead of nested calls.
 
 The frame that was called runs its own code up to the first break, then one resume function after the other. A resume
 function that breaks does not call the next one: it returns a `Continuation`, and the frame calls that. So a loop that
-breaks a million times needs the stack of one frame and one resume function (a trampoline).
+breaks a million times needs the stack of one frame and one resume function.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERROR = ".ours_error"
 
 
 class Continuation:
-    """What a resume function returns where it breaks: the function that goes on, with its arguments."""
+    """What a resume function returns where it breaks: the next resume function, with its arguments."""
 
     __slots__ = ("args", "function")
 
@@ -33,8 +33,8 @@ class Continuation:
 def return_continuation(
     codegen: Codegen, push_function: Callable[[], None], arguments: list[str], moved: list[str]
 ) -> None:
-    """Return the function that `push_function` pushes, and the variables `arguments`, to the frame that is driving; the
-    frame that returns lets go of the variables `moved`."""
+    """Return the function that `push_function` pushes, and the variables `arguments`, to the frame that drives the
+    loop; the returning frame deletes the variables `moved`."""
     codegen.push_function(Continuation)
     push_function()
     for name in arguments:
@@ -46,7 +46,8 @@ def return_continuation(
 
 
 def drive(codegen: Codegen, start: Label, jump_if_false: str) -> None:
-    """At `start`, with the result of a resume function on the stack: call what goes on until a real result comes."""
+    """At `start`, with the result of a resume function on the stack: call continuations until a real result is
+    returned."""
     done = Label()
     codegen.label(start)
     codegen.emit("STORE_FAST", _RESULT)
@@ -73,8 +74,8 @@ def drive(codegen: Codegen, start: Label, jump_if_false: str) -> None:
 
 @contextlib.contextmanager
 def rest_of_frame(codegen: Codegen) -> Iterator[None]:
-    """What is emitted in the block calls the rest of the frame: of what that raises, tracebacks do not show the call,
-    whoever reads them, and wherever the program catches it."""
+    """The code emitted in the block calls the rest of the frame: tracebacks of what that raises do not show the call,
+    wherever the user's code catches it or reads them."""
     handler = Label()
     begin = TryBegin(handler, False, 0)
     codegen.label(begin)

@@ -1,8 +1,8 @@
-"""One frame, from its code object to the code that takes its place.
+"""One frame, from its code object to the code that replaces it.
 
-`convert_frame` interprets the frame. Where tracing stops, the attempt is thrown away, with its graph and side effects,
+`convert_frame` interprets the frame. Where tracing stops, the attempt is discarded, with its graph and side effects,
 and the frame is interpreted once more up to that instruction of the outermost frame, where it then breaks: so nothing
-of a callee that was traced half-way is kept.
+of a half-traced callee is kept.
 """
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from types import CellType, CodeType
 from typing import Any
 
 from ...artifacts import records
-from ...artifacts.context import CompileContext, ToldByData
+from ...artifacts.context import CompileContext, DataDependentError
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.interruptions import pause
 from ..breaks import reasons as reasons
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, code_info
 from ..bytecode.liveness import unbound_cell_read
-from ..bytecode.resume_function import origin_of, stack_words
+from ..bytecode.resume_function import name_stack_arguments, origin_of
 from ..effects.side_effects import SideEffects
 from ..fx.backend_call import CapturedGraph, CompileOptions
 from ..graph.graph import TraceGraph
@@ -75,11 +75,11 @@ class RootInterpreter(Interpreter):
     """The outermost frame: counts its steps, and stops at `break_step`."""
 
     break_step = -1
-    raise_step = -1  # where to break for eager to raise what propagates now: before it, what it was raised in handling
+    raise_step = -1  # where to break for eager to raise the exception that propagates now, and the one it handles
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.raised: dict[int, dict[str, Any]] = {}  # where the exception was raised that propagates now, by its id
+        self.raised: dict[int, dict[str, Any]] = {}  # where the exception that propagates now was raised, by its id
         self.statements: list[int] = []  # the steps at which the stack was empty: statements begin there
 
     def statement_before(self, step: int, count: int) -> int:
@@ -90,14 +90,14 @@ class RootInterpreter(Interpreter):
         return before[max(0, len(before) - count)] if before else step
 
     def _loops_since(self, step: int | None) -> bool:
-        """Whether a loop goes on that began after `step`. A bool that was read out of a tensor there has two values at
-        most, so to break there costs two graphs at most; to break in the loop would cost one at each turn."""
+        """Whether a loop that began after `step` is still running. A bool read from a tensor at `step` has at most two
+        values, so a break there costs at most two graphs; a break in the loop would cost one per iteration."""
         if step is None or not any(start > step for start in self.statements):
             return False
         return any(type(value).next is not Value.next for value in self.stack)
 
     def run_until_stop(self) -> Stop | None:
-        """Run until the frame returned (None; see `returned`), reached `break_step` (None), or tracing stopped."""
+        """Run until the frame returns (None; see `returned`), reaches `break_step` (None), or tracing stops."""
         instructions = self.info.instructions
         while self.returned is None:
             if self.trace.step == self.break_step:
@@ -112,7 +112,7 @@ class RootInterpreter(Interpreter):
             try:
                 instruction.handler(self, instruction)
             except ObservedException as error:
-                if instruction.opname == "RERAISE":  # which may have no line
+                if instruction.opname == "RERAISE":  # it may have no line
                     error.context = self.raised.get(id(error.value), error.context)
                 else:
                     self.note_place(error)
@@ -139,15 +139,16 @@ class RootInterpreter(Interpreter):
             earlier = min(self.open_contexts[0].step, self.trace.step if earlier is None else earlier)
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
-        detail = stack_words(self.code)(error.detail)
-        if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # which has no name there
+        detail = name_stack_arguments(self.code)(error.detail)
+        if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # it has no name there
             detail = "{} asks for `{}`".format(*error.context["inside"])
-        return Stop(self.trace.step, error.code, detail, *place, described, earlier, error.context.get("looked_at", ""))
+        introspected_by = error.context.get("introspected_by", "")
+        return Stop(self.trace.step, error.code, detail, *place, described, earlier, introspected_by)
 
 
 @dataclass(frozen=True)
 class FrameState:
-    """The frame that is converted, as the hook hands it over."""
+    """The frame to convert, as the hook passes it."""
 
     code: CodeType
     f_locals: Mapping[str, Any]
@@ -167,10 +168,10 @@ def convert_frame(
     context: CompileContext,
     policy: DynamicPolicy,
 ) -> ConvertedFrame | Skip:
-    """Capture one frame and write the code that takes its place, or say why it is left alone.
+    """Capture one frame and write the code that replaces it, or say why it is skipped.
 
-    Raises FullGraphError when `options.fullgraph` and the frame breaks. What else it raises is a bug of ours or of the
-    backend; the caller then runs the frame in eager.
+    Raises FullGraphError when `options.fullgraph` and the frame breaks. Any other exception is a bug of ptdebug or of
+    the backend; the caller then runs the frame in eager.
     """
     if code.co_flags & _NO_FRAME:
         return Skip("a generator or coroutine runs in eager")
@@ -199,7 +200,7 @@ class _Conversion:
         self.modes = Modes.now()
         self.refusals = 0  # ends that could not be written, for no known reason
         self.backend_seconds = 0.0
-        self.lost_seconds = 0.0  # in attempts that were thrown away
+        self.lost_seconds = 0.0  # in attempts that were discarded
 
     def run(self) -> ConvertedFrame | Skip:
         stop: Stop | None = None
@@ -223,7 +224,7 @@ class _Conversion:
                 return self._skip(reasons.message(stop.code, stop.detail, expression_of(stop.location)), stop)
             break_step = stop.step if stop.earlier is None else stop.earlier
         assert stop is not None
-        return self._skip("the frame cannot be broken", stop)
+        return self._skip("the graph cannot break in this frame", stop)
 
     def _attempt(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip | Stop:
         """Interpret up to `break_step` or the end, and write the code; a Stop says where the next attempt breaks."""
@@ -244,7 +245,7 @@ class _Conversion:
         return found
 
     def _raising(self, root: RootInterpreter, stop: Stop) -> ConvertedFrame:
-        """A frame that raises an error of the program's own: that is what `fullgraph` gives, as eager does."""
+        """A frame that raises one of the user's errors: `fullgraph` raises it, as eager does."""
         code = code_that_raises(root, full_graph_error(self.frame.code, [stop]))
         return self._converted(root, code, (break_record(stop, None, "", self.lost_seconds),))
 
@@ -272,7 +273,7 @@ class _Conversion:
 
     # ---- endings ---------------------------------------------------------------------------------------------------
     def _finish(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip:
-        root.graph.shapes.shape_env.locate = None  # what is decided from here on has no line
+        root.graph.shapes.shape_env.locate = None  # decisions from here on have no line
         root.graph.shapes.check_marks()
         if stop is None:
             if not root.graph.operations:
@@ -281,27 +282,27 @@ class _Conversion:
         instruction = root.current = root.info.instructions[root.index]
         origin = origin_of(root.code)
         if instruction.index < (origin.own if origin is not None else root.info.prologue):
-            return self._skip("the graph breaks before the resume function has its stack again", stop)
+            return self._skip("the graph breaks before the resume function has restored its stack", stop)
         if root.info.reuses_cells:
             return self._skip("the graph breaks in a function whose comprehensions hide its closure variables", stop)
         asks = self.info.reads_variables_by_name
         if asks:
-            return self._skip(f"the graph breaks in a function that looks at its variables ({asks})", stop)
-        looked_at = stop.looked_at or reader_called(self.frame.code, self.frame.f_globals, self.frame.closure)
-        if looked_at:
-            return self._skip(f"the graph breaks in a function whose variables {looked_at} looks at", stop)
+            return self._skip(f"the graph breaks in a function that inspects its variables ({asks})", stop)
+        reader = stop.introspected_by or reader_called(self.frame.code, self.frame.f_globals, self.frame.closure)
+        if reader:
+            return self._skip(f"the graph breaks in a function whose variables {reader} inspects", stop)
         unbound = unbound_cell_read(self.info, instruction.index, root.bound_cells()) if origin is None else None
         if unbound is not None:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
         body = BreakBody(root, instruction, raises=stop.code == "raises")
         if body.outlives_its_frame():
-            said = "the graph breaks in a `try` or `with` block while a variable holds what ends visibly"
+            said = "the graph breaks in a `try` or `with` block while a variable holds an object that dies observably"
             return self._skip(f"{said}, a generator or an object with a finalizer", stop)
         code = write_code(root, body, partial(self._compile, root.graph))
         for number, resumed in enumerate(body.resumed):
             self.context.record("output_bytecode", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
         if stop.code == "raises" and instruction.opname == "RERAISE" and root.stack[-1].source is not None:
-            return self._converted(root, code, ())  # an exception on its way out, which came over a break or a call
+            return self._converted(root, code, ())  # an exception on its way out, which crossed a break or a call
         record = break_record(stop, body, instruction.opname, self.lost_seconds)
         return self._converted(root, code, (record,))
 
@@ -316,7 +317,7 @@ class _Conversion:
         guards, graphs = root.trace.guards, int(operations > 0)
         if not context.recording:
             return ConvertedFrame(code, guards, graphs, operations, breaks)
-        nodes, story = needed_by(guards, root.graph.graph.nodes), root.graph.shapes.story()
+        nodes, story = needed_by(guards, root.graph.graph.nodes), root.graph.shapes.symbol_history()
         return ConvertedFrame(code, guards, graphs, operations, breaks, nodes, story)
 
     def _refused(self, root: RootInterpreter, error: Unsupported) -> Stop:
@@ -343,17 +344,17 @@ class _Conversion:
         start = time.perf_counter()
         at_end = Modes.now()
         self.modes.restore(graph.sets_modes)
-        self.context.breakable = graph.told is not None and not self.options.fullgraph
+        self.context.breakable = graph.data_dependent is not None and not self.options.fullgraph
         try:
             return self.options.backend(captured, self.context)
-        except ToldByData as error:
-            assert graph.told is not None
-            raise graph.told.refused() from error
+        except DataDependentError as error:
+            assert graph.data_dependent is not None
+            raise graph.data_dependent.refused() from error
         finally:
             at_end.restore(graph.sets_modes)
             self.backend_seconds += time.perf_counter() - start
 
-    # ---- what is said about it -------------------------------------------------------------------------------------
+    # ---- records and messages --------------------------------------------------------------------------------------
     def _bytecode_out(self, code: CodeType, role: str) -> records.Bytecode:
         return bytecode_record(code, role, origin=origin_of(code))
 
@@ -364,9 +365,9 @@ _FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 @contextmanager
 def _state_preserved() -> Iterator[None]:
-    """Tracing changes the modes of torch as the program would; put them back.
+    """Tracing sets torch's modes as the user's code would; restore them.
 
-    torch logs an error where an operator rejects fake arguments; here that is a graph break like others.
+    torch logs an error where an operator rejects fake arguments; here that is an ordinary graph break.
     """
     modes, disabled = Modes.now(), _FAKE_LOG.disabled
     _FAKE_LOG.disabled = True
@@ -375,6 +376,6 @@ def _state_preserved() -> Iterator[None]:
             yield
     finally:
         _FAKE_LOG.disabled = disabled
-        modes.restore(shared=False)  # each attempt has put back those that it set
+        modes.restore(shared=False)  # each attempt has restored those that it set
 
 

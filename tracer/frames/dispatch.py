@@ -1,9 +1,9 @@
-"""What happens to each frame that the hook brings: left alone, served from an entry, or compiled.
+"""What happens to each frame that the hook intercepts: skipped, served from an entry, or compiled.
 
-`optimize(fn, options)` returns a callable that runs `fn` with the hook on. Torch's C++ looks for an entry whose guards
-accept (no Python of ours runs then); a `Dispatcher` is asked only when there is none. It applies the skip rules, keeps
-the recompilation limit, says why an earlier entry did not fit, has `convert_frame` trace the frame, and installs what
-comes out with its guards. Whatever goes wrong here, the frame still runs: as it was written.
+`optimize(fn, options)` returns a callable that runs `fn` with the hook enabled. Torch's C++ looks for an entry whose
+guards accept, without running any Python of ptdebug; a `Dispatcher` is called only when there is none. It applies the
+skip rules, enforces the recompilation limit, explains why earlier entries did not fit, has `convert_frame` trace the
+frame, and installs the result with its guards. Whatever goes wrong here, the frame still runs, in eager.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
 from ..runtime.per_code import PerCode
-from ..runtime.random_state import keep_what_others_draw, runs_alone
+from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import involves_tensors, only_wraps, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
@@ -66,66 +66,65 @@ from .convert import NO_OPERATION, ConvertedFrame, Skip, convert_frame
 from .function_modes import own_under, put_back, take_off
 
 log = logging.getLogger("ptdebug")
-_KEY = "ptdebug"  # of our part of torch's frame state
-_PATIENCE = 8  # calls of a compiled function that may find nothing to compile before we stop looking
+_KEY = "ptdebug"  # of ptdebug's part of torch's frame state
+_PATIENCE = 8  # calls with nothing to compile before they are no longer intercepted
 _INTERNAL_ERROR = "internal error"
-_ROOM = 100  # frames that a compilation takes at least, its record included
-_TOO_DEEP = "Python's stack is too deep to trace it here"
+_ROOM = 100  # frames that a compilation needs at least, its record included
+_TOO_DEEP = "Python's stack is too deep here to trace it"
 _INTERRUPTED = "it was interrupted"
-_DISTURBED = "another thread changed what was assumed while it was compiled"
+_DISTURBED = "another thread changed state that its guards check while it was compiled"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
 
 
 def _after_fork() -> None:
     global _compiling
-    _compiling = threading.RLock()  # a thread that is not in the child may have held it
+    _compiling = threading.RLock()  # a thread that is not in the child may hold it
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 class TracerError(RuntimeError):
-    """Something that the tracer itself did wrong; the frame runs in eager."""
+    """An internal error of the tracer; the frame runs in eager."""
 
 
 class DisturbedError(Exception):
-    """Another thread changed what the frame's guards ask for while it was compiled; it runs in eager this once."""
+    """Another thread changed what the frame's guards read while it was compiled; it runs in eager this once."""
 
 
 @dataclass
 class CodeState:
-    """What is known of one code object over all its compilations."""
+    """The state of one code object over all its compilations."""
 
     frame: int = -1  # F of the compile id F/C; given at the first compilation
     compiles: int = 0
     fruitless: int = 0  # calls that had nothing to compile
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
     limit_said: bool = False
-    watchers: set[str] = field(default_factory=set)  # who watched calls that ran in eager for that
-    raised: int = 0  # entries that went because the call that they were made for raised
+    watchers: set[str] = field(default_factory=set)  # what observed calls that ran in eager for that reason
+    raised: int = 0  # entries dropped because the call for which they were compiled raised
     failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
 
 
 class Dispatcher:
-    """The hook's callback for one set of options. Entries of one are not used by another."""
+    """The hook's callback for one set of options. Entries of one Dispatcher are not used by another."""
 
     def __init__(self, options: CompileOptions) -> None:
         self.options = options
         # C++ makes the entry when the callback has returned; until then another thread would not find it.
         self._installing: dict[int, weakref.ref[EntryGuards]] = {}
         self._doubtful: list[tuple[CodeState, weakref.ref[EntryGuards]]] = []
-        self.raising: list[weakref.ref[EntryGuards]] = []  # entries of this call that do nothing but raise
+        self.raising: list[weakref.ref[EntryGuards]] = []  # entries of this call that only raise
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
-        """What to do with a frame that no entry serves. Of ours it raises what `raised_errors.py` has, and nothing
-        else."""
+        """The verdict for a frame that no entry serves. Raises only the errors of `raised_errors.py`."""
         try:
             alone = runs_alone()
             verdict = self._verdict(frame, frame_state)
             if not alone:
-                keep_what_others_draw()
-        except RecursionError:  # no room even to look
+                preserve_other_threads_state()
+        except RecursionError:  # no room even to check
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         return verdict
 
@@ -145,24 +144,24 @@ class Dispatcher:
             STATISTICS.skipped(_TOO_DEEP)
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         verdict = self._uninterrupted(frame, state, wanted, Waiting())
-        while verdict is None:  # signals came, and were handled
+        while verdict is None:  # signals arrived, and were handled
             verdict = self._uninterrupted(frame, state, wanted, Waiting(patient=True))
         return verdict
 
     def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
-        """`_compile`, after which the handlers of signals run that arrived; None where it gave up for them."""
+        """`_compile`, then the handlers of signals that arrived meanwhile; None where it gave up because of them."""
         try:
             with _compiling:
                 _REGISTRY.touched[id(frame.f_code)] = weakref.ref(frame.f_code)
                 with waiting, keeping_modes():
                     return self._compile(frame, state, wanted)
         except (*TO_THE_PROGRAM, MarkedDynamicError) as error:
-            raise error.with_traceback(None) from error.__cause__  # how it was found out is not the program's
+            raise error.with_traceback(None) from error.__cause__  # the user does not see how it was found
         except Interrupted:
-            if not waiting.arrived:  # for a compilation inside of which this one is
+            if not waiting.arrived:  # for an enclosing compilation
                 raise
             return None
-        except Exception as error:  # of what is around a compilation: why the earlier entries did not fit
+        except Exception as error:  # of the surroundings of a compilation: why earlier entries did not fit
             if came_from_outside(error):
                 raise
             return _internal_error(frame.f_code, error)
@@ -171,9 +170,9 @@ class Dispatcher:
                 _handle(waiting)
 
     def _left_alone(self, frame: Any, state: CodeState, watcher: str) -> None:
-        """Record that the frame runs in eager, for somebody watches what it does, once for each. Raises FullGraphError
-        where it was to be one graph, and a mode of the program's is what watches."""
-        reason = f"it is called under {watcher}, which sees each operator"
+        """Record, once per observer, that the frame runs in eager because something observes it. Raises FullGraphError
+        where it was to be one graph, and a mode of the user is the observer."""
+        reason = f"it is called under {watcher}, which observes each operator"
         STATISTICS.skipped(reason)
         if watcher not in state.watchers:
             state.watchers.add(watcher)
@@ -183,7 +182,7 @@ class Dispatcher:
             state.compiles += 1
         if self.options.fullgraph and has_own_dispatch_mode():
             name = frame.f_code.co_qualname
-            raise FullGraphError(f"{name} does not fit into one graph, as fullgraph=True asks: {reason}.")
+            raise FullGraphError(f"{name} does not fit into one graph, as fullgraph=True requires: {reason}.")
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
         entries = eval_frame.entries(frame.f_code)
@@ -192,9 +191,9 @@ class Dispatcher:
         mine = [e.guard_manager for e in ours if e.backend is self and e.guard_manager.owner() is owner]
         apart = not mine and bool(ours)
         orphans = [e.guard_manager for e in ours if e.guard_manager.owner() is None]
-        del entries, ours  # C++ drops some of them where what they identify dies
-        for guards in orphans[self.options.recompile_limit - 1 :]:  # those that served longest ago
-            guards.invalidate("what it was compiled for is gone")
+        del entries, ours  # C++ drops some of them when an object that they identify dies
+        for guards in orphans[self.options.recompile_limit - 1 :]:  # the least recently used
+            guards.invalidate("the object it was compiled for has died")
         mine += self._on_the_way(frame.f_code)
         scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
         reason = explain_recompile(mine, scope, frame.f_code)
@@ -231,28 +230,28 @@ class Dispatcher:
         if outcome == _DISTURBED or (outcome == NO_OPERATION and self.options.fullgraph):
             return _fruitless(state, _PATIENCE, eval_frame.EAGER_ONCE_WITH_CALLEES)
         if self.options.fullgraph and outcome in (_INTERNAL_ERROR, _TOO_DEEP):
-            return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for that
+            return eval_frame.SKIP_WITH_CALLEES  # its callees are not held to fullgraph for that
         return _fruitless(state, _PATIENCE if wanted else 1)
 
     def call_raised(self) -> None:
-        """Drop the entries that break at an operator which rejects its arguments, made since a call raised last: their
-        guards end where the operator raised, so they would take calls in which it does not, and break those."""
+        """Drop the entries made since a call raised last that break at an operator which rejects its arguments: their
+        guards end where the operator raised, so they would accept, and break, calls in which it does not."""
         doubtful, self._doubtful = self._doubtful, []
         for state, entry in doubtful:
             guards = entry()
             if guards is not None and not guards.dead:
                 state.raised += 1
-                guards.invalidate("the call that it was made for raised an error")
+                guards.invalidate("the call that it was compiled for raised an error")
 
     def forget_raising(self) -> None:
-        """Drop the entries that do nothing but raise: a call that their guards accept need not raise."""
+        """Drop the entries that only raise: a call that their guards accept need not raise."""
         while self.raising:
             guards = self.raising.pop()()
             if guards is not None and not guards.dead:
-                guards.invalidate("it was made for one call, which raised an error")
+                guards.invalidate("it was compiled for a single call, which raised an error")
 
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
-        """From now on only what there is; said once, and recorded as a compilation that was not made."""
+        """From now on use existing entries only; said once, and recorded as a compilation that was not made."""
         if not state.limit_said:
             state.limit_said = True
             code, limit = frame.f_code, self.options.recompile_limit
@@ -279,7 +278,7 @@ class Dispatcher:
 
 
 class _Compilation:
-    """One attempt to compile one frame, from its record's beginning to its end."""
+    """One attempt to compile one frame, from the start of its record to the end."""
 
     def __init__(
         self, options: CompileOptions, frame: Any, compile_id: CompileId, owner: _Wrapped | None = None
@@ -290,15 +289,15 @@ class _Compilation:
         self.code: types.CodeType = frame.f_code
         self.id = compile_id
         self.context: CompileContext = options.make_context(compile_id)
-        self.caller = sys._getframe(2)  # no frame with a variable for this compilation: that would be a cycle
+        self.caller = sys._getframe(2)  # not a frame with a variable for this compilation: that would be a cycle
         self.failures: Counter[str] = Counter()
         self.alone = runs_alone()
-        self.apart = False  # what there is was compiled for other calls of torch.compile
+        self.apart = False  # the existing entries were compiled for other calls of torch.compile
         self.doubtful = False  # it breaks where an operator rejects its arguments
-        self.raises = False  # it does nothing but raise, under `fullgraph`
+        self.raises = False  # it only raises, under `fullgraph`
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
-        """The verdict that installs an entry, or why there is none."""
+        """The verdict that installs an entry, or the reason why there is none."""
         context, code = self.context, self.code
         if context.recording:
             context.recorder.begin(str(self.id), *_named(self.frame))
@@ -309,7 +308,7 @@ class _Compilation:
             context.record("guards", lambda: record, "recompile")
         try:
             forced = context.override("frame", self._subject())
-            if forced is not None and self._decided("compile", "it works on tensors") == "eager":
+            if forced is not None and self._decided("compile", "it computes with tensors") == "eager":
                 return self._finish("eager", "forced by an override")
             with context.timed("total"), without_dynamo(), warnings_are_no_errors():
                 converted = self._convert(policy)
@@ -320,7 +319,7 @@ class _Compilation:
                     return self._finish("skipped", converted.reason)
                 verdict = self._install(converted)
                 if forced is None:
-                    self._decided("compile", "it works on tensors")
+                    self._decided("compile", "it computes with tensors")
         except BackendCompilerFailed as error:
             why = kept_in_eager(error)
             if not why:
@@ -354,7 +353,7 @@ class _Compilation:
         return f"{function}@{file.rpartition('/')[2]}:{line}"
 
     def _decided(self, default: str, why: str) -> str:
-        """Whether the frame is compiled, recorded when that is known: what finds nothing to compile is left alone."""
+        """Whether the frame is compiled, recorded once that is known: a frame with nothing to compile is skipped."""
         return self.context.decide("frame", self._subject(), ("compile", "eager"), default, why)
 
     def refused(self, status: str, why: str) -> None:
@@ -365,7 +364,7 @@ class _Compilation:
             self._finish(status, why)
 
     def _with_call(self, reason: Recompile) -> Recompile:
-        """The reason with the call."""
+        """The reason, with the call."""
         calls = [f for f in program_frames(self.caller) if not _runs(f.f_code, self.code)]
         call = _location(calls[-1]) if calls else None
         if call is not None and self.context.recording:
@@ -388,7 +387,7 @@ class _Compilation:
             frame = self.frame
             why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
             kind = TracerError if self.alone else DisturbedError
-            raise kind(f"the guards reject the call that they were made for: {why}")
+            raise kind(f"its guards reject the call that was compiled: {why}")
         guards.watch(tree.watched, describe)
         nodes, story = converted.needed_by, converted.story
         self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))
@@ -412,7 +411,7 @@ class _Compilation:
 
 
 def _has_room(frames: int) -> bool:
-    """Whether Python's stack takes as many frames more."""
+    """Whether Python's stack has room for so many frames."""
     try:
         return frames == 0 or _has_room(frames - 1)
     except RecursionError:
@@ -420,7 +419,7 @@ def _has_room(frames: int) -> bool:
 
 
 def _internal_error(code: types.CodeType, error: Exception) -> Verdict:
-    """Something of ours raised, which is said; the frame runs as it was written this once."""
+    """The tracer raised, which is reported; the frame runs in eager this once."""
     where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
     log.warning("%s runs in eager: internal error of ptdebug (%s: %s)", where, type(error).__name__, error)
     log.debug("%s", "".join(traceback.format_exception(error)))
@@ -429,13 +428,14 @@ def _internal_error(code: types.CodeType, error: Exception) -> Verdict:
 
 
 def _fruitless(state: CodeState, patience: int, once: Verdict = eval_frame.EAGER_ONCE) -> Verdict:
-    """There was nothing to compile: look again next time, but not for ever."""
+    """There was nothing to compile: try again next time, but not for ever."""
     state.fruitless += 1
     return eval_frame.SKIP if state.fruitless >= patience else once
 
 
 def _handle(waiting: Waiting) -> None:
-    """Run the handlers of signals that came while a frame was compiled. None of our frames is in their tracebacks."""
+    """Run the handlers of signals that arrived while a frame was compiled. None of the tracer's frames is in their
+    tracebacks."""
     here = sys._getframe()
     program = program_frames(here)
     try:
@@ -455,12 +455,12 @@ def _variable(what: str) -> str:
 
 
 def _counters(code: types.CodeType) -> list[list[int]]:
-    """The call counters of the compiled graphs that rewritten code holds."""
+    """The call counters of the compiled graphs in rewritten code."""
     return [calls for const in code.co_consts if (calls := eval_frame.calls_of(const)) is not None]
 
 
 def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
-    """Stage `frame`: the function, its arguments, and who called it."""
+    """Stage `frame`: the function, its arguments, and its caller."""
     code = frame.f_code
     function, file, line = _named(frame)
     module = getattr(_wrapped(frame), "__module__", None) or frame.f_globals.get("__name__", "")
@@ -486,8 +486,8 @@ def _runs(running: types.CodeType, code: types.CodeType) -> bool:
 
 
 def _named(frame: Any) -> tuple[str, str, int]:
-    """(function, file, line) of a frame: of what a decorator has put around a function, that function's; a method of a
-    module that it wraps by the module's class."""
+    """(function, file, line) of a frame: for a decorator's wrapper, of the wrapped function; a method of a module that
+    it wraps is named by the module's class."""
     function, file, line = _place(frame.f_code)
     wrapped = _wrapped(frame)
     if wrapped is None:
@@ -500,7 +500,7 @@ def _named(frame: Any) -> tuple[str, str, int]:
 
 
 def _wrapped(frame: Any) -> types.FunctionType | None:
-    """The function that the frame's, made by a decorator, is put around: the only one among its closure variables."""
+    """The function that the frame's function, made by a decorator, wraps: the only function in its closure."""
     code = frame.f_code
     if "<locals>" not in code.co_qualname or not code.co_flags & 4 or is_resume_code(code):
         return None
@@ -527,7 +527,7 @@ def _positional(frame: Any) -> list[Any]:
 
 
 def _place(code: types.CodeType) -> tuple[str, str, int]:
-    """(function, file, line) of a code object; a resume function by the line where it goes on."""
+    """(function, file, line) of a code object; of a resume function with the line where it resumes."""
     return resume_name(code), code.co_filename, resumed_line(code)
 
 
@@ -542,9 +542,10 @@ def _argument(name: str, value: Any) -> Argument:
     return Argument(name, type_name(type(value)), describe(value), tensor)
 
 
-# ---- the front -------------------------------------------------------------------------------------------------------
+# ---- the public functions --------------------------------------------------------------------------------------------
 class _Registry:
-    """What this process has compiled: code objects that must be looked at, those that have entries, running entries."""
+    """What this process has compiled: code objects that must be intercepted, those that have entries, running
+    entries."""
 
     def __init__(self) -> None:
         self.wanted: PerCode[bool] = PerCode()
@@ -552,12 +553,12 @@ class _Registry:
         self.running: dict[str, tuple[weakref.ref[EntryGuards], list[list[int]]]] = {}
         self.dispatchers: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDictionary()
         self.own_codes: weakref.WeakKeyDictionary[Any, types.CodeType] = weakref.WeakKeyDictionary()
-        self.ended: dict[str, Runtime] = {}  # how entries did that went with the program
+        self.ended: dict[str, Runtime] = {}  # statistics of entries that died with the user's objects
         self.stance = "default"
-        self.eager = False  # its stance is "force_eager"
+        self.eager = False  # whether the stance is "force_eager"
 
     def dispatcher(self, options: CompileOptions) -> Dispatcher:
-        """The one for these options, which it keeps alive: so their id is no other's."""
+        """The dispatcher for these options, which it keeps alive, so that their id stays unique."""
         found = self.dispatchers.get(id(options))
         if found is None:
             found = self.dispatchers[id(options)] = Dispatcher(options)
@@ -568,14 +569,14 @@ _REGISTRY = _Registry()
 
 
 class _Wrapped:
-    """What one call of `optimize` compiles: has a limit of recompilations of its own."""
+    """What one call of `optimize` compiles: it has a recompilation limit of its own."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
 
 def _owner() -> _Wrapped | None:
-    """That of the innermost compiled call that runs in this thread."""
+    """The `_Wrapped` of the innermost compiled call in this thread."""
     frame: types.FrameType | None = sys._getframe()
     while frame is not None:
         owner = frame.f_locals.get("owner") if frame.f_code.co_name == "compiled" else None
@@ -586,7 +587,7 @@ def _owner() -> _Wrapped | None:
 
 
 def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:
-    """`fn`, captured and compiled as it runs. Where this torch has no frame hook: `fn` itself, said once.
+    """`fn`, captured and compiled as it runs. Where this torch has no frame hook: `fn` itself, with one warning.
 
     `fn` is a function, a method, a module's `__call__`, or any other callable.
     """
@@ -607,7 +608,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
         if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _stance_there(dynamo) == "force_eager"):
             return owner.function(*args, **kwargs)
         modes = take_off() if modes_in_force() else ()
-        region, before = current_region(), current_callback()  # a signal's handler may raise after each call
+        region, before = current_region(), current_callback()  # a signal handler may raise after each call
         try:
             set_region(our_region)
             set_callback(dispatcher)
@@ -640,12 +641,12 @@ _DYNAMO = "torch._dynamo.eval_frame"
 
 
 def _stance_there(dynamo: types.ModuleType) -> str:
-    """The stance that PyTorch's own torch.compiler.set_stance has noted."""
+    """The stance that PyTorch's own torch.compiler.set_stance has stored."""
     return getattr(getattr(dynamo, "_stance", None), "stance", "default")
 
 
 def _stance() -> str:
-    """The stance in force, whoever was told it."""
+    """The stance in effect, whichever function set it."""
     dynamo = sys.modules.get(_DYNAMO)
     return _REGISTRY.stance if dynamo is None or _REGISTRY.stance != "default" else _stance_there(dynamo)
 
@@ -661,11 +662,11 @@ def _needs_compilation(frame: Any, reason: Recompile | None) -> StanceError:
 
 
 def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable with a frame that the hook looks at, and that runs `fn`."""
+    """A callable that runs `fn` in a frame that the hook intercepts."""
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
     if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
         _LazyGraphModule.force_recompile(fn.__self__)  # type: ignore[arg-type]
-        # A scripted module's class has a descriptor that raises where the class itself is asked.
+        # A scripted module's class has a descriptor that raises when it is read from the class.
         forward = getattr(getattr(type(fn.__self__), "forward", None), "__code__", None)
         if forward is not None and not only_wraps(forward):
             _REGISTRY.wanted[forward] = True
@@ -688,7 +689,7 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
 def _own_code(fn: Callable[..., Any], code: types.CodeType) -> types.CodeType:
     try:
         return _REGISTRY.own_codes.setdefault(fn, code.replace())
-    except TypeError:  # it has no hash, or cannot be referenced weakly
+    except TypeError:  # not hashable, or without weak references
         return code.replace()
 
 
@@ -698,7 +699,7 @@ _SHARED = frozenset((torch.nn.Module._call_impl.__code__, torch.nn.Module._wrapp
 
 
 def disable(fn: Any, recursive: bool = True) -> Any:
-    """`fn` such that it always runs as it is; with `recursive`, so does all that it calls.
+    """`fn` such that it always runs in eager; with `recursive`, so does everything that it calls.
 
     A module is changed in place: its `forward` is disabled.
     """
@@ -720,7 +721,7 @@ def disable(fn: Any, recursive: bool = True) -> Any:
 
 
 def set_stance(stance: str) -> str:
-    """What calls of optimized callables do; returns the stance before. "force_eager": run the original;
+    """What calls of optimized callables do; returns the previous stance. "force_eager": run the original;
     "eager_on_recompile", "fail_on_recompile": do so, or raise, where a call needs a compilation; else compile."""
     before, _REGISTRY.stance = _REGISTRY.stance, stance
     _REGISTRY.eager = stance == "force_eager"
@@ -728,13 +729,13 @@ def set_stance(stance: str) -> str:
 
 
 def reset() -> None:
-    """Forget all that was compiled, and the statistics."""
+    """Forget all compiled code, and the statistics."""
     forget()
     STATISTICS.clear()
 
 
 def forget() -> None:
-    """Forget all that was compiled; what this process has done so far stays known."""
+    """Forget all compiled code; the statistics stay."""
     with _compiling:
         _drop_entries()
 
@@ -749,25 +750,26 @@ def _drop_entries() -> None:
 
 @atexit.register
 def _let_go() -> None:
-    """The program ends. Torch's guards hold its globals where the garbage collector does not look: what these hold
+    """At exit: torch's guards hold the program's globals where the garbage collector does not look, so their objects
     would not be finalized."""
     if not _compiling.acquire(blocking=False):
         return  # a thread that the interpreter does not wait for
     try:
         _REGISTRY.ended = runtimes()
-        _REGISTRY.eager = True  # what exit handlers still call
+        _REGISTRY.eager = True  # exit handlers still call them
         _drop_entries()
     finally:
         _compiling.release()
 
 
 def stats() -> dict[str, Any]:
-    """This process so far: {"graphs", "ops", "graph_breaks", "recompiles", "reasons": {reason: times}}."""
+    """The statistics of this process so far: {"graphs", "ops", "graph_breaks", "recompiles", "reasons": {reason:
+    times}}."""
     return STATISTICS.as_dict()
 
 
 def runtimes() -> dict[str, Runtime]:
-    """How each compilation that has an entry did so far, by compile id."""
+    """The run times of each compilation that has an entry, by compile id."""
     result = dict(_REGISTRY.ended)
     for compile_id, (reference, counters) in list(_REGISTRY.running.items()):
         if compile_id in result:

@@ -1,9 +1,9 @@
-"""A call whose compiled graph raises is run once more, as it was written.
+"""Repeats a call in eager when its compiled graph raises.
 
-Whether an index is in range or a matrix can be inverted shows only when the graph runs, and the graph runs as a whole:
-before any side effect of the frame, and outside of the `try` blocks that the program has around the operator. So the
-frame's own code runs in the place of what failed. It raises (and perhaps handles) the same error, at its own line, with
-all side effects before it. A graph that changes its inputs in place is left out where part of that may have happened.
+Whether an index is in range or a matrix is invertible is known only when the graph runs, and the graph runs as a whole:
+before any side effect of the frame, and outside of the user's `try` blocks around the operator. So where it raises, the
+frame's original code runs instead. It raises (and perhaps handles) the same error, at its own line, after all side
+effects before it. Not for a graph that may have changed some of its inputs in place before it raised.
 """
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ log = logging.getLogger("ptdebug")
 JUMP_IF_TRUE = "POP_JUMP_IF_TRUE" if VERSION >= (3, 12) else "POP_JUMP_FORWARD_IF_TRUE"
 
 LIMIT = 8
-"""After as many calls that ran twice, a frame whose graph checks what it takes for granted runs as it was written."""
+"""After so many reruns, a frame whose graph checks its assumptions runs in eager at once."""
 
 _ERROR = ".ours_error"
-_MARK = "this code runs as it was written"
+_MARK = "this code runs in eager"
 
 
-def may_run_again(graph: TraceGraph, context: CompileContext) -> bool:
-    """Whether nothing that the program can see has changed when the graph raises, or the error is marked: it writes to
-    no input, or the compiler says so.
+def may_rerun(graph: TraceGraph, context: CompileContext) -> bool:
+    """Whether the call may be repeated when the graph raises: nothing observable has changed, since it writes to no
+    input, or the compiler marks errors that come before any write.
 
-    Raises Unsupported where that is not so and the program would catch what an operator may raise, or the graph checks
-    what it takes for granted.
+    Raises Unsupported where it may not, and the user's code would catch an error of an operator, or the graph checks
+    its assumptions.
     """
     fakes = [node.meta["val"] for node in graph.inputs.values()]
     versions = [graph.versions.get(node) for node in graph.inputs.values()]
@@ -51,13 +51,13 @@ def may_run_again(graph: TraceGraph, context: CompileContext) -> bool:
         return True
     if graph.caught:
         raise Unsupported("may-raise", graph.caught)
-    if graph.assumed is not None:
-        raise graph.assumed.refused()
+    if graph.runtime_assert is not None:
+        raise graph.runtime_assert.refused()
     return context.marks_changes
 
 
 class FailedRuns:
-    """How often a check of the graph failed in one entry; after the `LIMIT`-th its frames run as written at once."""
+    """How often a check of one entry's graph failed; after the `LIMIT`-th failure its frames run in eager at once."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
@@ -65,22 +65,22 @@ class FailedRuns:
         self.as_written = False
 
     def add(self, error: BaseException) -> bool:
-        """Called with what the graph raised, before the second run; see `graph_raised`."""
+        """Called with the exception of the graph, before the rerun; see `graph_raised`."""
         if not graph_raised(error):
             return False
         self.count += 1
         if self.count == LIMIT:
             self.as_written = True
             code = self.code
-            text = f"runs as written from now on: {LIMIT} calls were not what the graph takes them for"
+            text = f"runs in eager from now on: checks of its graph failed in {LIMIT} calls"
             log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
-            STATISTICS.reasons[f"limit of second runs ({LIMIT}) reached: {code.co_qualname}"] += 1
+            STATISTICS.reasons[f"limit of reruns ({LIMIT}) reached: {code.co_qualname}"] += 1
         return True
 
 
-class SecondRun:
-    """Wraps the instructions that call the graph: `begin`, the call, `end`. `checks`: the graph checks what it takes
-    for granted, so it may raise where the program does not, at every call."""
+class EagerRerun:
+    """Wraps the instructions that call the graph: `begin`, the call, `end`. `checks`: the graph checks its assumptions,
+    so it may raise at any call where the user's code does not."""
 
     def __init__(self, codegen: Codegen, code: CodeType, checks: bool) -> None:
         self.codegen = codegen
@@ -97,8 +97,8 @@ class SecondRun:
         codegen.label(self.begin)
 
     def end(self, undo: Callable[[Codegen], None] | None) -> None:
-        """The end of the call; where it raised, what `undo` emits runs, then the frame's own code, whose result is
-        returned."""
+        """The end of the call; where it raised, the code that `undo` emits runs, then the frame's original code, whose
+        result is returned."""
         codegen, after, again = self.codegen, Label(), Label()
         codegen.label(TryEnd(self.begin))
         codegen.emit("JUMP_FORWARD", after)
@@ -117,18 +117,18 @@ class SecondRun:
             undo(codegen)
         codegen.label(self.own)
         with rest_of_frame(codegen):
-            call_as_written(codegen, self.code)
+            call_original(codegen, self.code)
             codegen.emit("RETURN_VALUE")
         codegen.label(after)
 
     def _forget_error(self) -> None:
-        """Its traceback holds the frame: they would keep each other alive."""
+        """Clear the exception: its traceback holds the frame, and they would keep each other alive."""
         self.codegen.const(None)
         self.codegen.emit("STORE_FAST", _ERROR)
 
 
-def call_as_written(codegen: Codegen, code: CodeType) -> None:
-    """Emit the call of the frame's own code with its arguments, which leaves the result on the stack."""
+def call_original(codegen: Codegen, code: CodeType) -> None:
+    """Emit the call of the frame's original code with its arguments, which leaves the result on the stack."""
     own = as_written(code)
     codegen.push_null()
     _push_function(codegen, own)
@@ -155,8 +155,8 @@ def _push_function(codegen: Codegen, code: CodeType) -> None:
 
 
 def as_written(code: CodeType) -> CodeType:
-    """`code` as a function of its parameters by position, which is never compiled; tracebacks show it as the frame that
-    calls it."""
+    """`code` as a function of positional parameters that is never compiled; tracebacks show it as the frame that calls
+    it."""
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
     own = code.replace(
         co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~0x0C,
@@ -167,16 +167,15 @@ def as_written(code: CodeType) -> CodeType:
 
 
 def graph_raised(error: BaseException) -> bool:
-    """Called with what the graph raised, before the second run. False for what is to be raised as it is: what is no
-    Exception (KeyboardInterrupt) or came from outside (a signal's handler raised it), that with which a checkpoint
-    around the call ends its recomputation as soon as it has what it wants, and an error in the middle of writing to
-    inputs, which a second run would write twice."""
+    """Called with the exception of the graph, before the rerun. False for what must propagate: anything but an
+    Exception (KeyboardInterrupt), an exception from outside (a signal handler), the one with which a surrounding
+    checkpoint ends its recomputation early, and an error after a write to some inputs, which a rerun would repeat."""
     if (
         not isinstance(error, Exception) or isinstance(error, _StopRecomputationError)
         or hasattr(error, CHANGED_INPUTS) or came_from_outside(error)
     ):
         set_traceback(error, below_graph(error))
         return False
-    log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)
-    STATISTICS.reasons[f"run again as written: a graph raised {type(error).__name__}"] += 1
+    log.debug("a compiled graph raised %s: %s; its frame is rerun in eager", type(error).__name__, error)
+    STATISTICS.reasons[f"rerun in eager: a graph raised {type(error).__name__}"] += 1
     return True

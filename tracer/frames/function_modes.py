@@ -1,7 +1,6 @@
-"""Modes of functions (`TorchFunctionMode`) that the program is in where it calls a compiled function: the call is
-traced as if it entered them itself. For as long as it runs they are taken off torch's stack, so that neither tracing
-nor the compiled graph asks them once more; what runs as it is, behind a break or in eager, is under them again.
-"""
+"""Function modes (`TorchFunctionMode`) that are active where the user calls a compiled function: the call is traced as
+if it entered them itself. While it runs they are removed from torch's stack, so that neither tracing nor the compiled
+graph calls them again; what runs in eager, such as an instruction that breaks the graph, is under them again."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -14,12 +13,12 @@ from torch.utils._device import DeviceContext
 
 
 def take_off() -> tuple[Any, ...]:
-    """Take the program's own modes off the stack; these, outermost first. None where torch has one among them, which
-    may be tracing itself, or where all are out of force."""
+    """Remove the user's modes from the stack; returns them, outermost first. None where one is torch's, which may be
+    tracing itself, or where function modes are disabled."""
     modes = _get_current_function_mode_stack()
     if not torch._C._is_torch_function_mode_enabled():
         return ()
-    while modes and isinstance(modes[0], DeviceContext):  # `with torch.device(...)`, a mode that traces know
+    while modes and isinstance(modes[0], DeviceContext):  # `with torch.device(...)`, a mode that the tracer models
         del modes[0]
     if any(type(mode).__module__.partition(".")[0] == "torch" for mode in modes):
         return ()
@@ -29,13 +28,13 @@ def take_off() -> tuple[Any, ...]:
 
 
 def put_back(modes: tuple[Any, ...]) -> None:
-    """The modes are in force again."""
+    """Activate the modes again."""
     for mode in modes:
         torch._C._push_on_torch_function_stack(mode)
 
 
 class InForce:
-    """A block in which a mode is in force. The mode's own `__enter__` ran when the program entered it."""
+    """A block in which a mode is active. The mode's own `__enter__` ran when the user entered it."""
 
     def __init__(self, mode: Any) -> None:
         self.mode = mode
@@ -58,6 +57,6 @@ def under(
 
 
 def own_under() -> Callable[..., Any]:
-    """`under` with a code object of its own: torch keeps entries by code object."""
+    """`under` with a separate code object: torch keeps entries by code object."""
     code = under.__code__.replace()
     return FunctionType(code, under.__globals__, under.__name__, None, under.__closure__)

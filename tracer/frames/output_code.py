@@ -1,6 +1,7 @@
-"""How a captured frame ends: it returns, or it breaks, runs one instruction in eager, and goes on in a resume function.
+"""How a captured frame ends: it returns, or it breaks, runs one instruction in eager, and continues in a resume
+function.
 
-Both write a whole new code object: call the graph, push what is to be kept, make the side effects, then the ending.
+Both write a whole new code object: call the graph, push the live values, make the side effects, then the ending.
 """
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ from ..interpreter.opcodes.control import JUMP_IF_FALSE, after_loop
 from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
 from ..runtime.eval_frame import unobserved
 from ..runtime.global_modes import LASTING, Modes, protected
-from ..runtime.rng_ops import draws as draws_numbers
+from ..runtime.rng_ops import draws as is_random_op
 from ..runtime.rng_ops import taken_back
 from ..sources.source import LocalSource
 from ..variables.containers.dict_iterators import DictIterator
@@ -51,13 +52,13 @@ from ..variables.core.finalizers import object_dies_visibly
 from ..variables.python.symbolic_numbers import NumberValue
 from ..variables.torch.tensor import TensorValue
 from .continuation import drive, rest_of_frame, return_continuation
-from .eager_fallback import SecondRun, call_as_written, may_run_again
+from .eager_fallback import EagerRerun, call_original, may_rerun
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
-"""Beginnings of the names of instructions that push nothing, at most leave what was there."""
+"""Prefixes of the names of instructions that push nothing, at most leave what was there."""
 
 _BINDS = {"STORE_FAST": True, "DELETE_FAST": False, "LOAD_FAST_AND_CLEAR": False}
-"""Instructions after which their variable has a value, or has none."""
+"""Instructions after which their variable is bound, or is not."""
 
 Body = Callable[[Codegen], None]
 Compile = Callable[[CapturedGraph], Callable[..., Any]]
@@ -66,8 +67,8 @@ Compile = Callable[[CapturedGraph], Callable[..., Any]]
 def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeType:
     """The frame's new code: the graph's call, then what `body` emits.
 
-    `body` runs twice, as `reconstruct.py` says. Raises Unsupported when something cannot be rebuilt; the graph is then
-    not compiled.
+    `body` runs twice, as `reconstruct.py` explains. Raises Unsupported when something cannot be rebuilt; the graph is
+    then not compiled.
     """
     plan = Plan()
     planned = Codegen(root.code, root.effects, plan, planning=True)
@@ -86,8 +87,8 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
 
 
 def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> None:
-    """Draw what the frame draws from Python's generators, then call the graph, where there is one."""
-    graph, draws, options = root.graph, root.trace.draws, root.trace.options
+    """Make the frame's calls of Python's random generators, then call the graph, where there is one."""
+    graph, draws, options = root.graph, root.trace.random_calls, root.trace.options
     has_graph = bool(graph.operations or codegen.plan.nodes)  # without operations on tensors, results may be numbers
     if not has_graph and not draws.made:
         return
@@ -96,12 +97,12 @@ def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> 
         compiled = compile_graph(graph.finish(list(codegen.plan.nodes), root.trace.modes))
         if graph.sets_modes:
             compiled = protected(compiled, root.trace.modes)
-    if options.run_again and may_run_again(graph, root.trace.context):
+    if options.run_again and may_rerun(graph, root.trace.context):
         if draws.made:
             draws.remember(codegen)
-        again = SecondRun(codegen, root.code, graph.assumed is not None)
-        if compiled is not None and any(map(draws_numbers, graph.graph.nodes)):
-            compiled = taken_back(compiled)  # the second run draws the same numbers
+        again = EagerRerun(codegen, root.code, graph.runtime_assert is not None)
+        if compiled is not None and any(map(is_random_op, graph.graph.nodes)):
+            compiled = taken_back(compiled)  # the rerun gets the same random numbers
     draws.emit(codegen)
     if compiled is not None:
         codegen.push_function(unobserved(compiled))
@@ -116,12 +117,12 @@ def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> 
 
 
 def code_that_raises(root: Interpreter, error: FullGraphError) -> CodeType:
-    """Code that runs the frame as it was written, because it raises. Where it does not, it raises `error` instead of
+    """Code that runs the frame in eager, because it raises. Where it does not, it raises `error` instead of
     returning."""
     codegen = Codegen(root.code, root.effects, Plan(), planning=False)
     _prologue(codegen)
     with rest_of_frame(codegen):
-        call_as_written(codegen, root.code)
+        call_original(codegen, root.code)
         codegen.emit("POP_TOP")
         codegen.const(error)
         codegen.emit("RAISE_VARARGS", 1)
@@ -143,7 +144,7 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
     root.effects.apply(changes, codegen)
     if root.trace.open_variables:
         raise Unsupported("global-state", f"{root.trace.open_variables[-1].describe()}, set and not reset,")
-    for mode in root.trace.overrides.modes:  # entered and not left: so they are after the frame
+    for mode in root.trace.overrides.modes:  # entered and not left, so they are active after the frame
         codegen.push_function(torch._C._push_on_torch_function_stack)
         codegen(mode)
         codegen.call(1)
@@ -159,7 +160,7 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
 
 
 def return_body(root: Interpreter) -> Body:
-    """The ending of a frame that returned."""
+    """The end of a frame that returned."""
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
@@ -175,11 +176,11 @@ def return_body(root: Interpreter) -> Body:
 
 
 class BreakBody:
-    """The ending of a frame that breaks at its current instruction: run that natively, call a resume function.
+    """The end of a frame that breaks at its current instruction: run that in eager, call a resume function.
 
-    There is one resume function for each place where the program may go on: after the instruction, at its jump target,
-    and at the handler when it stands in a try block and raises. The frame itself calls the first of them and whatever
-    that continues with; a resume function that breaks returns the next one to it (see `continuation.py`).
+    There is one resume function for each place where the frame may resume: after the instruction, at its jump target,
+    and at the handler when the instruction is in a try block and raises. The frame itself calls the first of them and
+    whatever that continues with; a resume function that breaks returns the next one to it (see `continuation.py`).
     """
 
     def __init__(self, root: Interpreter, instruction: Instruction, raises: bool = False) -> None:
@@ -201,7 +202,7 @@ class BreakBody:
         return targets
 
     def _jump_target(self) -> int:
-        """Where the program goes on when the instruction jumps."""
+        """Where execution continues when the instruction jumps."""
         target = self.instruction.target
         return after_loop(self.root.info, target) if self.instruction.opname == "FOR_ITER" else target
 
@@ -211,13 +212,13 @@ class BreakBody:
         origin = origin_of(root.code)
         if origin is None:
             live = frozenset().union(*(live_at(root.info, index) for index in targets))
-        else:  # the original's answer is known, and the same for all that goes on in it
+        else:  # the original's answer is known, and the same in all its resume functions
             info = code_info(origin.code)
             live = frozenset().union(*(live_at(info, index + origin.shift) for index in targets))
         first = first_argument(root.code if origin is None else origin.code)
         taken = (FIRST_ARGUMENT,) if first == FIRST_ARGUMENT and origin is None and self._first_cell() else ()
         names = root.code.co_varnames
-        if origin is not None:  # as in the original: a frame that ends lets go of its variables in this order
+        if origin is not None:  # as in the original: a frame that ends releases its variables in this order
             places = {name: place for place, name in enumerate(origin.code.co_varnames)}
             names = tuple(sorted(names, key=lambda name: places.get(name, -1)))
         return taken + tuple(
@@ -226,12 +227,12 @@ class BreakBody:
         )  # fmt: skip
 
     def _first_cell(self) -> str:
-        """The first argument, a cell that has a value; "" for none."""
+        """The first argument if it is a cell that has a value; else ""."""
         name = self.root.code.co_varnames[0]
         return name if name in self.root.bound_cells() else ""
 
     def _dies_visibly(self, name: str) -> bool:
-        """Whether the program sees when the object of a variable that is not read any more dies."""
+        """Whether the death of the object in a dead variable may be observable."""
         if name in self.root.cells or name.startswith(STACK_ARGUMENT):
             return False
         value = self.root.locals.get(name)
@@ -240,8 +241,8 @@ class BreakBody:
         return object_dies_visibly(self.root.unread.get(name))
 
     def outlives_its_frame(self) -> bool:
-        """Whether a variable holds what dies visibly while a resume function would handle exceptions: eager has the
-        frame with this variable in the traceback, where a resume function that raises one again is not."""
+        """Whether a variable's object dies observably and a resume function would handle exceptions: in eager the
+        traceback has the frame with this variable, but not the resume function's that raises one again."""
         return self.handled is not None and any(map(self._dies_visibly, self.variables))
 
     def _is_bound_after(self, name: str) -> bool:
@@ -252,7 +253,7 @@ class BreakBody:
         return self.root.is_bound(name)
 
     def kept_tensors(self) -> tuple[str, ...]:
-        """The variables that hold a tensor of the graph where the program goes on."""
+        """The variables that hold a tensor of the graph where the frame resumes."""
         values = self.root.locals
         return tuple(
             n for n in self.variables if isinstance(values.get(n), TensorValue) and values[n].source is None
@@ -282,14 +283,14 @@ class BreakBody:
         self._run_instruction(codegen)
 
     def _late(self, values: list[Value]) -> dict[Value, Value]:
-        """The iterators that must be made after the side effects, which give their containers the items that they go
-        over: the container of each."""
+        """The iterators that must be made after the side effects have refilled their containers: the container of
+        each."""
         found = [value for value in values if isinstance(value, (DictIterator, SequenceIterator))]
         containers = {value: value.parts()[1][0] for value in found if found.count(value) == 1}
         return {value: container for value, container in containers.items() if self.root.effects.refills(container)}
 
     def _make_late(self, codegen: Codegen, name: str, iterator: Value) -> None:
-        """Put the iterator into the variable in which its container is."""
+        """Store the iterator in the variable of its container."""
         assert isinstance(iterator, (DictIterator, SequenceIterator))
         function, (_, *parts) = iterator.parts()
         codegen.push_function(function)
@@ -300,12 +301,12 @@ class BreakBody:
         codegen.emit("STORE_FAST", name)
 
     def _read(self) -> tuple[str, ...]:
-        """The variable that the instruction itself reads, which may be its last use."""
+        """The variable that the instruction itself reads, perhaps for the last time."""
         return (self.instruction.value,) if self.instruction.opname in READS else ()
 
     def _left_behind(self) -> tuple[str, ...]:
         """The variables that a traceback shows when the instruction raises out of the frame, where it surely does:
-        those that cost nothing to make."""
+        those that are free to make."""
         if not self.raises or self.handled is not None:
             return ()
         return tuple(
@@ -345,7 +346,7 @@ class BreakBody:
             codegen.label(jumped)
             if self.instruction.opname == "FOR_ITER":
                 for skipped in self.root.info.instructions[self.instruction.target : self._jump_target()]:
-                    codegen.emit(skipped.opname)  # the interpreter jumps over what ends a loop, so it must be there
+                    codegen.emit(skipped.opname)  # the interpreter jumps over the end of a loop, so it must be there
             self._continue(codegen, self._jump_target(), self._after(jump=True))
         if handled is not None:
             codegen.label(handler)
@@ -353,7 +354,7 @@ class BreakBody:
             self._continue(codegen, handled.target, [*below, *[Slot.OBJECT] * (1 + handled.lasti)], raised=True)
 
     def _taken(self) -> list[str]:
-        """The parameters that have no value by now, or another one that is not needed any more."""
+        """The parameters that are unbound by now, or whose value is not needed any more."""
         root = self.root
         read = (name for name in self._read() if root.is_bound(name))
         kept = {*self.variables, *root.cells, *root.unread, *read, *self._left_behind()}
@@ -405,10 +406,10 @@ class BreakBody:
         return kept + [Slot.OBJECT] * (size - len(kept))
 
     def _continue(self, codegen: Codegen, index: int, stack: list[Slot], raised: bool = False) -> None:
-        """Take the stack into variables and return what the resume function for `index` gives. `raised`: an exception
+        """Store the stack in variables and return the result of the resume function for `index`. `raised`: an exception
         is at the top of the stack."""
         for i, slot in reversed(list(enumerate(stack))):
-            if slot is Slot.HANDLING:  # the resume function starts to handle it again: of a group, what `except*` took
+            if slot is Slot.HANDLING:  # the resume function handles it: for a group, its part for `except*`
                 codegen.push_function(sys.exception)
                 codegen.call(0)
             codegen.emit("STORE_FAST", ".ours_null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
@@ -424,7 +425,7 @@ class BreakBody:
                 codegen.emit(*part)
         code = resume_code(self.root.code, index, tuple(stack), self.variables, boxed)
         self.resumed.append(code)
-        # The resume function has them now: this frame, which may be in tracebacks, lets go of them.
+        # The resume function has them now: this frame, which may be in tracebacks, releases them.
         moved = [*codegen.stored, *(name for name in self.variables if name not in self.root.cells)]
         if origin_of(self.root.code) is not None:
             return_continuation(codegen, partial(self._make_function, codegen, code), arguments, moved)
@@ -438,8 +439,8 @@ class BreakBody:
         codegen.emit("JUMP_FORWARD", self.driver)
 
     def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
-        """The arguments of the resume function that the program may see die: generators, objects with a finalizer, and
-        exceptions, whose tracebacks hold the frames of what raised them, and all that is in these."""
+        """The arguments of the resume function whose death may be observable: generators, objects with a finalizer, and
+        exceptions, whose tracebacks hold frames and everything in them."""
         found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if dies_visibly(self.root, value)}
         found |= {name for name in self.variables if self._dies_visibly(name) or self._is_exception(name)}
         found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}
@@ -493,7 +494,7 @@ def pushed(instruction: Instruction) -> int:
 
 
 def stack_effect(instruction: Instruction, jump: bool) -> int:
-    """By how much the instruction makes the stack longer, where it jumps or where it does not."""
+    """By how much the instruction changes the stack depth, where it jumps or where it does not."""
     if instruction.opname == "CALL" and VERSION < (3, 12):
         return -instruction.arg - 1  # PRECALL's part included
     opcode = dis.opmap[instruction.opname]

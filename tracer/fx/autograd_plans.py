@@ -1,6 +1,6 @@
-"""What a node of a graph calls for a torch.autograd.Function that was traced: a Function made of two graphs.
+"""What a node of a graph calls for a traced torch.autograd.Function: a Function made of two graphs.
 
-Nothing here belongs to a trace: a recorded graph is run again with it.
+Nothing here refers to the trace: a recorded graph can be run again with it.
 """
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from ...artifacts.fx_graphs import PLAN
 @dataclass(frozen=True)
 class FunctionPlan:
     """A Function as two graphs. `forward` takes the tensors and returns (results, what the backward needs); `backward`
-    takes the latter after the gradients of the results. These come as they are, or where the backward relies on how
-    they lie in memory with the `strides` with which they were traced (None: contiguous). The first `gradients` tensors
-    get gradients; `fixed` and `dirty` are positions among the results. `once`: gradients have no gradients. Where
-    nothing flows back, the backward runs on zeros if they are `materialized`; else there are no gradients.
-    """
+    takes the gradients of the results, then what it needs. These gradients are passed as they are, or, where the
+    backward relies on their layout, with the `strides` of the trace (None: contiguous). The first `gradients` tensors
+    get gradients; `fixed` and `dirty` are positions among the results. `once`: gradients are not differentiable. Where
+    no gradient arrives, the backward runs on zeros if they are `materialized`; else there are no gradients."""
 
     name: str
     forward: torch.fx.GraphModule
@@ -49,7 +48,7 @@ class FunctionPlan:
             return results
 
         def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-            if gradients[0] is None:  # which is the only one
+            if gradients[0] is None:  # the only result
                 return (None,) * ctx.inputs
             saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
             if self.strides is not None:
@@ -70,13 +69,13 @@ class FunctionPlan:
 
 
 def _run(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-    """The graph as a function: as a module, which it is until its code is written, it would have global hooks run."""
+    """The graph as a function: a GraphModule would run the user's global module hooks."""
     _LazyGraphModule.force_recompile(graph)
     return graph.forward(*inputs)
 
 
 def _as_traced(gradient: torch.Tensor, stride: tuple[int, ...] | None) -> torch.Tensor:
-    """The gradient in the layout that the trace assumed: autograd may hand over an expanded one."""
+    """The gradient in the layout that the trace assumed: autograd may pass an expanded one."""
     if stride is None:
         return gradient.contiguous()
     if gradient.stride() == stride:

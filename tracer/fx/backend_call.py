@@ -1,6 +1,6 @@
-"""What the tracer hands to a compiler, and what it asks of one.
+"""What the tracer passes to a backend, and what it expects back.
 
-The front door gives the tracer a plain callable (`Backend`): tracer and engine know nothing of each other.
+The front end gives the tracer a plain callable (`Backend`): tracer and engine do not know each other.
 """
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..guards.versions import Versions
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """A torch-level FX graph whose every tensor is an input: parameters and buffers are lifted to placeholders.
+    """A torch-level FX graph in which every tensor is an input: parameters and buffers are lifted to placeholders.
 
     `inputs` are the fake tensors (torch.SymInt, torch.SymFloat for numbers that vary) of the placeholders in order,
-    made by one FakeTensorMode with one ShapeEnv; each node's `meta["val"]` holds its fake result,
-    `meta["stack"]` its tuple of `artifacts.records.Location` (the program's stack, innermost last) and
-    `meta["module"]` the nn.Module path. The graph returns a tuple. Mutations of inputs stand in the graph as in-place
-    operators. `grad_enabled` is the mode at the call; `input_names` are the sources' expressions.
+    made by one FakeTensorMode with one ShapeEnv; each node's `meta["val"]` holds its fake result, `meta["stack"]` its
+    tuple of `artifacts.records.Location` (the user's stack, innermost last) and `meta["module"]` the nn.Module path.
+    The graph returns a tuple. Mutations of inputs stand in the graph as in-place operators. `grad_enabled` is the mode
+    at the call; `input_names` are the sources' expressions.
     """
 
     module: torch.fx.GraphModule
@@ -40,12 +40,12 @@ Backend = Callable[[CapturedGraph, CompileContext], Compiled]
 
 @dataclass
 class CompileOptions:
-    """What one `ptdebug.compile(...)` (or torch.compile under `ptdebug run`) asked for.
+    """The options of one `ptdebug.compile(...)` (or torch.compile under `ptdebug run`).
 
-    `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start;
-    False = never. `run_again`: a call whose graph raises runs as it was written. After `recompile_limit`
-    entries for one code object the frame runs in eager, said once. `versions` gives the library of `guards/versions.py`
-    when it is compiled.
+    `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start; False =
+    never. `run_again`: a call whose graph raises is repeated in eager. After `recompile_limit` entries for one code
+    object the frame runs in eager, with one warning. `versions` gives the library of `guards/versions.py` once it is
+    compiled.
     """
 
     backend: Backend

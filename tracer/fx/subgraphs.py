@@ -1,8 +1,9 @@
-"""Graphs inside the graph: the branches of torch.cond, the body of a loop, the two sides of an autograd.Function.
+"""Graphs inside the graph: the branches of torch.cond, the body of a loop, forward and backward of an
+autograd.Function.
 
-While one is open, nodes go into it; what it uses of the graphs around it is lifted: it becomes an input of the inner
-graph, and the node that runs the inner graph passes it. A tensor of an inner graph that has been closed cannot be used
-outside of it.
+While one is open, nodes are added to it; what it uses of the graphs around it is lifted: it becomes an input of the
+inner graph, and the node that runs the inner graph passes it. A tensor of an inner graph that has been closed cannot be
+used outside of it.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Scope:
         self._input_names: dict[str, int] = {}
 
     def add_input(self, name: str, fake: Any) -> torch.fx.Node:
-        """A placeholder after those that there are."""
+        """A placeholder after the existing ones."""
         number = self._input_names[name] = self._input_names.get(name, 0) + 1
         if number > 1:  # the inputs are the parameters of the graph's function
             name = f"{name}_again_{number}"
@@ -40,21 +41,21 @@ class Scope:
         return node
 
     def lift(self, node: torch.fx.Node) -> torch.fx.Node:
-        """The input that stands for a node of the graph around this one."""
+        """The input that represents a node of the graph around this one."""
         own = self.lifted.get(node)
         if own is None:
             own = self.lifted[node] = self.add_input(f"lifted_{len(self.lifted)}", node.meta["val"])
         return own
 
     def lift_again(self, node: torch.fx.Node) -> None:
-        """One more input for `node`: nothing reads the second and later ones, which get gradients of their own."""
+        """One more input for `node`: nothing reads the second and later ones, which have gradients of their own."""
         if node in self.lifted:
             self.add_input(f"{self.lifted[node].name}_repeated", node.meta["val"])
         else:
             self.lift(node)
 
     def align(self, nodes: Sequence[torch.fx.Node]) -> None:
-        """Have exactly the lifted inputs for `nodes`, in this order, after the inputs of its own."""
+        """Have exactly the lifted inputs for `nodes`, in this order, after the graph's own inputs."""
         for node in nodes:
             own = self.lift(node)
             if own is not self._last_input:
@@ -63,11 +64,11 @@ class Scope:
                 self._last_input = own
 
     def add_module(self, module: torch.fx.GraphModule) -> torch.fx.Node:
-        """The node that stands for an inner graph."""
+        """The node that represents an inner graph."""
         name = f"inner_{len(self.modules)}"
         self.modules[name] = module
         node = self.graph.get_attr(name)
-        node.meta["val"] = module.forward  # to trace what calls it runs no hooks that the program has for all modules
+        node.meta["val"] = module.forward  # tracing a call of it runs none of the user's global module hooks
         return node
 
     def close(self, outputs: Any) -> torch.fx.GraphModule:
@@ -77,23 +78,24 @@ class Scope:
 
 
 class Scopes:
-    """The graphs that are open, innermost last."""
+    """The open graphs, innermost last."""
 
     def __init__(self) -> None:
         self.open = [Scope(torch.fx.Graph())]
 
     def graphs(self) -> list[torch.fx.Graph]:
-        """The graphs themselves."""
+        """The open graphs themselves."""
         return [scope.graph for scope in self.open]
 
     def home(self, args: Sequence[Any]) -> int:
-        """How deep the innermost graph is that a node among `args` is of, counted from the innermost (-1)."""
+        """The depth of the innermost graph that a node among `args` belongs to, counted from the innermost (-1)."""
         graphs = [arg.graph for arg in args if isinstance(arg, torch.fx.Node)]
         depths = range(-1, -len(self.open) - 1, -1)
         return next((depth for depth in depths if self.open[depth].graph in graphs), -1)
 
     def here(self, node: torch.fx.Node, depth: int = -1) -> torch.fx.Node:
-        """What stands for `node` in the innermost graph (in that at `depth`). Raises Unsupported where nothing does."""
+        """What represents `node` in the innermost graph (in the one at `depth`). Raises Unsupported where nothing
+        does."""
         scope = self.open[depth]
         if node.graph is scope.graph:
             return node
@@ -114,14 +116,15 @@ def versions(graphs: Sequence[torch.fx.Graph]) -> dict[torch.fx.Node, int]:
 
 
 def refuse_writes(graphs: Sequence[torch.fx.Graph], before: dict[torch.fx.Node, int], what: str) -> None:
-    """Raises Unsupported where a tensor that is older than `before` has been written since."""
+    """Raises Unsupported where a tensor older than `before` has been written since."""
     for node, version in versions(graphs).items():
         if version != before.get(node, 0 if node.op == "placeholder" else version):
             raise Unsupported("effect-in-region", f"{what} changes the tensor {node.name} in place")
 
 
 def refuse_writes_as_data(inner: torch.fx.Graph, around: Sequence[torch.fx.Graph], what: str) -> None:
-    """Raises Unsupported where an inner graph writes to `x.data`, whose writes are counted apart, of an `x` outside."""
+    """Raises Unsupported where an inner graph writes to `x.data`, whose version counter is separate, of an `x`
+    outside."""
     written = [node for node, version in versions([inner]).items() if version and node.target is getattr]
     memory = {node.meta["val"].untyped_storage()._cdata for node in versions(around)} if written else set()
     for node in written:

@@ -1,4 +1,4 @@
-"""Operators that raise for some data only, in `try` blocks of the program that handle it."""
+"""Operators that raise for some data only, inside `try` blocks of the user that handle the error."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAY_RAISE = frozenset(
     " cholesky cholesky_solve linalg_inv linalg_solve linalg_cholesky linalg_eigh linalg_eig linalg_svd linalg_qr"
     " linalg_det linalg_lstsq linalg_matrix_power item _assert_scalar _assert_async".split()
 )
-"""Operators that raise for some data and not for other, by name."""
+"""Operators that raise for some data only, by name."""
 
 
 def may_raise(name: str, args: Sequence[Any]) -> bool:
@@ -30,7 +30,7 @@ def may_raise(name: str, args: Sequence[Any]) -> bool:
 
 
 def _may_be_out_of_range(item: Any) -> bool:
-    """A slice fits any size; its bounds may still be data: a tensor, or a number out of one."""
+    """A slice fits any size, but its bounds may be data: a tensor, or a data-dependent number."""
     nodes: list[torch.fx.Node] = []
     torch.fx.node.map_arg(item, nodes.append)
     if not isinstance(item, slice) or item.step is not None:
@@ -40,9 +40,9 @@ def _may_be_out_of_range(item: Any) -> bool:
 
 
 def is_caught(tx: Translator) -> bool:
-    """Whether the program handles exceptions of the current instruction, in this frame or in one that called it: an
-    `except` covers it, or a `with` block whose manager is not torch's, or is not known: the block was entered before
-    the frame broke. `finally` does not count, it raises again."""
+    """Whether user code handles exceptions of the current instruction, in this frame or in a caller: an `except` covers
+    it, or a `with` block whose manager is not torch's or is not known (the block was entered before the frame broke).
+    `finally` does not count: it re-raises."""
     frame: Translator | None = tx
     while frame is not None:
         known = {context.depth + 1 for context in frame.open_contexts}  # below the handler's stack is `__exit__`
@@ -58,7 +58,8 @@ def is_caught(tx: Translator) -> bool:
 
 
 def _is_torchs(manager: Value, frame: Translator) -> bool:
-    """Whether a manager that `frame` has entered lets exceptions pass: torch's do, also those of its functions."""
+    """Whether the context manager that `frame` has entered never swallows an exception: torch's do not, including those
+    of decorated functions."""
     if not manager.handles_exceptions:
         return True
     names = manager.python_type().__module__, str(frame.f_globals.get("__name__"))
@@ -66,7 +67,7 @@ def _is_torchs(manager: Value, frame: Translator) -> bool:
 
 
 def _handles(instructions: list[Instruction], start: int) -> bool:
-    """Whether the handler is an `except`; that of a comprehension, from Python 3.12 on, gives back a variable."""
+    """Whether the handler is an `except`; that of a comprehension, from Python 3.12 on, restores a variable."""
     if instructions[start].opname != "PUSH_EXC_INFO":
         return False
     for instruction in instructions[start + 1 :]:

@@ -44,7 +44,7 @@ from ..variables import build
 from ..variables.core.base import Value
 from ..variables.torch.custom_op_state import refuse_changed_state
 from ..variables.torch.higher_order.registered_autograd import with_registered_gradient
-from ..variables.torch.runtime_asserts import Assumed, check_at_run_time
+from ..variables.torch.runtime_asserts import RuntimeAssert, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
 from .data_dependent_errors import MAY_RAISE, is_caught, may_raise
@@ -53,30 +53,31 @@ if TYPE_CHECKING:
     from ..runtime.global_modes import Modes
     from ..shapes.frame_shapes import FrameShapes
     from ..variables.core.base import Translator
-    from ..variables.torch.scalar_tensor_index import ChosenRow
+    from ..variables.torch.scalar_tensor_index import RowCopy
 
 PURE_METHODS = frozenset(
     "size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
     " mean sum eq ne lt le gt ge add sub mul div neg abs any all unbind chunk split clone detach type_as".split()
 )
-"""Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
+"""Tensor methods that are dropped from the graph when their result is unused. What is not known to be pure stays."""
 
 
 _DROPOUTS = frozenset((
     torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
 ))  # fmt: skip
-"""Functions (of a tensor, a probability, and whether to drop) that give the tensor itself where nothing is dropped."""
+"""Functions (of a tensor, a probability, and whether to drop) that return the tensor itself where nothing is
+dropped."""
 
 _NATIVE_DROPOUTS = frozenset((
     torch.native_dropout, torch.ops.aten.native_dropout, torch.ops.aten.native_dropout.default,
 ))  # fmt: skip
-"""Those that also give the mask, of which torch's Python form gives the tensor itself, too."""
+"""Those that also return the mask; for them torch's Python decomposition returns the tensor itself, too."""
 
 _CHECKS = (torch.ops.aten._assert_scalar.default,)
-"""Operators that state a condition on numbers themselves."""
+"""Operators that themselves state a condition on numbers."""
 
 _MOVE_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
-"""Functions that give a tensor other memory."""
+"""Functions that replace a tensor's memory."""
 
 _OUT_OF_PLACE: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
@@ -91,28 +92,28 @@ class TraceGraph:
     def __init__(self, shapes: FrameShapes) -> None:
         self.shapes = shapes
         self.scopes = Scopes()
-        self.checkpoint = 0  # the number of the checkpointed region that nodes made now belong to; 0: none
+        self.checkpoint = 0  # the checkpointed region that new nodes belong to; 0: none
         self.reentrant = False  # whether that region is a reentrant checkpoint's
         self.fake_mode = shapes.fake_mode
         self.inputs: dict[Source, torch.fx.Node] = {}
         self.caught = ""  # an operator that may raise in a `try` that handles it
-        self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
+        self.versions: dict[torch.fx.Node, int | None] = {}  # versions of inputs at entry; None: without one
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
-        self.assumed: Assumed | None = None  # the first check that relies on a second run
-        self.told: Assumed | None = None  # the first operation with a result that only data tells
+        self.runtime_assert: RuntimeAssert | None = None  # the first check that relies on a rerun in eager
+        self.data_dependent: RuntimeAssert | None = None  # the first operation with a data-dependent result
         self.assigned: list[tuple[torch.Tensor, str]] = []  # what variables are since that attribute of them was set
-        self.frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # that inputs are since they need none
-        self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
-        self.rows: list[ChosenRow] = []  # copies that stand for views
-        self.called: Callable[..., Any]  # calls functions from the program's line that the next operation is of
+        self.frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # `p.detach()` of inputs
+        self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # the break if one leaves
+        self.rows: list[RowCopy] = []  # copies that represent views
+        self.called: Callable[..., Any]  # calls functions from the user's line of the next operation
         self.operations = 0
         self.sets_modes = False
-        self.inside: dict[int, Source] = {}  # where tensors are read that others are made of, by id
-        self.asks_overrides: bool | None = None  # whether nodes ask the wrapper subclasses among their arguments
+        self.inside: dict[int, Source] = {}  # sources of tensors that others consist of, by id
+        self.asks_overrides: bool | None = None  # whether nodes call overrides of wrapper subclasses
 
     @property
     def graph(self) -> torch.fx.Graph:
-        """The graph that nodes are added to: the innermost that is open."""
+        """The graph that nodes are added to: the innermost open one."""
         return self.scopes.open[-1].graph
 
     @contextmanager
@@ -127,8 +128,8 @@ class TraceGraph:
 
     @contextmanager
     def nested_without_writes(self, what: str) -> Iterator[Scope]:
-        """A graph inside the graph that runs later, or as often as data says. Raises Unsupported where it writes to
-        tensors that are older."""
+        """A graph inside the graph that runs later, or a data-dependent number of times. Raises Unsupported where it
+        writes to tensors that exist before it."""
         around = self.scopes.graphs()
         before = versions(around)
         with self.nested() as scope:
@@ -139,7 +140,7 @@ class TraceGraph:
     def make(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op: str = "call_function"
     ) -> torch.fx.Node:
-        """A node of the innermost graph; nodes of graphs around it among the arguments are lifted."""
+        """Add a node to the innermost graph; nodes of outer graphs among the arguments are lifted."""
         if len(self.scopes.open) > 1:
             args = torch.fx.node.map_arg(args, self.scopes.here)
             kwargs = torch.fx.node.map_arg(kwargs, self.scopes.here)
@@ -149,20 +150,20 @@ class TraceGraph:
         return node
 
     def refuse_of_two_runs(self, what: str) -> None:
-        """Raises Unsupported where the program asks autograd for `what` in a reentrant checkpoint, which eager runs
-        twice: without gradients, where its results come from, and with them in the backward."""
+        """Raises Unsupported where the user asks autograd about `what` in a reentrant checkpoint, which eager runs
+        twice: without gradients in the forward, and with gradients in the backward."""
         if self.reentrant and torch.is_grad_enabled():
             raise Unsupported("attribute", f"{what} in torch.utils.checkpoint.checkpoint(use_reentrant=True)")
 
     def refuse_of_rows(self, fake: torch.Tensor, what: str, unrecorded: bool = False) -> None:
-        """Raises Unsupported where the program asks `what` of a view in whose place the graph has a copy
-        (`unrecorded`: one that would require gradients, which the copy does not)."""
+        """Raises Unsupported where the user reads `what` of a view that the graph represents by a copy (`unrecorded`:
+        of one that would require gradients, which the copy does not)."""
         if any(row.is_in_memory_of(fake) and row.unrecorded >= unrecorded for row in self.rows):
             raise Unsupported("call", what)
 
     def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
-        """A node that computes a number, where its arguments are: the graph that needs it first may be inside of that
-        one, and end before others need it too."""
+        """Add a node that computes a number, in the graph of its arguments: the graph that needs it first may be nested
+        in that one, and end before others need it too."""
         depth = self.scopes.home(args)
         args = torch.fx.node.map_arg(args, lambda node: self.scopes.here(node, depth))
         return self.scopes.open[depth].graph.call_function(_as_written(function, args), args)
@@ -173,7 +174,7 @@ class TraceGraph:
         return self.shapes.shape_env
 
     def add_input(self, source: Source, real: Any) -> torch.fx.Node:
-        """The placeholder for the tensor (or number that varies) read from `source`; one for each source."""
+        """The placeholder for the tensor (or varying number) read from `source`; one per source."""
         node = self.inputs.get(source)
         if node is None:
             make: Any = self.shapes.fakify if isinstance(real, torch.Tensor) else self.shapes.symbolic_int
@@ -181,12 +182,12 @@ class TraceGraph:
         return node
 
     def add_placeholder(self, source: Source, fake: Any) -> torch.fx.Node:
-        """A placeholder for an input whose fake value is known already."""
+        """A placeholder for an input whose fake value is known."""
         node = self.scopes.open[0].add_input(_input_name(source), fake)
-        if isinstance(fake, torch.Tensor):  # as it is now: in-place operators change the fake
+        if isinstance(fake, torch.Tensor):  # a snapshot: in-place operators change the fake tensor
             node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
             self.versions[node] = None if fake.is_inference() else fake._version
-            self._keep_apart(fake)
+            self._check_assigned_attributes(fake)
         node.meta["source"] = source
         self.inputs[source] = node
         return node
@@ -201,8 +202,8 @@ class TraceGraph:
     ) -> Value:
         """Add the node `target(*args, **kwargs)` (a method call when `op` is "call_method") and wrap its result.
 
-        Raises Unsupported when the result cannot be known without the data, and when the operator rejects its
-        arguments: the program then runs it in eager and sees the real error.
+        Raises Unsupported when the result is data-dependent and unknown, and when the operator rejects its arguments:
+        eager then runs it and the user sees the real error.
         """
         if tx.trace.overrides.may_ask and (answer := override_node(tx, target, op, args, kwargs)) is not None:
             return answer
@@ -215,7 +216,7 @@ class TraceGraph:
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
         caught = not self.caught and (may_raise(name, node_args) or is_own(target)) and is_caught(tx)
-        if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
+        if caught and not tx.trace.options.run_again:  # the graph's error would bypass the user's handlers
             raise Unsupported("may-raise", name)
         if is_own(target):
             refuse_changed_state(tx, names_of(target))
@@ -247,8 +248,8 @@ class TraceGraph:
         return build.wrap_result(tx, node, fake)
 
     def _known(self, conditions: Sequence[sympy.Expr], results: Sequence[Any]) -> list[sympy.Expr]:
-        """Those of the conditions whose numbers the graph has, or an operator's results. The others are the operator's
-        own: how often a loop runs, which its backward asks."""
+        """The conditions whose symbols the graph has, or an operator's results are. The others are internal to the
+        operator: how often a loop runs, which its backward reads."""
         values = [*results, *(node.meta.get("val") for scope in self.scopes.open for node in scope.graph.nodes)]
         sizes = [value.shape if isinstance(value, torch.Tensor) else (value,) for value in values]
         numbers = [number for size in sizes for number in size if isinstance(number, (torch.SymInt, torch.SymFloat))]
@@ -256,7 +257,7 @@ class TraceGraph:
         return [condition for condition in conditions if free_unbacked_symbols(condition) <= known]
 
     def _accept_unbacked(self, target: Any, fake: Any, tx: Translator) -> None:
-        """The operation has a result that only the data tells. Raises Unsupported where the graph breaks instead."""
+        """The operation has a data-dependent result. Raises Unsupported where the graph breaks instead."""
         self.shapes.shape_env.pending_fresh_unbacked_symbols.clear()
         size = isinstance(fake, (torch.Tensor, tuple, list))
         place = tx.own_location()
@@ -266,25 +267,26 @@ class TraceGraph:
         code, detail = ("data-dependent-shape", by_mask) if size else ("data-dependent-value", f"Tensor.{by_mask}")
         if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), "symbol", why) == "break":
             raise Unsupported(code, detail)
-        if self.told is None and len(self.scopes.open) == 1:
-            self.told = Assumed(tx.trace.safe_step(), code, detail, {"location": place, "stack": tx.stack_locations()})
+        if self.data_dependent is None and len(self.scopes.open) == 1:
+            place_and_stack = {"location": place, "stack": tx.stack_locations()}
+            self.data_dependent = RuntimeAssert(tx.trace.safe_step(), code, detail, place_and_stack)
 
     def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the operation gives on the fake values of its arguments."""
+        """The result of the operation on the fake values of its arguments."""
         count = self.shapes.shape_env.num_deferred_runtime_asserts
         before = self.shapes.assertions() if count else set()
         fake = self._run_fake(op, target, args, kwargs)
         if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
-            # What torch assumes of such sizes would be an error of ours where it does not hold.
+            # A condition that torch assumes of such sizes and that does not hold would be an internal error.
             self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]
         if self.assigned or self.frozen:
-            self._keep_apart(fake)
+            self._check_assigned_attributes(fake)
         return fake
 
-    def _keep_apart(self, fake: Any) -> None:
-        """Raises Unsupported where the operation that gave `fake` has made more of a variable with other data than
-        `p.data = value` after the graph can: given it a gradient, or taken a view, whose base would not be `p`. The
-        same for `p.requires_grad = flag`, and where a view comes in."""
+    def _check_assigned_attributes(self, fake: Any) -> None:
+        """Raises Unsupported where the operation that gave `fake` uses a variable with replaced data in a way that the
+        graph cannot represent after `p.data = value`: it has given it a gradient, or taken a view, whose base would not
+        be `p`. The same for `p.requires_grad = flag`, and where a view is an input."""
         results = fake if isinstance(fake, (tuple, list)) else (fake,)
         bases = [part._base for part in results if isinstance(part, torch.Tensor) and part._is_view()]
         for variable, name in (*self.assigned, *((variable, "requires_grad") for variable, _ in self.frozen)):
@@ -309,8 +311,8 @@ class TraceGraph:
                     return fake
                 fake = self._called(target, fake_args, fake_kwargs)
                 if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
-                    raise Unsupported("call", _operator_name(op, target))  # eager gives a copy, and drops for None
-                if writes_lists(target):  # which fake tensors do not count
+                    raise Unsupported("call", _operator_name(op, target))  # eager returns a copy, and drops it for None
+                if writes_lists(target):  # fake tensors do not count it
                     torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
                 return fake
         except Unsupported:
@@ -320,7 +322,7 @@ class TraceGraph:
         except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             condition = getattr(error, "cond", sympy.false)
             decided_by = condition.free_symbols
-            if not self.shapes.shape_env.drawn.isdisjoint(decided_by):
+            if not self.shapes.shape_env.random_symbols.isdisjoint(decided_by):
                 raise Unsupported("random-value", _target_name(target)) from error
             if condition.has(ToFloat) or any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
                 raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
@@ -330,13 +332,13 @@ class TraceGraph:
         except Exception as error:
             if came_from_outside(error):
                 raise
-            if target is operator.getitem and (told := _told_by_data(fake_args[1])):  # torch takes no such index
-                drawn = not self.shapes.shape_env.drawn.isdisjoint(told)
+            if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
+                drawn = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
                 raise Unsupported("random-value" if drawn else "data-dependent-shape", _target_name(target)) from error
             first_line = str(error).partition("\n")[0]
-            if "its data is not allocated yet" in first_line:  # what fake tensors say where values are read
+            if "its data is not allocated yet" in first_line:  # raised by fake tensors where values are read
                 raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
-            if "only concrete integers" in first_line:  # an operator whose sizes may not vary
+            if "only concrete integers" in first_line:  # an operator whose sizes must be constants
                 raise Unsupported("data-dependent-shape", _target_name(target)) from error
             if _is_of_forward_gradients(error, [*fake_args, *fake_kwargs.values()]):
                 raise Unsupported("missing-forward-gradient", _operator_name(op, target)) from error
@@ -346,12 +348,12 @@ class TraceGraph:
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}", **where) from error
 
     def _below_overrides(self) -> AbstractContextManager[Any]:
-        """Around an operation on tensors whose fakes are of the program's classes: their `__torch_function__` has had
-        its say."""
+        """Around an operation on fake tensors of user-defined classes: their `__torch_function__` has been handled
+        already."""
         return torch._C.DisableTorchFunctionSubclass() if self.asks_overrides is False else nullcontext()
 
     def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a function gives of fake values. Raises Unsupported where it changes a tensor's memory or shape."""
+        """The result of a function on fake values. Raises Unsupported where it changes a tensor's memory or shape."""
         if _target_name(function).partition(".")[0] in _MOVE_MEMORY:
             raise Unsupported("metadata-mutation", _operator_name("call_function", function))
         given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
@@ -361,8 +363,9 @@ class TraceGraph:
         return result
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
-        """Close the graph with `outputs`, drop what nothing uses, and hand it over. Raises Unsupported where an output
-        is of an inner graph, or a leaf of autograd's that the graph has made, or a copy could be told from a view."""
+        """Close the graph with `outputs`, drop unused nodes, and return it. Raises Unsupported where an output belongs
+        to an inner graph, or is an autograd leaf that the graph made, or a copy is distinguishable from the view that
+        it represents."""
         self._keep_leaves(outputs)
         for row in self.rows:
             if not row.stays_unseen(self, outputs):
@@ -370,7 +373,7 @@ class TraceGraph:
         self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
-        # The module's Python code is written when something runs it.
+        # The module's Python code is generated when it is first run.
         module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)
         return CapturedGraph(
             module=module,
@@ -385,7 +388,7 @@ class TraceGraph:
 
     def _keep_leaves(self, outputs: Sequence[torch.fx.Node]) -> None:
         """Raises Unsupported where a tensor that was made to require gradients leaves the graph, or a view of it, or a
-        view of one that was made to require none, whose base would not be the program's."""
+        view of one that was made not to require them, whose base would not be the user's tensor."""
         for variable, refused in self.frozen:
             found = [node.meta.get("val") for node in outputs]
             if any(isinstance(part, torch.Tensor) and part._is_view() and part._base is variable for part in found):
@@ -400,8 +403,8 @@ class TraceGraph:
             raise self.leaves[0][1]()
 
     def _reached_from_inputs(self, outputs: Sequence[torch.fx.Node]) -> bool:
-        """Whether gradients of all results flow to inputs: those that end in what was made here would be lost, and with
-        them that the result requires gradients."""
+        """Whether gradients of all results flow to inputs: those that end in tensors made here would be lost, and with
+        them the results' requires_grad."""
         reached: dict[torch.fx.Node, bool] = {}
         for node in self.graph.nodes:
             value = node.meta.get("val")
@@ -411,12 +414,12 @@ class TraceGraph:
         return all(reached.get(node, True) for node in outputs)
 
     def used_inputs(self) -> list[Source]:
-        """The sources of the placeholders that are left after `finish`, in order."""
+        """The sources of the placeholders that remain after `finish`, in order."""
         return [node.meta["source"] for node in self.graph.nodes if node.op == "placeholder"]
 
     def _drop_dead(self) -> None:
-        """Drop unused nodes that are known to be pure, and unused inputs. The engine, which sees the operators'
-        schemas after functionalization, drops the rest."""
+        """Drop unused nodes that are known to be pure, and unused inputs. The engine, which has the operators' schemas
+        after functionalization, drops the rest."""
         symbols = self.shapes.shape_env is not None
         for node in reversed(list(self.graph.nodes)):
             if node.users or node.op == "output":
@@ -429,8 +432,8 @@ class TraceGraph:
 
 
 def _before_the_view(args: Sequence[Any]) -> dict[str, int]:
-    """Where the graph breaks for a write that autograd refuses for how the view was made, which the tensor that a graph
-    returns in the view's place need not know: before it was made."""
+    """Where the graph breaks for a write that autograd refuses because of how the view was made. A tensor that the
+    graph returns for the view need not know that, so the break comes before the view is made."""
     steps = []
     node = args[0] if args else None
     while isinstance(node, torch.fx.Node) and "step" in node.meta:
@@ -447,13 +450,13 @@ def _is_pure(node: torch.fx.Node) -> bool:
         return node.target in PURE_METHODS and "out" not in node.kwargs
     module = getattr(node.target, "__module__", "")
     name = getattr(node.target, "__name__", "")
-    if name in MAY_RAISE and _is_told_by_numbers(node):
+    if name in MAY_RAISE and _has_unbacked_operand(node):
         return False
     return module == "_operator" and not name.startswith("i") and name not in ("setitem", "delitem")
 
 
-def _is_told_by_numbers(node: torch.fx.Node) -> bool:
-    """Whether integers that only data tells are what an operator indexes with, or divides by."""
+def _has_unbacked_operand(node: torch.fx.Node) -> bool:
+    """Whether an operator indexes with, or divides by, data-dependent integers."""
     found = list(node.all_input_nodes)
     if node.target is operator.getitem and node.args[0] in found:
         found.remove(node.args[0])  # type: ignore[arg-type]
@@ -482,14 +485,14 @@ def _fake(arg: Any) -> Any:
 
 
 def _tensors(args: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors among arguments, and in those that are tuples: `out=(values, indices)`."""
+    """The tensors among the arguments, and in tuples among them: `out=(values, indices)`."""
     parts = (part for arg in args for part in (arg if isinstance(arg, (tuple, list)) else (arg,)))
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 def _as_code(arg: Any) -> Any:
-    """What the code of a graph can name: Python's classes of numbers, which torch takes for dtypes, as dtypes, and
-    several flags as their number."""
+    """Arguments that generated graph code can name: Python's number types, which torch accepts as dtypes, become
+    dtypes, and a combination of flags becomes its integer."""
     if isinstance(arg, enum.IntFlag) and arg.name not in type(arg).__members__:
         return int(arg)
     return _DTYPES_OF_PYTHON.get(arg, arg) if isinstance(arg, type) else arg
@@ -505,20 +508,20 @@ def _target_name(target: Any) -> str:
 
 
 def _as_written(function: Any, args: Sequence[Any]) -> Any:
-    """What the code that torch.fx writes may call: `-2 ** n` would be `-(2 ** n)`."""
+    """Adapts what torch.fx would print wrongly: `-2 ** n` would be `-(2 ** n)`."""
     negative = function is operator.pow and type(args[0]) in (int, float) and args[0] < 0
     return pow if negative else function
 
 
-def _told_by_data(index: Any) -> set[sympy.Symbol]:
-    """The numbers that only data tells of which an index, or a part of one, is made."""
+def _unbacked_symbols(index: Any) -> set[sympy.Symbol]:
+    """The unbacked symbols in an index, or in a part of one."""
     parts = index if isinstance(index, tuple) else (index,)
     return {symbol for part in parts if isinstance(part, torch.SymInt) for symbol in free_unbacked_symbols(part)}
 
 
 def _is_of_forward_gradients(error: Exception, args: Sequence[Any]) -> bool:
-    """Whether only fake tensors raise `error`: torch's rules for forward-mode gradients are TorchScript, which takes
-    them to be on the device "meta", as what holds their sizes is."""
+    """Whether only fake tensors raise `error`: torch's rules for forward-mode gradients are TorchScript, for which they
+    are on the device "meta", like the tensor that holds their sizes."""
     leaves = torch.utils._pytree.tree_leaves(args)
     on_meta = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in leaves)
     levels = _functorch.get_interpreter_stack() or ()
@@ -539,7 +542,8 @@ def _input_name(source: Source) -> str:
 
 
 def _in_cpp(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
-    """Around a function of which torch's Python form, in force where sizes vary, gives another object than eager."""
+    """Around a function whose Python decomposition, used by torch with symbolic sizes, returns another object than
+    eager."""
     if target not in _DROPOUTS:
         return nullcontext()
     p = next(iter(args[1:2]), kwargs.get("p", 0.5))

@@ -1,12 +1,13 @@
-"""Guards: the conditions under which a compiled entry may run again, and what to say when one fails.
+"""Guards: the conditions under which a compiled entry may run again, and the explanation when one fails.
 
 While a frame is traced, values call `GuardBuilder.add(source, kind, value)` (`builder.py`). `kinds.py` is the table of
-kinds: how each is checked in C++, how it reads as Python, what would avoid the recompilation that it causes. `read.py`
-evaluates sources on a real frame. `tree.py` turns the collected guards into torch's C++ guard tree, in which each
-object on the way to a guarded one is visited once; from a module on `python_guards.py` writes it as a Python function
-(what a signal raises in there is kept by `interrupted.py`), and `fast_path.py` passes over what cannot have changed
-while CPython's versions of the module's dicts have not (`versions.py`). `explain.py` says why a tree rejected a call,
-`record.py` makes the records, `bytecode_record.py` puts objects into words.
+kinds: how each is checked in C++, how it reads as Python, and what would avoid the recompilation that it causes.
+`read.py` evaluates sources in a real frame. `tree.py` turns the collected guards into torch's C++ guard tree, in which
+each object on the way to a guarded one is visited once; from a module on, `python_guards.py` writes the guards as a
+Python function (`interrupted.py` keeps what a signal handler raises in there), and `fast_path.py` skips what cannot
+have changed while CPython's dict versions have not (`versions.py`). `conditions.py` compiles conditions on symbols,
+`settings.py` compares torch's global settings, `cached_results.py` reads functools caches. `explain.py` says why a tree
+rejected a call, `record.py` makes the records, and `describe.py` describes objects in a few words.
 """
 from .builder import GuardBuilder, GuardSpec
 from .explain import explain_recompile

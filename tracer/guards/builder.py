@@ -29,10 +29,10 @@ class GuardSpec:
 
 
 class GuardBuilder:
-    """The guards of one attempt to trace a frame; knows the frame's real variables.
+    """The guards of one attempt to trace a frame, with access to the frame's real variables.
 
-    The state that no variable shows (grad mode, autocast, default dtype, function modes, ...) is taken at construction,
-    before tracing can change it, and always guarded.
+    Global state (grad mode, autocast, default dtype, function modes, ...) is captured at construction, before tracing
+    can change it, and always guarded.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class GuardBuilder:
         self.scope = Scope(f_locals, f_globals, f_builtins)
         self.global_state = GlobalStateGuard()
         self.settings = settings_now(self.global_state)
-        self.locate: Callable[[], Location] | None = None  # where tracing is; set while guards are recorded
+        self.locate: Callable[[], Location] | None = None  # the current location; set while guards are recorded
         self.function_modes = [
             torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
         ]
@@ -59,11 +59,11 @@ class GuardBuilder:
 
     @property
     def specs(self) -> list[GuardSpec]:
-        """All guards, in the order in which they were asked for."""
+        """All guards, in the order in which they were added."""
         return list(self._specs.values())
 
     def add(self, source: Source | None, kind: str, value: Any = None, location: Location | None = None) -> None:
-        """Guard the object at `source`; asking for the same again changes nothing.
+        """Guard the object at `source`; adding the same guard again changes nothing.
 
         `value` is what the kind compares with; None where the kind needs nothing, or can read it from the object.
         Raises KeyError for an unknown kind.
@@ -77,7 +77,7 @@ class GuardBuilder:
             self._specs[key] = GuardSpec(len(self._specs), source, kind, value, location)
 
     def forget(self) -> None:
-        """The guards are written, or not wanted: let go of the program's objects, which may die before we do."""
+        """The guards are written, or not needed: release the user's objects, which may die earlier."""
         self.scope = Scope({}, {}, {})
         self.closure = None
         self._specs.clear()
@@ -88,8 +88,8 @@ class GuardBuilder:
         return self.scope.value(source)
 
     def stays_different(self, source: Source, tensor: torch.Tensor) -> bool:
-        """Whether one guard keeps this tensor apart from all others. What modules own is left out: it rarely changes,
-        and is costly."""
+        """Whether one guard checks that this tensor differs from all others. Tensors of modules are left out: they
+        rarely change, and the check is costly."""
         return not isinstance(tensor, torch.nn.Parameter) and not self._is_owned_by_module(source)
 
     def _is_owned_by_module(self, source: Source) -> bool:

@@ -1,5 +1,5 @@
-"""What a function with `functools.lru_cache` has in its cache, read without a call: a call counts as a hit, makes its
-entry the youngest, and runs the function where the entry is gone."""
+"""Reads the cache of a `functools.lru_cache` function without a call: a call would count as a hit, make its entry the
+most recent, and run the function where the entry is gone."""
 from __future__ import annotations
 
 import functools
@@ -8,16 +8,16 @@ import types
 from typing import Any
 
 NOT_CACHED = object()
-"""In the place of a result that the cache does not have."""
+"""Represents a missing result."""
 
 
 def cached_result(function: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]) -> Any:
-    """The result that `function` has for the arguments; NOT_CACHED where it has none, or is no such function, or its
-    cache is full: which entry a call then drops depends on the calls before, and a read is none.
+    """The cached result of `function` for the arguments; NOT_CACHED where there is none, it is no such function, or its
+    cache is full: which entry a call then evicts depends on the calls before, and a read is not one.
 
-    Only the garbage collector shows the cache (`lru_cache_tp_traverse` in CPython's _functoolsmodule.c): the class,
-    then key, result and the class of the link for each entry where the size is limited, then a dict of the entries, the
-    function, and the object that stands before keywords in keys.
+    Only the garbage collector exposes the cache (`lru_cache_tp_traverse` in CPython's _functoolsmodule.c): the class,
+    then key, result and link class of each entry where the size is limited, then a dict of the entries, the function,
+    and the object that precedes keywords in keys.
     """
     if type(function) is types.MethodType:
         function, args = function.__func__, (function.__self__, *args)
@@ -39,7 +39,7 @@ def cached_result(function: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str,
 
 
 def _key(args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...], mark: Any, typed: bool) -> Any:
-    """As `lru_cache_make_key` makes it."""
+    """The key that `lru_cache_make_key` makes."""
     if not typed and not kwargs and len(args) == 1 and type(args[0]) in (int, str):
         return args[0]
     key = (*args, mark, *(part for pair in kwargs for part in pair)) if kwargs else args

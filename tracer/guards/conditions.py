@@ -35,8 +35,8 @@ def on_number(guards: Sequence[ShapeGuard]) -> Callable[[int], bool]:
 def on_frame(
     guards: Sequence[ShapeGuard], f_globals: dict[str, Any], reader: Callable[[Source], Callable[[dict[str, Any]], Any]]
 ) -> Callable[[dict[str, Any]], bool]:
-    """All of `guards` as a function of the frame's locals. `reader(source)` reads what Python over L and G cannot name:
-    the item of a dict under a tensor."""
+    """All of `guards` as a function of the frame's locals. `reader(source)` reads what Python over L and G cannot
+    express: the item of a dict under a tensor."""
     names: dict[str, Any] = {"G": f_globals, "__import_module": sys.modules.__getitem__}
 
     def place(source: Source) -> str:
@@ -60,12 +60,12 @@ def _has_name(source: Source) -> bool:
 
 
 def conditions_code(guards: Sequence[ShapeGuard]) -> str:
-    """Conditions as Python over L and G, as a person reads them."""
+    """Conditions as Python over L and G, as messages show them."""
     return " and ".join(f"({condition_code(guard)})" for guard in guards)
 
 
 def condition_code(guard: ShapeGuard, place: Callable[[Source], str] = attrgetter("expression")) -> str:
-    """One condition as Python over L and G, each symbol replaced by the place of what it stands for."""
+    """One condition as Python over L and G, with each symbol replaced by its source."""
     where = {name: place(source) for name, source in zip(guard.names, guard.sources)}
     return re.sub(r"\b[a-z_]+\d+\b", lambda match: where.get(match.group(), match.group()), guard.expression)
 

@@ -1,6 +1,6 @@
-"""Program objects in a few words, for guards, recompilation reasons and frame records.
+"""Describes the user's objects in a few words, for guards, recompilation reasons and frame records.
 
-Never runs code of the program: no `repr` or `str` of objects whose class is the program's.
+Never runs user code: no `repr` or `str` of objects whose class is user-defined.
 """
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _LIMIT = 80
 
 
 def describe(value: Any) -> str:
-    """A few words for any object: a constant's repr, a tensor's metadata, a function's place, else its type."""
+    """A short description of any object: a constant's repr, a tensor's metadata, a function's location, else its
+    type."""
     if type(value) in _PLAIN:
         text = repr(value)
         return text if len(text) <= _LIMIT else text[: _LIMIT - 1] + "…"
-    if issubclass(type(value), torch.Tensor):  # not what `__class__` says, which may be the program's code
+    if issubclass(type(value), torch.Tensor):  # not `__class__`, which may run user code
         return describe_tensor(value)
     if type(value) in (list, tuple, torch.Size):
         if len(value) <= 8 and all(type(item) in _PLAIN for item in value):
@@ -40,14 +41,14 @@ def describe(value: Any) -> str:
 
 @without_overrides
 def describe_tensor(tensor: torch.Tensor) -> str:
-    """`float32[3, 4] on cpu`; the class too where it is not Tensor or Parameter."""
+    """`float32[3, 4] on cpu`; with the class where it is not Tensor or Parameter."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = "" if type(tensor) in (torch.Tensor, torch.nn.Parameter) else f"{type(tensor).__name__} "
     return f"{kind}{dtype}{list(tensor.shape)} on {tensor.device}"
 
 
 def subject(value: Any) -> str:
-    """What an object is to the person who wrote it: "the function `act` in model.py:3"."""
+    """An object as the user would call it: "the function `act` in model.py:3"."""
     kind = type(value)
     if issubclass(kind, types.MethodType):
         return f"the method `{getattr(value.__func__, '__qualname__', '?')}`{_place(value.__func__)}"
@@ -72,7 +73,7 @@ def subject(value: Any) -> str:
 
 
 def type_name(cls: type) -> str:
-    """`int`, `torch.nn.Linear`, `model.Config`: with the module, but for builtins."""
+    """`int`, `torch.nn.Linear`, `model.Config`: with the module, except for builtins."""
     module = cls.__module__
     if module in ("builtins", "__main__"):
         return cls.__qualname__

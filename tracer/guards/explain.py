@@ -1,7 +1,7 @@
-"""Why a call was not served by any entry: what the nearest one wanted, what it got, and what avoids it.
+"""Why no entry served a call: what the nearest one expected, what it got, and what avoids the recompilation.
 
-The nearest entry is the one from which the call differs in the fewest ways. C++ says which guard of it failed first;
-all others are looked at here, in Python, as far as they can be.
+The nearest entry is the one from which the call differs in the fewest ways. C++ reports which of its guards failed
+first; all others are checked here, in Python, as far as possible.
 """
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ...artifacts.records import Location, Recompile
-from ..bytecode.resume_function import stack_words
+from ..bytecode.resume_function import name_stack_arguments
 from ..runtime.dynamo_stubs import without_dynamo
-from ..sources.display_names import in_words
+from ..sources.display_names import display_name
 from ..sources.source import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source, read_from
 from .conditions import condition_code, on_frame
 from .describe import describe
@@ -31,7 +31,8 @@ from .tree import Check
 
 @dataclass(frozen=True)
 class Difference:
-    """One guard that does not hold: as Python, what it is about in words, before and now, whose line it is, a hint."""
+    """A guard that does not hold: as Python, its subject in words, the values before and now, the line that caused it,
+    a hint."""
 
     guard: str
     what: str
@@ -42,7 +43,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """In a few words."""
+        """A short sentence."""
         if self.expected == "true":
             return f"{self.what} is no longer true: {self.actual}"
         return f"{self.what} was {self.expected}, is {self.actual}"
@@ -50,7 +51,7 @@ class Difference:
 
 def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | None = None) -> Recompile | None:
     """Compare the call in `scope` with `entries` (each an `eval_frame.EntryGuards`); None when there is none, or when
-    one of them accepts. `code` is the frame's: names of what a resume function gets are read from it."""
+    one of them accepts. `code` is the frame's: it gives the names of a resume function's arguments."""
     best: tuple[int, Any, list[Difference]] | None = None
     with without_dynamo():
         for entry in entries:
@@ -65,8 +66,8 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
         return None
     _, entry, found = best
     first, also = found[0], [d.sentence for d in found[1:]]
-    words = stack_words(code) if code is not None else str
-    actual = words(first.actual) if first.expected == "true" else first.actual  # of a condition, what its sizes are
+    words = name_stack_arguments(code) if code is not None else str
+    actual = words(first.actual) if first.expected == "true" else first.actual  # of a condition, its sizes
     return Recompile(
         first.guard, first.expected, actual, entry.compile_id, first.location, words(first.hint), words(first.what),
         tuple(map(words, also)), None, len(entries),
@@ -74,19 +75,19 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
 
 
 def _changes(found: Sequence[Difference]) -> int:
-    """In how many ways a call is another: what changed alike in several objects (the size of each tensor of a cache)
-    is one, and so is a size that several conditions ask about."""
+    """In how many ways a call differs: the same change in several objects (the size of each tensor of a cache) counts
+    once, and so does a size that several conditions read."""
     return len({d.actual if d.expected == "true" else (d.what.rpartition(".")[2], d.expected, d.actual) for d in found})
 
 
 def _number(entry: Any) -> int:
-    """Which compilation of its function an entry is: of two that are as near the later one counts."""
+    """The index of an entry among the compilations of its function: of two equally near ones the later one wins."""
     return int(entry.compile_id.partition("/")[2] or 0)
 
 
 def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
-    """What does not hold: first what C++ reported, then the rest, each tensor or object once. What C++ alone can see
-    of a tensor follows from the rest, where there is any (from inference mode, for one)."""
+    """What does not hold: first what C++ reported, then the rest, each tensor or object once. What only C++ can see of
+    a tensor follows from the rest, where there is any (inference mode, for example)."""
     failed = _failed_check(entry.checks, reported)
     if failed is None:
         text = _without_prefix(reported)
@@ -103,7 +104,7 @@ def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
 
 
 def _follows(source: Source, told: Container[Source], scope: Scope) -> bool:
-    """Whether `source` is not there for what is told already of an object on the way to it."""
+    """Whether `source` is missing because of a difference that is already listed for an object on the way to it."""
     return not _is_there(source, scope) and any(owner in told for owner in read_from(source))
 
 
@@ -116,40 +117,39 @@ def _fails(check: Check, scope: Scope) -> bool:
         if kind.fails is not None:
             return kind.fails(value, check.expectation)
         return kind.expected(check.expectation) != kind.actual(value, check.expectation)
-    except Exception:  # it is not there at all, or not what can be asked that
+    except Exception:  # it is missing entirely, or does not support the read
         return True
 
 
 _ABOUT = {"LENGTH": "len({})", "DICT_KEYS": "the keys of {}", "TYPE_MATCH": "type({})"}
 _PARTS = {"_modules": "the submodules of {}", "_parameters": "the parameters of {}", "_buffers": "the buffers of {}"}
 _COMPLETE = "build the module completely before the first call"
-_HOOKS = "register hooks before the first call, and leave them there; with other hooks it is compiled anew"
+_HOOKS = "register hooks before the first call, and keep them; other hooks cause a recompilation"
 
 
 def _about(check: Check) -> tuple[str, str]:
-    """What a guard is about, in words, and what avoids it where that depends on what it is about."""
+    """The subject of a guard in words, and a hint where that depends on the subject."""
     source = check.source
     if check.kind == "DISTINCT" and isinstance(source, ComputedSource):
-        *some, last = map(in_words, source.args)
+        *some, last = map(display_name, source.args)
         return f"{', '.join(some)} and {last}", ""
     if check.kind in ("LENGTH", "DICT_KEYS") and isinstance(source, AttrSource) and source.name in _PARTS:
-        return _PARTS[source.name].format(in_words(source.owner)), _COMPLETE
-    if check.kind in ("LENGTH", "DICT_KEYS") and (hooks := re.fullmatch(r"(.*)\._(\w+_hooks)", in_words(source))):
+        return _PARTS[source.name].format(display_name(source.owner)), _COMPLETE
+    if check.kind in ("LENGTH", "DICT_KEYS") and (hooks := re.fullmatch(r"(.*)\._(\w+_hooks)", display_name(source))):
         return f"the {hooks[2].replace('_', ' ')} of {hooks[1]}", _HOOKS
     if check.kind in ("IN_DICT", "NOT_IN_DICT") and isinstance(source, AttrSource) and source.name == "__dict__":
-        return f"the attributes of {in_words(source.owner)}", KINDS["HAS_ATTR"].hint
-    return _ABOUT.get(check.kind, "{}").format(in_words(source)), ""
+        return f"the attributes of {display_name(source.owner)}", KINDS["HAS_ATTR"].hint
+    return _ABOUT.get(check.kind, "{}").format(display_name(source)), ""
 
 
 _NUMBER = (
-    "a number that has changed once is an input of the graph from then on, so other values need no new compilation; "
-    "each is compiled once only where the function tests it, and for 0 and 1; as a tensor of no dimensions it needs "
-    "none"
+    "Usually nothing to do: from now on this number is an input of the graph. Only 0, 1 and values on which the "
+    "function branches are compiled separately. To save this one recompilation: pass it as a 0-d tensor"
 )
-_STRING = "each value of a string is compiled once: use few, or pass what the string stands for"
+_STRING = "each value of a string is compiled once: use few values, or pass the object that the string selects"
 _NUMPY_NUMBER = (
-    "each value of a number of NumPy's of this type is compiled once; pass it as a tensor of no dimensions, or as a "
-    "Python number ({name}.item()), which is an input of the graph from its second value on"
+    "each value of a NumPy number of this type is compiled once; pass it as a 0-d tensor, or as a Python number "
+    "({name}.item()), which becomes an input of the graph at its second value"
 )
 
 
@@ -165,7 +165,7 @@ def _constant_hint(name: str, expected: Any, value: Any) -> str:
 
 
 def _of(check: Check, scope: Scope) -> list[Difference]:
-    """The difference that a failing check is about; several settings (properties of a tensor) are several."""
+    """The differences of a failing check; several settings (or properties of a tensor) are several."""
     kind = KINDS[check.kind]
     special = _SPECIAL.get(check.kind)
     if special is not None:
@@ -183,9 +183,9 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
     except Exception:  # whatever reading it raises
         missing = _missing(check.source, scope)
         guard, gone = f"{missing} exists", "not there"
-        return [Difference(guard, in_words(missing), "present", gone, check.location, kind.hint)]
+        return [Difference(guard, display_name(missing), "present", gone, check.location, kind.hint)]
     if check.kind == "EQUALS_MATCH":
-        hint = _constant_hint(in_words(check.source), check.expectation, value)
+        hint = _constant_hint(display_name(check.source), check.expectation, value)
     if check.kind == "LENGTH" and not hint and not _holds_tensors(value):
         hint = _COUNT
     try:
@@ -199,18 +199,18 @@ _COUNT = "keep the number of items constant; each number of them is compiled onc
 
 
 def _holds_tensors(value: Any) -> bool:
-    """Whether all items of a list or tuple are tensors; items of other containers are not looked at."""
+    """Whether all items of a list or tuple are tensors; other containers are not examined."""
     return type(value) not in (list, tuple) or all(isinstance(item, torch.Tensor) for item in value)
 
 
 def _variables(expressions: Sequence[str]) -> str:
-    """`x, y` of L['y'] and L['x'], as the tree lists them."""
+    """`x, y` for L['y'] and L['x'], in the order of the tree."""
     return ", ".join(re.sub(r"^[LG]\['(\w+)'\]", r"\1", text) for text in reversed(expressions))
 
 
 # ---- C++'s report ---------------------------------------------------------------------------------------------------
 def _failed_check(checks: Sequence[Check], text: str) -> Check | None:
-    """The check behind C++'s report: its index, or a text of C++'s own that names a source or the global state."""
+    """The check behind C++'s report: its index, or a message of C++ that names a source or the global state."""
     if text.isdigit():
         return checks[int(text)] if int(text) < len(checks) else None
     if re.match(r"GLOBAL_STATE|torch function mode|.*mode stack", text):
@@ -243,14 +243,14 @@ def _settings(check: Check, scope: Scope) -> list[Difference]:
 _TENSOR_HINTS = {
     "type()": "call the function with tensors of one class",
     ".dtype": "convert before the call ({name}.to({expected})), or accept one compilation for each dtype",
-    ".device": "nothing: each device needs code of its own",
-    ".requires_grad": "pass {name}.detach() where no gradient is wanted; with and without gradients are compiled once "
-    "each",
+    ".device": "nothing to do: each device needs its own code",
+    ".requires_grad": "pass {name}.detach() where no gradient is needed; with and without gradients are compiled "
+    "once each",
     ".dim()": "reshape to one number of dimensions before the call; each number is compiled once",
-    ".size()": "mark it before the first call with torch._dynamo.maybe_mark_dynamic({name}, {dim}) or, where "
-    "the function makes it before a break, compile with dynamic=True; a size that changed once is a symbol from then "
-    "on all the same, unless dynamic=False, mark_static or a parameter keeps it a number",
-    ".stride()": "pass {name}.contiguous(): another memory layout is compiled anew",
+    ".size()": "Usually nothing to do: from now on this size is dynamic (unless dynamic=False, mark_static or a "
+    "parameter makes it static). To save this one recompilation: torch._dynamo.maybe_mark_dynamic({name}, {dim}) "
+    "before the first call, or dynamic=True where the function itself makes it before a graph break",
+    ".stride()": "pass {name}.contiguous(): each memory layout is compiled separately",
     " dispatch keys": "call the function always inside of torch.inference_mode() or always outside; do not mix its "
     "tensors with others",
 }
@@ -265,16 +265,16 @@ _PARAMETER_HINTS = {
 
 _ARRAY_HINTS = {
     ".dtype": "convert before the call ({name}.astype(...)), or accept one compilation for each dtype",
-    ".size()": "nothing: a size of an array that changed once is a symbol from then on",
-    ".stride()": "pass numpy.ascontiguousarray({name}): another memory layout is compiled anew",
+    ".size()": "Usually nothing to do: from now on this size of the array is dynamic",
+    ".stride()": "pass numpy.ascontiguousarray({name}): each memory layout is compiled separately",
 }
 
 
 def _tensor(check: Check, scope: Scope) -> list[Difference]:
-    name, where = check.source.expression, in_words(check.source)
+    name, where = check.source.expression, display_name(check.source)
     try:
         rows = tensor_differences(scope.value(check.source), check.expectation)
-    except Exception:  # it is not there: said by the caller
+    except Exception:  # missing: the caller reports it
         return []
     found = []
     for what, expected, actual in rows:
@@ -297,16 +297,15 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
     return sizes or found  # strides follow from sizes, and keys from both
 
 
-_BROADCAST = "nothing: sizes 0 and 1 are compiled on their own, since they broadcast"
+_BROADCAST = "nothing to do: sizes 0 and 1 are compiled separately, since they broadcast"
 _SYMBOL = re.compile(r"\b[a-z_]+\d+\b")
 _SHAPE_HINTS: tuple[tuple[str, str], ...] = (
     (r"^2 <= ", _BROADCAST),
     (r"^\w+ == \d+$|^\d+ == \w+$",
-     "the line named fixes this size or number to one value (a Python loop over it, an item that it chooses, or an "
-     "operator that unrolls its steps), so each is compiled anew: pad to a few sizes, or compile what is inside of the "
-     "loop"),
-    (r"==", "the line named needs sizes or numbers to be in this relation; each other one is compiled on its own"),
-    ("", "the line named decides by this size or number; each way it goes is compiled once"),
+     "this line specializes the size or number (a Python loop over it, an index, or an operator that unrolls its "
+     "steps), so each value is compiled separately: pad to a few sizes, or compile the body of the loop instead"),
+    (r"==", "this line requires the relation between these sizes or numbers; any other is compiled separately"),
+    ("", "this line branches on the size or number; each outcome is compiled once"),
 )
 
 
@@ -317,14 +316,14 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
         try:
             if on_frame([guard], scope.f_globals, lambda source: lambda _: scope.value(source))(dict(scope.f_locals)):
                 continue
-            values = ", ".join(f"{in_words(s)} is {scope.value(s)}" for s in dict.fromkeys(guard.sources))
+            values = ", ".join(f"{display_name(s)} is {scope.value(s)}" for s in dict.fromkeys(guard.sources))
         except Exception as error:
             values = type(error).__name__
         hint = next(hint for pattern, hint in _SHAPE_HINTS if re.search(pattern, guard.expression))
         strided = next((s for s in guard.sources if isinstance(s, SizeSource) and s.kind == "stride"), None)
         if strided is not None:
-            hint = _TENSOR_HINTS[".stride()"].format(name=in_words(strided.owner))
-        where = {name: in_words(source) for name, source in zip(guard.names, guard.sources)}
+            hint = _TENSOR_HINTS[".stride()"].format(name=display_name(strided.owner))
+        where = {name: display_name(source) for name, source in zip(guard.names, guard.sources)}
         what, expected = _SYMBOL.sub(partial(_renamed, where), guard.expression), "true"
         if re.fullmatch(r"2 <= \w+", guard.expression) and len(guard.sources) == 1:
             what, expected, values = what.removeprefix("2 <= "), "2 or more", values.rpartition(" is ")[2]
@@ -342,7 +341,7 @@ def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
 
 
 def _missing(source: Source, scope: Scope) -> Source:
-    """The outermost step on the way to `source` that cannot be made; what is computed has several ways."""
+    """The outermost step on the way to `source` that fails; a computed source has several ways."""
     if isinstance(source, ComputedSource):
         gone = next((arg for arg in source.args if not _is_there(arg, scope)), None)
         return _missing(gone, scope) if gone is not None else source

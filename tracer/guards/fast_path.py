@@ -1,9 +1,10 @@
-"""The brief form of a module's guards: what must be looked at where none of the module's dicts has changed.
+"""The fast path of a module's guards: what must be checked while none of the module's dicts has changed.
 
-Reading the dicts of some hundred modules costs more than all else in a warm call of a large model. So a module that was
-accepted a few times is recorded: the objects that its guards find through dicts alone, their classes, and the versions
-of the dicts (`versions.py`). From then on a call compares these, and looks at what no dict knows: the properties of
-each tensor, and whatever is reached in another way. Where one of them does not hold, the full check decides.
+Reading the dicts of some hundred modules costs more than everything else in a warm call of a large model. So after a
+module was accepted a few times, it is recorded: the objects that its guards reach through dicts only, their classes,
+and the versions of the dicts (`versions.py`). From then on a call compares these, and checks what no dict version
+covers: the properties of each tensor, and whatever is reached in another way. Where one of them does not hold, the full
+check decides.
 """
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .interrupted import holds_after_all
-from .python_guards import NEVER_CHANGE, Failed, GuardFunction, Lines, PythonManager
+from .python_guards import NEVER_CHANGE, Failed, GuardFunction, Lines, PythonGuardManager
 from .versions import Step, Versions
 
 Check = Callable[[Any], bool]
 _WORTH_IT = 100  # objects below which the full check is as cheap
 _PATIENCE = 3  # full checks before a module is recorded
-_GROWTH = 8  # as many times more after a record that was of no use
+_GROWTH = 8  # the factor for the next record after a useless one
 _OF_USE = 50  # calls that a record serves
 _MOST_MODULES = 64
 
 
 class _Settled(NamedTuple):
-    """How a settled object is found: below the `owner`-th of them by `key`, or as its `__dict__`; the first is the
-    module itself. `slot` is where the brief form wants it, -1 if it does not."""
+    """How a settled object is found: by `key` below the `owner`-th of them, or as its `__dict__`; the first is the
+    module itself. `slot` is its index for the fast path, -1 if that does not need it."""
 
     owner: int
     key: Any
@@ -35,7 +36,7 @@ class _Settled(NamedTuple):
 
 
 class _Record:
-    """One module that the guards accept."""
+    """The record of one accepted module."""
 
     def __init__(self, module: Any, forget: Callable[[Any], object]) -> None:
         self.module = weakref.ref(module, forget)
@@ -46,17 +47,17 @@ class _Record:
         self.served = 0
 
     def fill(self, steps: Sequence[Step], versions: Versions) -> None:
-        """Note what is now."""
+        """Record the current state."""
         self.classes = [weakref.ref(cls, self._outlived) for cls in {type(step.object) for step in steps}]
         self.table, self.look = versions.table(steps), versions.look
 
     def wait(self) -> None:
-        """The module has changed and is accepted nevertheless: record it again, later if this was in vain."""
+        """The module has changed and is still accepted: record it again, later if the last record was useless."""
         self.patience = _PATIENCE if self.served >= _OF_USE else self.patience * _GROWTH
         self.left, self.served, self.table = self.patience, 0, None
 
     def _outlived(self, _: object) -> None:
-        """A class is gone, so that another may come to be where it was."""
+        """A class has died, so another may get its address."""
         self.table = None
 
 
@@ -65,7 +66,7 @@ def _seen_nothing(table: bytearray, found: list[Any]) -> bool:
 
 
 def with_brief(function: GuardFunction, check: Check, versions: Callable[[], Versions | None] | None) -> Check:
-    """`check`, the compiled `function`, or what looks at less where that is enough and `versions` gives the means."""
+    """`check`, the compiled `function`, with a fast path where that suffices and `versions` returns the library."""
     managers = list(function.managers())
     needed = _needed(function, managers)
     if versions is None or len(managers) < _WORTH_IT or 2 * len(needed) > len(managers):
@@ -97,24 +98,24 @@ def with_brief(function: GuardFunction, check: Check, versions: Callable[[], Ver
             found: list[Any] = [None] * count
             record = records.get(id(module))
             if record is not None and record.module() is module:
-                table = record.table  # nothing of anybody's runs from here to the end of `look`
+                table = record.table  # no Python code runs from here to the end of `look`
                 if table is not None and record.look(table, found) and brief(found):
                     record.served += 1
                     return True
             return full(module, record)
-        except BaseException as error:  # of a signal's handler: `check` and `brief` raise nothing of their own
+        except BaseException as error:  # of a signal handler: `check` and `brief` raise nothing themselves
             return holds_after_all(check, module, error)
 
     return holds
 
 
-def _needed(function: GuardFunction, managers: Sequence[PythonManager]) -> set[PythonManager]:
-    """The managers of objects that the brief form looks at, and of those on the way there from a settled one."""
-    needed: set[PythonManager] = set()
+def _needed(function: GuardFunction, managers: Sequence[PythonGuardManager]) -> set[PythonGuardManager]:
+    """The managers of objects that the fast path checks, and of those on the way there from a settled one."""
+    needed: set[PythonGuardManager] = set()
     ends = [manager for pair in function.same for manager in pair[:2] if not (pair[0].settled and pair[1].settled)]
     ends += [m for m in managers if m.passing() or (m.tensor is not None and not m.settled)]
     for end in ends:
-        manager: PythonManager | None = end
+        manager: PythonGuardManager | None = end
         while manager is not None and manager not in needed:
             needed.add(manager)
             manager = None if manager.settled else manager.owner
@@ -122,19 +123,19 @@ def _needed(function: GuardFunction, managers: Sequence[PythonManager]) -> set[P
 
 
 def _slots(
-    function: GuardFunction, managers: Sequence[PythonManager], needed: set[PythonManager]
-) -> dict[PythonManager, int]:
-    """Where the settled objects stand that the brief form wants: tensors first, as they are compared."""
+    function: GuardFunction, managers: Sequence[PythonGuardManager], needed: set[PythonGuardManager]
+) -> dict[PythonGuardManager, int]:
+    """The slots of the settled objects that the fast path needs: tensors first, in the order of comparison."""
     wanted = [manager for _, group in function.tensor_checks() for manager in group if manager.settled]
     wanted += [manager for manager in managers if manager in needed and manager.settled and manager.tensor is None]
     return {manager: slot for slot, manager in enumerate(wanted)}
 
 
 def _brief(
-    function: GuardFunction, managers: Sequence[PythonManager], needed: set[PythonManager],
-    slots: dict[PythonManager, int],
+    function: GuardFunction, managers: Sequence[PythonGuardManager], needed: set[PythonGuardManager],
+    slots: dict[PythonGuardManager, int],
 ) -> Check:
-    """`brief(found)`, of the objects in their slots: whether all holds that could change although no dict has."""
+    """`brief(found)` over the objects in their slots: whether everything holds that could change while no dict has."""
     lines = Lines("brief(found)", "rejected(error)")
     function.write_classes(lines)
     for number, manager in enumerate(managers):
@@ -160,14 +161,14 @@ def _brief(
 
 
 def _rejected(error: BaseException) -> bool:
-    """False for what `brief` raised itself; raises the rest again, which may be a signal's."""
+    """False for what `brief` raised itself; re-raises anything else, which may come from a signal handler."""
     inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
     if isinstance(error, Failed) or (isinstance(error, Exception) and not inside):
         return False
     raise error
 
 
-def _plan(managers: Sequence[PythonManager], slots: dict[PythonManager, int]) -> list[_Settled]:
+def _plan(managers: Sequence[PythonGuardManager], slots: dict[PythonGuardManager, int]) -> list[_Settled]:
     """The settled objects, each after the one that it is found from."""
     settled = [manager for manager in managers if manager.settled]
     numbers = {manager: number for number, manager in enumerate(settled)}
@@ -181,7 +182,7 @@ def _plan(managers: Sequence[PythonManager], slots: dict[PythonManager, int]) ->
 
 
 def _steps(module: Any, plan: Sequence[_Settled]) -> list[Step]:
-    """The objects of `plan` below this module, without those that nothing can change but the dict that they are in."""
+    """The objects of `plan` below this module, without those that only their dict can change."""
     objects = [module]
     dicts: dict[int, Any] = {}
     for settled in plan[1:]:

@@ -1,8 +1,8 @@
-"""Exceptions that came while guards were checked and are not about them: a signal's handler raised.
+"""Exceptions raised while guards are checked that are not about the guards: those of a signal handler.
 
-C++ takes whatever a guard raises for its failure. So what is not the guard's (KeyboardInterrupt; what a handler of the
-program raises, which is gone when the guard is asked again) is kept here, and raised in the program when the call of
-the compiled function returns.
+C++ treats whatever a guard raises as its failure. So anything else (KeyboardInterrupt; an exception of a user's signal
+handler, which is gone when the guard is checked again) is kept here, and raised when the call of the compiled function
+returns.
 """
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 KEPT: list[tuple[int, BaseException]] = []
-"""(thread, exception): nearly always empty, which is what a warm call looks at."""
+"""(thread, exception): nearly always empty, which is all that a warm call checks."""
 
 _asking_again: set[int] = set()
 
 
 def holds_after_all(check: Callable[[Any], bool], value: Any, error: BaseException) -> bool:
-    """Whether `check(value)`, which raised `error`, holds; an error that is not about the guards is kept."""
+    """Whether `check(value)`, which raised `error`, holds after all; an error that is not about the guards is kept."""
     thread = threading.get_ident()
     inside = error.__traceback__.tb_next if error.__traceback__ is not None else None
     if not isinstance(error, Exception):
@@ -37,7 +37,7 @@ def holds_after_all(check: Callable[[Any], bool], value: Any, error: BaseExcepti
 
 
 def raise_kept() -> None:
-    """Raise the exception that came first while this thread's guards were checked, if any."""
+    """Raise the first exception that was kept while this thread's guards were checked, if any."""
     thread = threading.get_ident()
     for position, (owner, error) in enumerate(KEPT):
         if owner == thread:

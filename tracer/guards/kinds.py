@@ -1,8 +1,8 @@
 """The table of guard kinds: what each checks in C++, how it reads, and what a failure says.
 
-A kind installs itself on the C++ guard manager of the guarded object and returns its *expectation*: what to remember of
-the value for explaining a failure later. An expectation holds no reference to the program's objects, so that a cache
-entry keeps nothing alive. Adding a kind is adding an entry to `KINDS`.
+A kind installs itself on the C++ guard manager of the guarded object and returns its *expectation*: what is needed to
+explain a failure later. An expectation holds no reference to the user's objects, so a cache entry keeps nothing alive.
+To add a kind, add an entry to `KINDS`.
 """
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """How one kind of guard is checked and how it is put into words.
+    """How one kind of guard is checked and how its messages read.
 
-    `install(tree, spec)` adds the check and returns the expectation; `code(x, expectation)` is what is checked as
-    Python on `x`, the source's expression; `expected` and `actual` fill the sentence of a failure; `fails` says
-    whether a value fails, where comparing these two does not tell; `key` tells guards of one kind on one source apart.
+    `install(tree, spec)` adds the check and returns the expectation; `code(x, expectation)` is the check as Python on
+    `x`, the source's expression; `expected` and `actual` fill in the message of a failure; `fails` says whether a value
+    fails, where comparing these two does not; `key` distinguishes guards of one kind on one source.
     """
 
     install: Callable[[GuardTree, GuardSpec], Any]
@@ -51,7 +51,7 @@ def _install_type(tree: GuardTree, spec: GuardSpec) -> str:
 
 @dataclass(frozen=True)
 class Identity:
-    """An object that a guard knows by its address: in words, and the address."""
+    """An object that a guard compares by address: its description, and the address."""
 
     words: str
     id: int
@@ -68,7 +68,7 @@ def _install_identity(tree: GuardTree, spec: GuardSpec) -> Identity:
 
 
 def _install_function(tree: GuardTree, spec: GuardSpec) -> Identity:
-    """The same code: a function made anew by `def` or `lambda` in a loop is as good as the one that was traced."""
+    """The same code: a function that `def` or `lambda` makes anew in a loop is as good as the traced one."""
     function = tree.value(spec.source)
     code = getattr(function, "__code__", None)
     if code is None:
@@ -109,14 +109,14 @@ def _install_equals(tree: GuardTree, spec: GuardSpec) -> Any:
 
 
 def _install_computed(tree: GuardTree, spec: GuardSpec) -> Any:
-    """At the very end, when all that it is computed from has been checked."""
+    """At the very end, when everything that it is computed from has been checked."""
     tree.root.add_epilogue_lambda_guard(tree.equals_on_frame(spec.source, spec.value), tree.parts(spec), None)
     return spec.value
 
 
 def _install_computable(tree: GuardTree, spec: GuardSpec) -> None:
-    """Where Python computes the number before the graph, and where nothing needs it, no line of the program would
-    raise what computing it raises."""
+    """For a number that Python computes before the graph runs: where nothing needs it, no line of the function would
+    raise the error of computing it."""
     read = tree.reader(spec.source)
 
     def holds(f_locals: dict[str, Any]) -> bool:
@@ -133,9 +133,9 @@ _INEXACT = (float, complex, np.inexact)
 
 
 def _is_plainly_equal(value: Any) -> bool:
-    """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
+    """Whether `type(x) is type(value) and x == value` suffices to accept x."""
     if isinstance(value, (complex, np.complexfloating)) and not (value.real and value.imag):
-        return False  # nor does a part of it tell the sign of its zero
+        return False  # parts do not distinguish the sign of a zero either
     if isinstance(value, _INEXACT):
         return bool(value != 0 and value == value)  # 0.0 == -0.0, and no NaN equals itself
     if type(value) is range:
@@ -146,7 +146,7 @@ def _is_plainly_equal(value: Any) -> bool:
 
 
 def is_same_constant(a: Any, b: Any) -> bool:
-    """Whether two constants cannot be told apart: equal in type, value and sign of zero, all the way down."""
+    """Whether two constants are indistinguishable: equal in type, value and sign of zero, recursively."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -198,7 +198,7 @@ def _keys(keys: Iterable[Any]) -> str:
 
 @dataclass(frozen=True)
 class Key:
-    """A key in words, and itself where it is a plain constant."""
+    """A key as text, and the key itself where it is a plain constant."""
 
     words: str
     plain: Any
@@ -237,7 +237,7 @@ def _install_no_attribute(tree: GuardTree, spec: GuardSpec) -> str:
 # ---- tensors --------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TensorExpectation:
-    """What TENSOR_MATCH compares; a size or stride of None is free (conditions on symbols say more)."""
+    """What TENSOR_MATCH compares; a size or stride of None is not compared (conditions on symbols cover it)."""
 
     cls: str
     dtype: torch.dtype
@@ -278,7 +278,7 @@ def _dims(numbers: tuple[int | None, ...]) -> str:
 
 @without_overrides
 def tensor_differences(value: Any, e: TensorExpectation) -> list[tuple[str, str, str]]:
-    """(what, expected, actual) for each respect in which `value` is not what was expected."""
+    """(what, expected, actual) for each property in which `value` differs."""
     if not isinstance(value, torch.Tensor):
         return [("type()", e.cls, type_name(type(value)))]
     sizes, strides = tuple(value.size()), tuple(value.stride())
@@ -304,11 +304,11 @@ def _install_lambda(tree: GuardTree, spec: GuardSpec) -> str:
     return text
 
 
-_NO_LEVEL = -1  # of forward AD: a frame in one is left to eager
+_NO_LEVEL = -1  # of forward AD: a frame inside one runs in eager
 
 
 def _install_global_state(tree: GuardTree, spec: GuardSpec) -> dict[str, str]:
-    # C++ words the failure of the first itself; these are in its manner.
+    # C++ formats the failure of the first itself; these follow its style.
     modes, device = ["GLOBAL_STATE changed: torch function modes"], ["GLOBAL_STATE changed: default device"]
     tree.root.add_global_state_guard(tree.builder.global_state, tree.parts(spec), None)
     tree.root.add_torch_function_mode_stack_guard(tree.builder.function_modes, modes, None)
@@ -327,14 +327,14 @@ def _constant(x: str, value: Any) -> str:
     return f"{x} == {describe(value)}"
 
 
-def _untold(value: Any, expectation: Any) -> bool:
-    """Only C++ can tell whether such a guard fails."""
+def _fails_in_cpp(value: Any, expectation: Any) -> bool:
+    """Only C++ can decide whether such a guard fails."""
     return False
 
 
 _CHANGED_OBJECT = (
-    "use one object for all calls: define functions and objects once, not in the loop that calls. Each that is really "
-    "another is compiled once"
+    "use one object for all calls: define functions and objects once, outside the loop that calls. Each different "
+    "object is compiled once"
 )
 
 KINDS: dict[str, Kind] = {
@@ -352,27 +352,27 @@ KINDS: dict[str, Kind] = {
     ),
     "EQUALS_MATCH": Kind(
         _install_equals, _constant, describe,
-        hint="each value of a string, or of a number that the program tests, is compiled once; pass a number that "
-        "takes many values as a tensor",
+        hint="each value of a string, or of a number that the function branches on, is compiled once; pass a number "
+        "with many values as a tensor",
         fails=lambda v, e: not is_same_constant(v, e),
     ),
     "COMPUTED": Kind(
         _install_computed, _constant, describe,
-        hint="the program decides by this number; each way it goes (each value, where it is text, a size or a key) "
-        "is compiled once",
+        hint="the function branches on this number; each outcome (each value, where it becomes a string, a size or a "
+        "key) is compiled once",
         fails=lambda v, e: not is_same_constant(v, e), key=repr,
     ),
     "COMPUTABLE": Kind(
-        _install_computable, lambda x, e: f"{x} raises nothing", lambda e: "computed without an error",
-        hint="the program computes with this number what is an error for some; the two cases are compiled once each",
-        fails=_untold,
+        _install_computable, lambda x, e: f"{x} does not raise", lambda e: "computed without an error",
+        hint="this computation raises for some numbers; the two cases are compiled once each",
+        fails=_fails_in_cpp,
     ),
     "NONE": Kind(
         _install_equals, _constant, describe, hint="with and without the argument are compiled once each",
         fails=lambda v, e: v is not e,
     ),
     "BOOL": Kind(
-        _install_equals, _constant, describe, hint="nothing: each of True and False is compiled once",
+        _install_equals, _constant, describe, hint="nothing to do: True and False are compiled once each",
         fails=lambda v, e: v is not e,
     ),
     "LENGTH": Kind(
@@ -407,40 +407,42 @@ KINDS: dict[str, Kind] = {
     "TENSOR_MATCH": Kind(
         _install_tensor, _tensor_code, lambda e: f"{e.cls} {e.dtype}{_dims(e.sizes)} on {e.device}",
         lambda v, e: describe(v),
-        hint="call the function with tensors of one kind", fails=lambda v, e: bool(tensor_differences(v, e)),
+        hint="call the function with tensors of one type, dtype and device",
+        fails=lambda v, e: bool(tensor_differences(v, e)),
     ),
     "DUPLICATE_INPUT": Kind(
         _install_same, lambda x, e: f"{x} is {e}", lambda e: f"the same object as {e}", lambda v, e: "another object",
-        key=lambda value: value, hint="pass the same object in both places, as at the first call", fails=_untold,
+        key=lambda value: value, hint="pass the same object in both places, as at the first call", fails=_fails_in_cpp,
     ),
     "DISTINCT": Kind(
-        _install_computed, lambda x, e: x, lambda e: "different objects", lambda v, e: "one object twice",
+        _install_computed, lambda x, e: x, lambda e: "different objects", lambda v, e: "the same object twice",
         hint="pass different objects, as at the first call: the function changes or compares them",
         fails=lambda v, e: not v,
     ),
     "LAMBDA": Kind(
         _install_lambda, lambda x, e: e.replace("{}", x), lambda e: e.replace("{}", "it"), key=lambda value: value[1],
-        hint="keep it as it was at the first call", fails=_untold,
+        hint="keep it as it was at the first call", fails=_fails_in_cpp,
     ),
     "GLOBAL_STATE": Kind(
         _install_global_state,
         lambda x, e: "grad mode, autocast, default dtype and device, deterministic algorithms, threads and function "
-        "modes are as they were",
+        "modes are unchanged",
         expected=lambda e: "grad mode, autocast, default dtype and device, threads and modes as when compiled",
         hint="call the function under the same torch settings",
     ),
-    # ---- implied: the tree adds these itself
+    # ---- implied: added by the tree itself
     "SHAPE_ENV": Kind(
         _implied, lambda x, e: conditions_code(e), lambda e: "true",
-        hint="the compiled code holds for a range of sizes; this one is outside of it", fails=_untold,
+        hint="the compiled code is valid for a range of sizes; this one is outside of it", fails=_fails_in_cpp,
     ),
     "NO_ALIASING": Kind(
         _implied, lambda x, e: f"{', '.join(e)} are different tensors", lambda e: "different tensors",
-        lambda v, e: "one tensor twice", hint="pass different tensors, as at the first call", fails=_untold,
+        lambda v, e: "the same tensor twice", hint="pass different tensors, as at the first call", fails=_fails_in_cpp,
     ),
     "BUILTIN": Kind(
         _implied, lambda x, e: f"{e!r} not in G", lambda e: f"the builtin `{e}`",
-        lambda v, e: f"a global `{e}` hides it", hint="give the global another name than the builtin's", fails=_untold,
+        lambda v, e: f"a global `{e}` hides it", hint="give the global another name than the builtin's",
+        fails=_fails_in_cpp,
     ),
 }
 

@@ -1,14 +1,14 @@
-"""The guards of all that a module holds, written as Python.
+"""The guards of everything that a module holds, written as Python.
 
-A model is mostly modules: of the guards of a BERT 96 in 100 stand below it. In the C++ tree each step to one of them
-costs as much as a dozen instructions of Python, and more where a dict is on the way, since C++ asks for its version.
-So from the outermost module on `PythonManager`s, which have the methods of C++'s `GuardManager`, write what C++ would
-do as Python: one read for each object on the way, one `assert` for each guard. Everything is read anew at each call,
-so no change can hide. Tensors are collected and compared by one C++ `TensorGuards` at the end.
+A model is mostly modules: 96 in 100 of a BERT's guards are below one. In the C++ tree each step to one of them costs as
+much as a dozen instructions of Python, and more where a dict is on the way, since C++ reads its version. So from the
+outermost module on, `PythonGuardManager`s, which have the methods of C++'s `GuardManager`, write as Python what C++
+would do: one read for each object on the way, one `assert` for each guard. Everything is read anew at each call, so no
+change goes unnoticed. Tensors are collected and compared by one C++ `TensorGuards` at the end.
 
-Some of it need not be read again where CPython tells that no dict has changed: `fast_path.py`. Managers know what that
-is: an object is *settled* when it is found through plain dicts and tuples alone; a condition is *lasting* when a
-settled object that has kept its class, and its items if it is a dict, cannot break it.
+Part of this can be skipped while CPython's versions say that no dict has changed: `fast_path.py`. For that, managers
+know two properties: an object is *settled* when it is reached through plain dicts and tuples only; a condition is
+*lasting* when it cannot be broken by a settled object that has kept its class, and its items if it is a dict.
 """
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from torch._C._dynamo import guards as cpp
 from .interrupted import holds_after_all
 
 _ATTRIBUTES_ARE_CHEAPER = sys.version_info >= (3, 13)
-"""From CPython 3.13 on reading `x.name` is specialized for modules, and costs less than a look-up in `x.__dict__`."""
-_EXACT_DICTS = (dict, collections.OrderedDict)  # of these `x[key]` finds or raises, and runs nobody's code
+"""From CPython 3.13 on, reading `x.name` is specialized for modules and is cheaper than a look-up in `x.__dict__`."""
+_EXACT_DICTS = (dict, collections.OrderedDict)  # of these `x[key]` finds or raises, without running user code
 _LITERALS = (int, str)
 NEVER_CHANGE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-"""Classes whose objects are all that they will ever be."""
+"""Classes whose objects are immutable."""
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code, which may die
 _MISSING = object()
 
 
 class Failed(Exception):
-    """The guard of this index does not hold."""
+    """The guard with this index does not hold."""
 
 
 class GuardFunction:
-    """A function `check(x)` while it is written: whether all holds for the object `x` and what is reached from it.
+    """A function `check(x)` under construction: whether all guards hold for the object `x` and what is reached from it.
 
-    `alias_parts` makes the parts of a guard that all tensors are different.
+    `alias_parts` makes the failure report of the guard that all tensors are different.
     """
 
     def __init__(self, example: Any, alias_parts: Callable[[], list[str]]) -> None:
         self.alias_parts = alias_parts
         self.names: dict[str, Any] = {"missing": _MISSING}
-        self.same: list[tuple[PythonManager, PythonManager, str]] = []
+        self.same: list[tuple[PythonGuardManager, PythonGuardManager, str]] = []
         self._known: dict[int, str] = {}
         self._weak: dict[str, str] = {}
-        self._tensor_checks: list[tuple[str, list[PythonManager]]] = []
-        self.root = PythonManager(self, "", example, settled=True)
+        self._tensor_checks: list[tuple[str, list[PythonGuardManager]]] = []
+        self.root = PythonGuardManager(self, "", example, settled=True)
 
     def name(self, prefix: str, value: Any) -> str:
-        """The name of an object that the function uses."""
+        """The name under which the function refers to an object."""
         if id(value) not in self._known:
             self._known[id(value)] = f"{prefix}{len(self.names)}"
             self.names[self._known[id(value)]] = value
@@ -73,8 +73,8 @@ class GuardFunction:
             self.names[f"weak{len(self.names)}"] = weakref.ref(cls)
         return self._known[id(cls)]
 
-    def managers(self) -> Iterator[PythonManager]:
-        """All managers, each before those that it leads to."""
+    def managers(self) -> Iterator[PythonGuardManager]:
+        """All managers, each before those that are reached from it."""
         left = [self.root]
         while left:
             manager = left.pop()
@@ -82,7 +82,7 @@ class GuardFunction:
             left.extend(reversed(manager.children.values()))
 
     def compiled(self) -> tuple[Callable[[Any], bool], list[str]]:
-        """The function, and a list whose item is, after a call that returned False, the index of the failed guard."""
+        """The function, and a list whose item is the index of the failed guard after a call that returned False."""
         lines = Lines("check(x)", "failed(error, x)")
         self.write_classes(lines)
         compared = {id(manager) for pair in self.same for manager in pair[:2]}
@@ -107,18 +107,18 @@ class GuardFunction:
         return check, parts
 
     def write_classes(self, lines: Lines) -> None:
-        """The names of the classes that are held weakly, None where one is gone."""
+        """Define the names of the classes that are held weakly; None once one has died."""
         for name, weak in self._weak.items():
             lines.add(f"{name} = {weak}()")
 
     def forget(self) -> None:
-        """Let go of the objects that were the examples, when the function is written."""
+        """Release the example objects once the function is written."""
         for manager in self.managers():
             manager.example = manager.tensor = None
 
-    def tensor_checks(self) -> list[tuple[str, list[PythonManager]]]:
-        """(name of a function of tensors, their managers), the settled before the others: it raises Failed where one is
-        not as it was, or two are one. Tensors that are one from the beginning are compared apart."""
+    def tensor_checks(self) -> list[tuple[str, list[PythonGuardManager]]]:
+        """(name of a function of tensors, their managers), settled tensors first: it raises Failed where a tensor has
+        changed or two are the same. Tensors that were the same from the start are compared separately."""
         left = [] if self._tensor_checks else [manager for manager in self.managers() if manager.tensor is not None]
         while left:
             now = {id(manager.example): manager for manager in reversed(left)}
@@ -153,9 +153,9 @@ class Lines:
         return self._indices[bisect.bisect(self._starts, line) - 1]
 
     def function(self, names: dict[str, Any]) -> Any:
-        """The function over these globals; lets go of the text."""
+        """The function with these globals; discards the text."""
         self.texts += [" except BaseException as error:", f"  return {self.on_error}"]
-        exec(compile("\n".join(self.texts), "<guards>", "exec", optimize=0), names)  # -O would leave `assert` out
+        exec(compile("\n".join(self.texts), "<guards>", "exec", optimize=0), names)  # -O would drop `assert`
         self.texts.clear()
         return names.pop(self.name)
 
@@ -171,8 +171,8 @@ class _TensorCheck:
 
 
 def _tensor_check(checks: Sequence[_TensorCheck], alias_parts: Callable[[], list[str]]) -> Callable[..., None]:
-    """A function that raises Failed where its arguments are not as in `checks`, or two of them are one tensor."""
-    make: Any = cpp.TensorGuards  # its stub has the sizes of one tensor where those of all are wanted
+    """A function that raises Failed where its arguments do not match `checks`, or two of them are the same tensor."""
+    make: Any = cpp.TensorGuards  # the stub expects the sizes of one tensor instead of those of all
     guards = make(
         *(check.example for check in checks), dynamic_dims_sizes=[list(check.sizes) for check in checks],
         dynamic_dims_strides=[list(check.strides) for check in checks],
@@ -192,8 +192,8 @@ def _tensor_check(checks: Sequence[_TensorCheck], alias_parts: Callable[[], list
 
 
 @dataclass(eq=False)
-class PythonManager:
-    """The guards of one object: C++'s `GuardManager` as far as the guard tree uses it, written as Python.
+class PythonGuardManager:
+    """The guards of one object: the part of C++'s `GuardManager` that the guard tree uses, written as Python.
 
     `read` and the conditions are templates, in which {0} is the variable of the owner, and of the object itself.
     """
@@ -201,23 +201,23 @@ class PythonManager:
     function: GuardFunction
     read: str
     example: Any
-    owner: PythonManager | None = None
+    owner: PythonGuardManager | None = None
     variable: str = "x"
     depth: int = 0
     settled: bool = False
     key: Any = None  # of a settled object in its owner, unless it is the `__dict__` of `instance`
     conditions: dict[str, str] = field(default_factory=dict)  # and the indices of their guards, "" for the next
     lasting: set[str] = field(default_factory=set)
-    children: dict[str, PythonManager] = field(default_factory=dict)
+    children: dict[str, PythonGuardManager] = field(default_factory=dict)
     tensor: _TensorCheck | None = None
-    instance: PythonManager | None = None  # the object whose __dict__ this is
+    instance: PythonGuardManager | None = None  # the object whose __dict__ this is
 
     def __post_init__(self) -> None:
         if isinstance(self.example, dict):
             self._require_class()
 
     def write(self, lines: Lines, number: int, keep: bool) -> None:
-        """The read and the conditions. One variable serves all objects of a depth that are not compared later."""
+        """Write the read and the conditions. One variable serves all objects of a depth that are not compared later."""
         if self.owner is not None:
             self.variable = f"kept{number}" if keep or self.tensor is not None else f"at{self.depth}"
             lines.add(f"{self.variable} = {self.read.format(self.owner.variable)}", self._first_index())
@@ -225,7 +225,7 @@ class PythonManager:
             lines.add(f"assert {condition.format(self.variable)}", index or self._first_index())
 
     def passing(self) -> list[str]:
-        """The conditions that must be looked at also where no dict has changed."""
+        """The conditions that must be checked even where no dict has changed."""
         return [condition for condition in self.conditions if not (self.settled and condition in self.lasting)]
 
     def _first_index(self) -> str:
@@ -240,12 +240,12 @@ class PythonManager:
             left.extend(reversed(manager.children.values()))
         return ""
 
-    def _child(self, read: str, example: Any, settles: bool = False, key: Any = None) -> PythonManager:
-        """The manager of what is reached by `read`; what is found there depends on the class, so that is guarded.
-        `settles` says that from a settled object this leads to one."""
+    def _child(self, read: str, example: Any, settles: bool = False, key: Any = None) -> PythonGuardManager:
+        """The manager of what `read` reaches; what is found there depends on the class, so that is guarded. `settles`:
+        from a settled object this leads to a settled one."""
         if read not in self.children:
             self._require_class()
-            self.children[read] = PythonManager(
+            self.children[read] = PythonGuardManager(
                 self.function, read, example, self, depth=self.depth + 1, settled=self.settled and settles, key=key
             )
         return self.children[read]
@@ -272,11 +272,11 @@ class PythonManager:
     def _call(self, function: Callable[..., Any]) -> str:
         return self.function.name("function", function)
 
-    def must_be(self, other: PythonManager, parts: list[str]) -> None:
+    def must_be(self, other: PythonGuardManager, parts: list[str]) -> None:
         """Guard that this is the object of another manager of the same function."""
         self.function.same.append((self, other, parts[0]))
 
-    # ---- guards of the object, as C++ names them --------------------------------------------------------------------
+    # ---- guards of the object, named as in C++ ----------------------------------------------------------------------
     def add_type_match_guard(self, class_id: int, parts: list[str], _: None) -> None:
         if class_id == id(type(self.example)):
             self._require(self._class_condition(type(self.example)), parts)
@@ -312,7 +312,7 @@ class PythonManager:
             self._require("not {0}" if length == 0 else f"len({{0}}) == {length}", parts, lasts=True)
 
     def add_mapping_keys_guard(self, keys: dict[Any, None], parts: list[str], _: None) -> None:
-        lasts = type(self.example) is dict and all(type(key) in NEVER_CHANGE for key in keys)  # an order has no version
+        lasts = type(self.example) is dict and all(type(key) in NEVER_CHANGE for key in keys)  # no version covers order
         self._require(f"list({{0}}.keys()) == {self.function.name('keys', list(keys))}", parts, lasts)
 
     def add_dict_contains_guard(self, present: bool, key: Any, parts: list[str], _: None) -> None:
@@ -337,8 +337,8 @@ class PythonManager:
         if self.tensor is None:
             self.tensor = _TensorCheck(example, sizes, strides, parts[0])
 
-    # ---- steps to other objects, as C++ names them ------------------------------------------------------------------
-    def dict_getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonManager:
+    # ---- steps to other objects, named as in C++ --------------------------------------------------------------------
+    def dict_getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonGuardManager:
         of = self.instance
         if of is not None and _ATTRIBUTES_ARE_CHEAPER and type(key) is str and not hasattr(type(of.example), key):
             return of.getattr_manager(key, example_value)
@@ -349,50 +349,52 @@ class PythonManager:
         child.conditions.setdefault("{0} is not missing", "")
         return child
 
-    def get_generic_dict_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def get_generic_dict_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         child = self._child("{0}.__dict__", example_value, settles=type(example_value) is dict)
         child.instance = self
         return child
 
-    def getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonManager:
+    def getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonGuardManager:
         if attr.isidentifier() and not keyword.iskeyword(attr):
             return self._child(f"{{0}}.{attr}", example_value)
         return self._child(f"getattr({{0}}, {self._constant(attr)})", example_value)
 
-    def generic_getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonManager:
+    def generic_getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonGuardManager:
         if attr == "__dict__" and type(self.example).__getattribute__ is object.__getattribute__:
             return self.get_generic_dict_manager(example_value)
         return self._child(f"object.__getattribute__({{0}}, {self._constant(attr)})", example_value)
 
-    def getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonManager:
+    def getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonGuardManager:
         settles = type(self.example) is tuple and type(key) is int
         return self._child(f"{{0}}[{self._constant(key)}]", example_value, settles, key)
 
     list_getitem_manager = tuple_getitem_manager = getitem_manager
 
-    def lambda_manager(self, python_lambda: Callable[[Any], Any], example_value: Any, **_: Any) -> PythonManager:
+    def lambda_manager(self, python_lambda: Callable[[Any], Any], example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child(f"{self._call(python_lambda)}({{0}})", example_value)
 
-    def type_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def type_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("type({0})", example_value)
 
-    def code_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def code_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__code__", example_value)
 
-    def closure_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def closure_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__closure__", example_value)
 
-    def func_defaults_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def func_defaults_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__defaults__", example_value)
 
-    def func_kwdefaults_manager(self, example_value: Any, **_: Any) -> PythonManager:
+    def func_kwdefaults_manager(self, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child("{0}.__kwdefaults__", example_value)
 
-    def tensor_property_size_manager(self, idx: int, example_value: Any, **_: Any) -> PythonManager:
+    def tensor_property_size_manager(self, idx: int, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child(f"{self._call(torch._C.TensorBase.size)}({{0}}, {idx})", example_value)
 
-    def tensor_property_stride_manager(self, idx: int, example_value: Any, **_: Any) -> PythonManager:
+    def tensor_property_stride_manager(self, idx: int, example_value: Any, **_: Any) -> PythonGuardManager:
         return self._child(f"{self._call(torch._C.TensorBase.stride)}({{0}}, {idx})", example_value)
 
-    def tensor_property_storage_offset_manager(self, idx: int | None, example_value: Any, **_: Any) -> PythonManager:
+    def tensor_property_storage_offset_manager(
+        self, idx: int | None, example_value: Any, **_: Any
+    ) -> PythonGuardManager:
         return self._child(f"{self._call(torch._C.TensorBase.storage_offset)}({{0}})", example_value)

@@ -1,4 +1,4 @@
-"""What a source evaluates to in a real frame."""
+"""Evaluates sources in a real frame."""
 from __future__ import annotations
 
 import itertools
@@ -19,12 +19,12 @@ from ..sources.source import (
     GlobalSource,
     ItemSource,
     KeySource,
-    KnownSource,
     LocalSource,
     ModuleGlobalSource,
     ResultSource,
     SizeSource,
     Source,
+    WeakrefSource,
     values_of,
 )
 from ..sources.weak_proxies import proxied
@@ -32,7 +32,7 @@ from .cached_results import cached_result
 
 
 class Scope:
-    """The variables of one frame: locals (cells' contents among them), globals, builtins."""
+    """The variables of one frame: locals (cell contents included), globals, builtins."""
 
     def __init__(self, f_locals: Mapping[str, Any], f_globals: dict[str, Any], f_builtins: Mapping[str, Any]) -> None:
         self.f_locals = f_locals
@@ -41,7 +41,7 @@ class Scope:
         self._values: dict[Source, Any] = {}
 
     def value(self, source: Source) -> Any:
-        """The object behind `source`, read once. Raises what reading it raises."""
+        """The object behind `source`, read once. Raises whatever reading it raises."""
         try:
             return self._values[source]
         except KeyError:
@@ -56,8 +56,8 @@ class Scope:
 
 
 def reader(source: Source, f_globals: dict[str, Any], f_builtins: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """What `Scope.value(source)` is in any frame of this code, as a function of the frame's locals: straight lines of
-    Python, one for each source on the way. Raises what reading raises."""
+    """`Scope.value(source)` in any frame of this code, as a function of the frame's locals: straight-line Python with
+    one line for each source on the way. Raises whatever reading raises."""
     names: dict[str, Any] = {"scope": Scope({}, f_globals, f_builtins)}
     variables: dict[Source, str] = {}
     lines = ["def read(L):"]
@@ -109,7 +109,7 @@ _ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
     LocalSource: lambda scope, source: scope.f_locals[source.name],
     GlobalSource: _global,
     ModuleGlobalSource: lambda scope, source: sys.modules[source.module].__dict__[source.name],
-    KnownSource: lambda scope, source: source.value(),
+    WeakrefSource: lambda scope, source: source.value(),
     ConstantSource: lambda scope, source: source.value,
     ComputedSource: lambda scope, source: source.function(*[scope.value(arg) for arg in source.args]),
 }
@@ -120,7 +120,7 @@ def _attribute(owner: Any, source: AttrSource) -> Any:
 
 
 def item(owner: Any, key: Any) -> Any:
-    """`owner[key]`; a dict that would make what is missing (a defaultdict) is not changed, and raises KeyError."""
+    """`owner[key]`; a dict that creates missing items (a defaultdict) is not changed but raises KeyError."""
     if not isinstance(owner, dict) or type(owner).__getitem__ is not dict.__getitem__:
         return owner[key]
     found = dict.get(owner, key, _MISSING)

@@ -8,8 +8,8 @@ from types import CodeType
 import torch.fx
 
 from ...artifacts.records import Guard, Guards, Ref, Symbol, SymbolEvent, ref
-from ..bytecode.resume_function import stack_words
-from ..sources.display_names import in_words
+from ..bytecode.resume_function import name_stack_arguments
+from ..sources.display_names import display_name
 from ..sources.source import ComputedSource, Source, read_from
 from .builder import GuardBuilder
 from .kinds import KINDS
@@ -21,26 +21,26 @@ def record_guards(
     code: CodeType | None = None,
 ) -> Guards:
     """Records of `checks`; `nodes` maps a source's expression to the node that needs it, where there is one; `symbols`
-    is the story of what varies; names of what a resume function gets are read from `code`."""
+    is the history of each symbol; names of a resume function's arguments are taken from `code`."""
     first: dict[Source, str] = {}
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
-    in_program = stack_words(code) if code is not None else str
+    in_program = name_stack_arguments(code) if code is not None else str
     told = [Symbol(s.name, in_program(s.subject), s.source, s.value, in_program(s.why),
                    (*s.events, *_asked_of(s.source, checks))) for s in symbols]
     return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), tuple(told))
 
 
 def _asked_of(number: str, checks: Sequence[Check]) -> Iterator[SymbolEvent]:
-    """What the guards ask of things that are computed from a number: `(s > 0.5) is True`."""
+    """The guards on results computed from a number: `(s > 0.5) is True`."""
     for check in checks:
         if isinstance(check.source, ComputedSource) and number in (read.expression for read in read_from(check.source)):
-            yield SymbolEvent(f"needs {_check_in_words(check)}", check.location)
+            yield SymbolEvent(f"needs {_check_text(check)}", check.location)
 
 
 def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str, Ref]:
-    """The node of the graph for which each guarded object was read: the input itself, else the first that its line of
-    the program made."""
+    """The node of the graph for which each guarded object was read: the input itself, else the first node of its
+    line."""
     found: dict[str, Ref] = {}
     lines: dict[tuple[str, int], Ref] = {}
     for node in nodes:
@@ -75,17 +75,17 @@ def _record(
         location=check.location,
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
-        name=in_program(in_words(check.source)),
-        text=in_program(_check_in_words(check)),
+        name=in_program(display_name(check.source)),
+        text=in_program(_check_text(check)),
         implicit=check.location is None and check.kind == "TYPE_MATCH",
     )
 
 
-def _check_in_words(check: Check) -> str:
-    return _in_words(KINDS[check.kind].code(in_words(check.source), check.expectation))
+def _check_text(check: Check) -> str:
+    return _expression_text(KINDS[check.kind].code(display_name(check.source), check.expectation))
 
 
-def _in_words(code: str) -> str:
+def _expression_text(code: str) -> str:
     return _GLOBALS.sub("in globals()", _VARIABLE.sub(r"\1", code))
 
 

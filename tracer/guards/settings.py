@@ -1,7 +1,7 @@
-"""torch's settings that no variable shows (grad mode, autocast, default dtype, ...): how they were, and what changed.
+"""torch's global settings (grad mode, autocast, default dtype, ...): their values at compilation, and what changed.
 
-C++ compares them in one guard and says at most which field differs; here each difference gets its name in the program,
-the value before and after, and what keeps it as it was.
+C++ compares them in one guard and reports at most which field differs; here each difference has its public name, the
+value before and after, and what would avoid the change.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AUTOCAST_DEVICES = ("cpu", "cuda")  # the first two of torch's list of devices 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting in the program's words, and what avoids a recompilation when it changes."""
+    """The public name of one setting, and what avoids a recompilation when it changes."""
 
     words: str
     hint: str
@@ -61,11 +61,11 @@ _SETTINGS: dict[str, Setting] = {
 }
 
 Difference = tuple[str, str, str, str]
-"""(setting, before, now, hint), in words."""
+"""(setting, before, now, hint), as messages show them."""
 
 
 def settings_now(guard: Any = None) -> dict[str, str]:
-    """All settings as text, by name; those in `guard` (a C++ GlobalStateGuard) as they were when it was made."""
+    """All settings as strings, by name; those in `guard` (a C++ GlobalStateGuard) as they were when it was made."""
     found = _flat(json.loads(guard.__getstate__())) if hasattr(guard, "__getstate__") else {}
     modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
     found["function_modes"] = ", ".join(map(_mode_text, modes)) or "none"
@@ -75,7 +75,7 @@ def settings_now(guard: Any = None) -> dict[str, str]:
 
 
 def differences(before: dict[str, str], now: dict[str, str]) -> list[Difference]:
-    """What changed; a setting that only one side knows is left out."""
+    """What changed; a setting that only one side has is left out."""
     rows = []
     for name in before:
         if name in now and before[name] != now[name]:

@@ -1,8 +1,8 @@
 """From collected guards to torch's C++ guard tree.
 
 The tree mirrors how guarded objects are reached: a manager for each object, an accessor for each step from one to the
-next. A manager checks its own guards first, then its accessors; the tree reaches each object once however many guards
-stand below it. Conditions on symbols come last, when all that they read has been checked.
+next. A manager checks its own guards first, then its accessors; each object is reached once however many guards are
+below it. Conditions on symbols come last, when everything that they read has been checked.
 """
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from ..sources.source import (
     GlobalSource,
     ItemSource,
     KeySource,
-    KnownSource,
     LocalSource,
     ModuleGlobalSource,
     ResultSource,
     SizeSource,
     Source,
+    WeakrefSource,
 )
 from .builder import GuardBuilder, GuardSpec
 from .cached_results import cached_result
@@ -45,7 +45,7 @@ from .conditions import on_frame, on_number
 from .describe import type_name
 from .fast_path import with_brief
 from .kinds import KINDS, is_same_constant
-from .python_guards import GuardFunction, PythonManager
+from .python_guards import GuardFunction, PythonGuardManager
 from .read import FUNCTIONS, item, reader
 from .versions import Versions
 
@@ -53,13 +53,13 @@ Manager = Any
 """torch._C._dynamo.guards.GuardManager"""
 
 _DICTS_OF_OBJECTS_LIE = sys.version_info >= (3, 13)
-"""C++ passes over the constants in a dict that it has not seen change. From CPython 3.13 on an attribute can be stored
-without a word to those who watch the object's `__dict__`, so what may be one is read by other accessors there."""
+"""C++ skips the constants in a dict that it has not seen change. From CPython 3.13 on, an attribute can be stored
+without notifying the watchers of the object's `__dict__`, so what may be one is read by other accessors there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One guard as it stands in a tree: what is needed to explain and record it, and nothing of the program's."""
+    """One guard of a tree: what is needed to explain and record it, without references to the user's objects."""
 
     index: int
     source: Source
@@ -75,7 +75,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class BuiltTree:
-    """A guard tree: `checks[i]` is the guard that C++ names by the text of i; `watched` must outlive the entry."""
+    """A guard tree: `checks[i]` is the guard that C++ reports by the string of i; `watched` are objects that must
+    outlive the entry."""
 
     root: Manager
     checks: tuple[Check, ...]
@@ -86,11 +87,11 @@ def build_tree(
     builder: GuardBuilder, failures: Mapping[str, int] | None = None,
     versions: Callable[[], Versions | None] | None = None,
 ) -> BuiltTree:
-    """The C++ tree of all guards of `builder` and of the conditions on its shapes' symbols.
+    """The C++ tree of all guards of `builder` and of the conditions on its symbols.
 
-    The tree checks variables in the order in which they come first here: those whose guards have failed most often
-    (`failures`, by variable) before the others, then as the function reads them. Checks in Python come last of all, and
-    C++ itself moves to the front what fails. `versions` gives, or does not give yet, the library of `versions.py`.
+    The tree checks variables in the order of their first guard here: those whose guards failed most often (`failures`,
+    by variable) before the others, then as the function reads them. Checks in Python come last, and C++ itself moves to
+    the front what fails. `versions` returns the library of `versions.py`, or nothing while it is not compiled.
     """
     with without_dynamo(), tensors_always_checked():
         tree = GuardTree(builder)
@@ -116,7 +117,7 @@ def _root_name(source: Source) -> str:
 
 
 class GuardTree:
-    """A C++ guard tree while it is built."""
+    """A C++ guard tree under construction."""
 
     def __init__(self, builder: GuardBuilder) -> None:
         self.builder = builder
@@ -124,12 +125,12 @@ class GuardTree:
         self.plain = guard_manager_type().GUARD_MANAGER
         self.root: Manager = cpp.RootGuardManager()
         self.watched: dict[int, Any] = {}
-        self.implied: list[Check] = []  # what nobody asked for, and follows from the rest
+        self.implied: list[Check] = []  # checks that no value requested, implied by the others
         self._asked = len(builder.specs)
         self._locals = local_indices(builder.code)
         self._managers: dict[Source, Manager] = {GLOBAL_STATE: self.root}
         self._in_cpp: dict[Source, Manager] = {}
-        self._asks = True  # whether what is being reached is C++'s, which asks an example for its `__class__`
+        self._asks = True  # whether the object being reached belongs to C++, which reads the `__class__` of an example
         self._functions: list[tuple[Manager, GuardFunction]] = []
         self._unaliased: list[tuple[Source, torch.Tensor, Manager]] = []
 
@@ -142,23 +143,23 @@ class GuardTree:
         return [str(spec.index)]
 
     def watch(self, value: Any) -> None:
-        """The entry goes when `value`, which a guard knows by its id, goes."""
+        """Drop the entry when `value`, which a guard compares by id, dies."""
         self.watched[id(value)] = value
 
     def imply(self, source: Source, kind: str, expectation: Any) -> list[str]:
-        """Note a check of the tree's own; returns what C++ shall report for it."""
+        """Note a check that the tree adds itself; returns what C++ reports for it."""
         check = Check(self._asked + len(self.implied), source, kind, expectation, None)
         self.implied.append(check)
         return [str(check.index)]
 
     def manager(self, source: Source) -> Manager:
-        """The manager of the object behind `source`, with all on the way to it: for a module and below one a
-        `PythonManager`, else C++'s."""
+        """The manager of the object behind `source`, created with all on the way to it: a `PythonGuardManager` for a
+        module and below one, else C++'s."""
         manager = self._managers.get(source)
         if manager is None:
             owner = source.base
             manager = self._reach(source, None if owner is None else self.manager(owner))
-            if not isinstance(manager, PythonManager):
+            if not isinstance(manager, PythonGuardManager):
                 self._in_cpp[source] = manager
                 if issubclass(type(self.value(source)), torch.nn.Module):
                     manager = self._module_function(source, manager)
@@ -167,7 +168,7 @@ class GuardTree:
         return manager
 
     def cpp_manager(self, source: Source) -> Manager:
-        """The manager of C++ of the object behind `source`, wherever it stands."""
+        """The C++ manager of the object behind `source`, wherever it is."""
         manager = self._in_cpp.get(source)
         if manager is None:
             owner = source.base
@@ -177,13 +178,13 @@ class GuardTree:
         return manager
 
     def _reach(self, source: Source, owner: Manager | None) -> Manager:
-        before, self._asks = self._asks, not isinstance(owner, PythonManager)
+        before, self._asks = self._asks, not isinstance(owner, PythonGuardManager)
         try:
             return _ROOTS[type(source)](self, source) if owner is None else _STEPS[type(source)](self, owner, source)
         finally:
             self._asks = before
 
-    def _module_function(self, source: Source, manager: Manager) -> PythonManager:
+    def _module_function(self, source: Source, manager: Manager) -> PythonGuardManager:
         different = (f"the tensors of {source}",)
         function = GuardFunction(
             self.value(source), lambda: self.imply(GLOBAL_STATE, "NO_ALIASING", different)
@@ -192,20 +193,20 @@ class GuardTree:
         return function.root
 
     def finish_modules(self, versions: Callable[[], Versions | None] | None) -> None:
-        """The guards of each outermost module as a guard that calls a function."""
+        """Add the guards of each outermost module as one guard that calls a function."""
         for manager, function in self._functions:
             check, parts = function.compiled()
             manager.add_lambda_guard(with_brief(function, check, versions), parts, None)
 
     def forget(self) -> None:
-        """Let go of the program's objects: they may have to die before the garbage collector finds this tree."""
+        """Release the user's objects: they may have to die before the garbage collector finds this tree."""
         for _, function in self._functions:
             function.forget()
         for known in (self._functions, self._managers, self._in_cpp, self._unaliased):
             known.clear()
 
     def _keep_dict(self, source: Source, manager: Manager) -> None:
-        """C++ watches the version of what was a dict, and raises when it meets something else there."""
+        """C++ watches the version of an object that was a dict, and raises when it finds something else there."""
         value = self.value(source)
         if issubclass(type(value), dict):
             self.watch(type(value))
@@ -213,7 +214,7 @@ class GuardTree:
             manager.add_type_match_guard(id(type(value)), parts, None)
 
     def step(self, source: Source, value: Any = None) -> dict[str, Any]:
-        """The arguments that all of C++'s accessor methods take, and those of a PythonManager."""
+        """The arguments common to all C++ accessor methods and those of a PythonGuardManager."""
         example = self.value(source) if value is None else value
         return {
             "source": source.expression,
@@ -226,21 +227,25 @@ class GuardTree:
         return reader(source, self.builder.scope.f_globals, self.builder.scope.f_builtins)
 
     def equals_on_frame(self, source: Source, value: Any) -> Callable[[dict[str, Any]], bool]:
-        """Whether what `source` computes in a frame with these locals is `value`."""
+        """Returns a function of a frame's locals: whether what `source` computes there equals `value`."""
         read = self.reader(source)
         return lambda f_locals: is_same_constant(value, read(f_locals))
 
     def alias(self, first: Source, second: Source, parts: list[str]) -> None:
         """Both sources must lead to the same object."""
         one, other = self.manager(first), self.manager(second)
-        if isinstance(one, PythonManager) and isinstance(other, PythonManager) and one.function is other.function:
+        if (
+            isinstance(one, PythonGuardManager)
+            and isinstance(other, PythonGuardManager)
+            and one.function is other.function
+        ):
             one.must_be(other, parts)
         else:
             cpp.install_object_aliasing_guard(self.cpp_manager(first), self.cpp_manager(second), parts, None)
 
     # ---- attributes -------------------------------------------------------------------------------------------------
     def attribute_manager(self, owner: Source, name: str) -> Manager:
-        """The manager of an attribute; that it exists is checked by reaching it."""
+        """The manager of an attribute; reaching it checks that it exists."""
         return self.manager(AttrSource(owner, name))
 
     def forbid_attribute(self, owner: Source, name: str, parts: list[str]) -> None:
@@ -266,11 +271,11 @@ class GuardTree:
         return manager.dict_getitem_manager(key=key, source=name, example_value=value, guard_manager_enum=self.plain)
 
     def module_attribute(self, manager: Manager, source: AttrSource) -> Manager | None:
-        """An nn.Module's attribute through its dicts, as cheap as can be; None where getattr has to decide."""
+        """An nn.Module's attribute through its dicts, as cheaply as possible; None where getattr has to decide."""
         module, name = self.value(source.owner), source.name
         own = module.__dict__
         if name in own:
-            if _DICTS_OF_OBJECTS_LIE and not isinstance(manager, PythonManager):
+            if _DICTS_OF_OBJECTS_LIE and not isinstance(manager, PythonGuardManager):
                 return None
             return self._entry(self.instance_dict(source.owner, manager), own[name], name, source.expression)
         if hasattr(type(module), name) or not _has_stock_getattr(module):
@@ -284,7 +289,7 @@ class GuardTree:
 
     # ---- conditions and aliasing ------------------------------------------------------------------------------------
     def add_conditions(self) -> None:
-        """Conditions on symbols: on one number where that number is read, on several at the very end."""
+        """Conditions on symbols: on a single number where that number is read, on several at the very end."""
         groups: dict[Source, list[ShapeGuard]] = {}
         for guard in self.shapes.conditions():
             alone = len(set(guard.sources)) == 1 and not isinstance(guard.sources[0], ComputedSource)
@@ -299,7 +304,7 @@ class GuardTree:
                 self.manager(home).add_lambda_guard(on_number(guards), parts, None)
 
     def add_to_alias_check(self, source: Source, tensor: torch.Tensor, manager: Manager) -> None:
-        """Tensors that were different must stay so."""
+        """Tensors that were different must stay different."""
         if isinstance(source, CallSource) and source.function == "tensor_of":  # a new one each time, of the same array
             manager = self.manager(source.owner)
             tensor = self.value(source.owner)
@@ -325,7 +330,7 @@ def _has_stock_getattr(value: Any) -> bool:
 
 
 def _tells_its_class(value: Any) -> bool:
-    """Whether code of the program says what the `__class__` of an object is. No module of torch: those may."""
+    """Whether user code computes the `__class__` of an object. torch's modules are excluded."""
     cls = type(value)
     if issubclass(cls, torch.nn.Module):
         return False
@@ -359,7 +364,7 @@ def _module_global(tree: GuardTree, source: ModuleGlobalSource) -> Manager:
     return manager.dict_getitem_manager(key=source.name, **tree.step(source))
 
 
-def _known(tree: GuardTree, source: KnownSource) -> Manager:
+def _known(tree: GuardTree, source: WeakrefSource) -> Manager:
     return tree.root.lambda_manager(python_lambda=lambda _: source.value(), **tree.step(source))
 
 
@@ -382,7 +387,7 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
         found = weakref.ref(key)
         return manager.lambda_manager(python_lambda=lambda owner: dict.get(owner, found()), **tree.step(source))
     if issubclass(type(owner), dict) and get is dict.__getitem__ and (
-        not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonManager)
+        not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonGuardManager)
     ):
         manager = _shelf(manager, (id(key) >> 4) % (len(owner) // _SHELF + 1), **tree.step(source.owner))
         return manager.dict_getitem_manager(key=key, **tree.step(source))
@@ -400,24 +405,24 @@ _SHELF = 256
 
 
 def _shelf(manager: Manager, number: int, **step: Any) -> Manager:
-    """One of the managers that share the items of a large container: a child that gives the container itself, which
+    """One of the managers that share the items of a large container: a child that returns the container itself, which
     `step` describes.
 
-    A manager looks through all of its children for that of an item, which for a child of each item is quadratic.
+    A manager searches all its children for that of an item, which is quadratic with one child per item.
     """
     return manager if number == 0 else manager.lambda_manager(python_lambda=_itself(number), **step)
 
 
 @functools.cache
 def _itself(number: int) -> Callable[[Any], Any]:
-    """By this function a manager knows that it has the child, so it is the same one for each number."""
+    """A manager recognizes the child by this function, so each number has the same one."""
     return lambda owner: owner
 
 
 def _key(tree: GuardTree, manager: Manager, source: KeySource) -> Manager:
     keys = list(tree.value(source.owner))
     step = {"source": f"list({source.owner})", "example_value": keys, "guard_manager_enum": tree.plain}
-    listed = manager.lambda_manager(python_lambda=list, **step)  # once for all: to find each anew would be quadratic
+    listed = manager.lambda_manager(python_lambda=list, **step)  # once: finding each one anew would be quadratic
     listed = _shelf(listed, source.index // _SHELF, **step)
     return listed.list_getitem_manager(key=source.index, **tree.step(source))
 
@@ -467,7 +472,7 @@ def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
 
 
 _ROOTS: dict[type[Source], Callable[..., Manager]] = {
-    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, KnownSource: _known,
+    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, WeakrefSource: _known,
 }
 _STEPS: dict[type[Source], Callable[..., Manager]] = {
     AttrSource: _attribute, ItemSource: _item, KeySource: _key, CallSource: _call, CellSource: _cell,

@@ -1,9 +1,9 @@
-"""Whether objects and their dicts are as they were, by the versions that CPython keeps of dicts.
+"""Detects whether objects and their dicts are unchanged, by CPython's dict versions.
 
-In CPython 3.11 and 3.12 each change of a dict gives it a version that no dict had before (PEP 509), which C code alone
-can read. So one C++ function, compiled once for all programs, walks a table of objects: the class, the `__dict__`, and
-the version of each. An object is looked at only when the dict that holds it was found unchanged, so it is alive; and
-nothing in the walk allocates or runs code of anybody's.
+In CPython 3.11 and 3.12 each change of a dict gives it a version that no dict had before (PEP 509), which only C code
+can read. So one C++ function, compiled once for all programs, walks a table of objects and compares the class, the
+`__dict__`, and the version of each. An object is only touched when the dict that holds it is unchanged, so it is alive;
+and nothing in the walk allocates or runs Python code.
 """
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ _STEP = struct.Struct("=QQQQq")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An object of a table: with `dict_` it is one with this `__dict__`, with `versioned` it is a dict or has one;
-    `slot` is its place in the list that `look` fills, -1 for none."""
+    """An object of a table: with `dict_` it has this `__dict__`, with `versioned` it is a dict or has one; `slot` is
+    its index in the list that `look` fills, -1 for none."""
 
     object: Any
     dict_: dict[str, Any] | None = None
@@ -94,14 +94,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The functions of the library. A table keeps nothing alive: each object but the first must be held by a dict
-    (or, through tuples alone, by something in a dict) that stands before it; the caller holds the first."""
+    """The functions of the library. A table keeps nothing alive: each object but the first must be held by a dict (or,
+    through tuples only, by an item of a dict) earlier in the table; the caller holds the first."""
 
     take: Callable[[bytearray], bool]
     look: Callable[[bytearray, list[Any]], bool]
 
     def table(self, steps: Iterable[Step]) -> bytearray:
-        """The steps with the classes and versions of now."""
+        """The steps with the current classes and versions."""
         table = bytearray()
         for step in steps:
             dict_ = 0 if step.dict_ is None else id(step.dict_)
@@ -111,8 +111,8 @@ class Versions:
 
 
 def possible() -> bool:
-    """Whether this is a Python whose dicts have versions, and whose objects are laid out as `SOURCE` has it. From 3.13
-    on an attribute may be stored without a new version."""
+    """Whether this Python has dict versions, and objects laid out as `SOURCE` expects. From 3.13 on an attribute may be
+    stored without a new version."""
     return (
         sys.implementation.name == "cpython" and sys.version_info < (3, 13) and sys.maxsize > 2**32
         and not sysconfig.get_config_var("Py_DEBUG") and not hasattr(sys, "getobjects")  # (Py_TRACE_REFS)
@@ -120,7 +120,7 @@ def possible() -> bool:
 
 
 def tried(functions: Mapping[str, Callable[..., Any]]) -> Versions | None:
-    """The functions of a library, when they see all changes of a few objects and nothing else."""
+    """The functions of a library, if they see all changes of a few test objects and nothing else."""
     versions = Versions(functions["take"], functions["look"])
     seen = (_is_seen(versions, change, asked) for change in _CHANGES for asked in (False, True))
     return versions if all(seen) else None
@@ -136,7 +136,7 @@ class _Other(_Probe):
 
 
 def _store(owner: _Probe) -> None:
-    owner.value = object()  # to store what is there already is no change
+    owner.value = object()  # storing the present value is no change
 
 
 _CHANGES: tuple[Callable[[_Probe, dict[Any, Any], dict[Any, Any]], object], ...] = (
@@ -160,8 +160,8 @@ _CHANGES: tuple[Callable[[_Probe, dict[Any, Any], dict[Any, Any]], object], ...]
 def _is_seen(
     versions: Versions, change: Callable[[_Probe, dict[Any, Any], dict[Any, Any]], object], asked: bool
 ) -> bool:
-    """Whether `look` sees this change, and no change where there is none. Code that has run for a while stores
-    attributes in another way, and in another one where the object was `asked` for its dict before."""
+    """Whether `look` sees this change, and sees none where there is none. Code that has run for a while stores
+    attributes by another path, and by yet another where the object's dict was `asked` for before."""
     probe, plain, ordered = _Probe(), {"a": 1}, collections.OrderedDict[str, int]()
     if asked:
         probe.__dict__["other"] = 1

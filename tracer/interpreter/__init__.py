@@ -1,1 +1,7 @@
-""""""
+"""The symbolic interpreter: runs a frame's bytecode on Values.
+
+Read `interpreter.py` (frames, inlined calls, exceptions), then `opcodes/` (one handler for each instruction) and
+`generators.py` (nested frames that are stepped). `suspended_generators.py` rebuilds generators in flight,
+`destructors.py` finds objects whose death is observable, `frame_introspection.py` functions that read their callers'
+variables; `bytecode_record.py` makes the records.
+"""

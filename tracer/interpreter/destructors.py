@@ -1,4 +1,4 @@
-"""What the frame lets go of, where the program sees it die (see `finalizers.py`)."""
+"""References that the frame drops, where the object's death is observable (see `finalizers.py`)."""
 from __future__ import annotations
 
 from types import GeneratorType
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def dies_visibly(tx: Interpreter, value: Value) -> bool:
-    """Whether the program may see when this object dies: a generator that stands in the middle of a `try` or `with`
-    (of one that an earlier part of the frame left, nobody knows where it stands), an object with a finalizer, one
-    that the program has a weak reference to."""
+    """Whether the death of this object may be observable: a generator suspended inside a `try` or `with` (the position
+    of one from an earlier part of the frame is unknown), an object with a finalizer, or one with a weak reference to
+    it."""
     while isinstance(value, (BoundBuiltin, MethodValue)):  # a method holds its object
         value = value.owner
     if isinstance(value, GeneratorValue):
@@ -33,7 +33,7 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
         return True
     if isinstance(value, ObjectValue) and (has_finalizer(value.python_type()) or is_watched(value.real)):
         return True
-    source = value.source.base if isinstance(value.source, ItemSource) else value.source  # in the list it came in
+    source = value.source.base if isinstance(value.source, ItemSource) else value.source  # passed in a list
     held = getattr(value, "real", None)
     if isinstance(value, BuiltinValue):
         held = getattr(value.function, "__self__", None)
@@ -41,8 +41,8 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
 
 
 def let_go(tx: Interpreter, value: Value) -> None:
-    """The frame drops a reference to `value`. Raises Unsupported where an object may die of that and the program sees
-    it: what Python then runs is seen now, not where the frame ends."""
+    """The frame drops a reference to `value`. Raises Unsupported where an object may die of that observably: what
+    Python runs then must run now, not at the end of the frame."""
     if tx.parent is not None or value in tx.stack:
         return
     if isinstance(value, (SequenceValue, DictValue, ObjectValue)):
@@ -54,7 +54,8 @@ def let_go(tx: Interpreter, value: Value) -> None:
 
 
 def _let_go_of_items(tx: Interpreter, value: Value) -> None:
-    """The frame drops a container or object of its own. Raises Unsupported where what dies with it is seen to die."""
+    """The frame drops a container or object that it owns. Raises Unsupported where something dies with it
+    observably."""
     held = tx.locals.values()
     parts = [] if value in held else [value]
     for part in parts:
@@ -65,7 +66,7 @@ def _let_go_of_items(tx: Interpreter, value: Value) -> None:
 
 
 def _items(tx: Interpreter, value: Value) -> list[Value]:
-    """What dies with a container that did not come from outside, or an object that the trace made."""
+    """What dies with a container that did not come from outside, or with an object that the trace made."""
     if isinstance(value, ObjectValue) and tx.effects.is_new(value):
         return [held for held, _ in tx.effects.attributes.get(value, {}).values()]
     if value.source is not None and not isinstance(value.source, LocalSource):
@@ -76,7 +77,7 @@ def _items(tx: Interpreter, value: Value) -> list[Value]:
 
 
 def _is_own(source: Source | None) -> bool:
-    """Whether the frame alone holds what is read there: it has come over a break on the stack, or in a container."""
+    """Whether only the frame holds the object: it was passed over a break on the stack, or in a container."""
     if isinstance(source, ItemSource):
         return isinstance(source.base, LocalSource)
     return source is None or (isinstance(source, LocalSource) and source.name.startswith(STACK_ARGUMENT))

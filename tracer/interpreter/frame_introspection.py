@@ -1,8 +1,7 @@
-"""Who looks at the variables of a function by their names, or at its code: the function itself, or one that it calls,
-in its frame.
+"""Functions that inspect local variables by name, or code objects: of their own frame, or of a caller's.
 
-A frame that breaks has set those variables alone that are read again, and a resume function has no others: a function
-that is looked at runs as it was written.
+A frame that breaks has stored only the variables that are still read, and a resume function has no others. So a
+function that is inspected runs in eager.
 """
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _IN_FRAMES = frozenset(("f_locals", *(name for name in dir(CodeType) if name.sta
 
 
 def reads_callers(code: CodeType) -> bool:
-    """Whether a function with this code reads the variables of those that call it, or their code: more of it than where
-    it stands, which a resume function says of its own, too."""
+    """Whether a function with this code reads the variables or the code of its callers, beyond the location, for which
+    a resume function answers as well."""
     names = frozenset(code.co_names)
     if _TO_FRAMES.isdisjoint(names):
         return False
@@ -31,8 +30,8 @@ def reads_callers(code: CodeType) -> bool:
 
 
 def reader_above(frame: Interpreter) -> str:
-    """The innermost function from `frame` outwards that reads its callers' variables, and has a caller that is traced;
-    "" for none."""
+    """The innermost function from `frame` outwards that reads its callers' variables and has a traced caller; "" for
+    none."""
     while frame.parent is not None:
         if reads_callers(frame.code):
             return frame.code.co_qualname
@@ -41,7 +40,7 @@ def reader_above(frame: Interpreter) -> str:
 
 
 def reader_called(code: CodeType, f_globals: dict[str, Any], closure: Iterable[CellType]) -> str:
-    """A function that `code` names and that reads its callers' variables, or `code` itself; "" for none."""
+    """A function named in `code` that reads its callers' variables, or `code` itself; "" for none."""
     if reads_callers(code):
         return code.co_qualname
     for value in (*map(f_globals.get, code.co_names), *_contents(closure)):

@@ -1,4 +1,4 @@
-"""Generators in the traced program: a nested interpreter that is stepped when a value is asked for."""
+"""Generators in traced code: a nested interpreter that is stepped when a value is needed."""
 from __future__ import annotations
 
 import inspect
@@ -61,13 +61,13 @@ class GeneratorValue(Value):
         frame.trace.generators.append(self)
 
     def has_cleanup(self) -> bool:
-        """Whether the program sees when the generator dies here: in the middle of a `try` or `with`."""
+        """Whether closing the generator here is observable: it is suspended inside a `try` or `with`."""
         if not self.started or self.finished:
             return False
         info = self.frame.info
         handler = info.handler_of(self.frame.index - 1)
         while handler is not None and info.instructions[handler.target].opname == "CLEANUP_THROW":
-            handler = info.handler_of(handler.target)  # `yield from` of 3.12 passes on what is no StopIteration
+            handler = info.handler_of(handler.target)  # `yield from` of 3.12 passes on what is not StopIteration
         if handler is None or info.ends_generator(handler):
             return False
         return not info.passes_on(handler, GeneratorExit, self.frame.f_globals)
@@ -89,7 +89,7 @@ class GeneratorValue(Value):
         return self.resume(tx, build.constant(None))
 
     def resume(self, tx: Translator, sent: Value, error: Value | None = None) -> Value | None:
-        """Continue after the yield, whose value is `sent`, or at which `error` is raised."""
+        """Resume after the yield, whose value is `sent`, or at which `error` is raised."""
         if self.running:
             tx.raise_observed(ValueError, "generator already executing")
         if self.finished:
@@ -122,8 +122,8 @@ class GeneratorValue(Value):
         return value
 
     def _turn(self, tx: Translator, stop: Value) -> NoReturn:
-        """PEP 479: StopIteration leaves a generator as the cause of a RuntimeError. It would end one of our iterators
-        that is written as a generator: Python then runs its own."""
+        """PEP 479: a StopIteration that leaves a generator becomes the cause of a RuntimeError. It would end one of the
+        tracer's iterators that is written as a generator: Python then runs its own."""
         if self.frame.f_globals.get("__name__", "").startswith("ptdebug."):
             raise Unsupported("iterate", f"{self.describe()}, in which StopIteration is raised")
         error = build.make_exception(tx, RuntimeError, [build.constant("generator raised StopIteration")])
@@ -147,8 +147,8 @@ class GeneratorValue(Value):
         return frame.run()
 
     def _throw(self, tx: Translator, error: Value) -> Value | None:
-        """Raise `error` where the frame stands: first in the generator that it delegates to, whose next value may be
-        the answer; None when the frame goes on."""
+        """Raise `error` where the frame is suspended: first in the generator that it delegates to, whose next value may
+        be the result; None when the frame resumes."""
         frame = self.frame
         receiver = self._receiver()
         if isinstance(receiver, GeneratorValue):
@@ -170,12 +170,12 @@ class GeneratorValue(Value):
         return None
 
     def _receiver(self) -> Value | None:
-        """What the frame delegates to with `yield from`, when it stands there."""
+        """What the frame delegates to with `yield from`, when it is suspended there."""
         resume = self.frame.info.instructions[self.frame.index]
         return self.frame.stack[-1] if resume.opname == "RESUME" and resume.arg & 3 == 2 else None
 
     def _delegation_ended(self, receiver: GeneratorValue) -> None:
-        """Go on after `yield from`, whose value is what `receiver` returned."""
+        """Resume after `yield from`, whose value is what `receiver` returned."""
         frame = self.frame
         send = next(i for i in reversed(frame.info.instructions[: frame.index]) if i.opname == "SEND")
         if VERSION < (3, 12):
@@ -204,7 +204,7 @@ class GeneratorValue(Value):
         return super().getattr(tx, name)
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """next, send, throw and close, as the program calls them."""
+        """next, send, throw and close, as user code calls them."""
         if name == "__iter__":
             return self
         if name in ("__next__", "send"):
@@ -214,7 +214,7 @@ class GeneratorValue(Value):
             return value  # type: ignore[return-value]
         if name == "close":
             return self.close(tx)
-        if name == "throw" and args and (len(args) == 1 or VERSION < (3, 12)):  # then more arguments give a warning
+        if name == "throw" and args and (len(args) == 1 or VERSION < (3, 12)):  # more arguments then give a warning
             value = self.resume(tx, build.constant(None), _thrown(tx, *args))
             if value is None:
                 self.raise_stop(tx)
@@ -244,7 +244,7 @@ class GeneratorValue(Value):
         return build.constant(None)
 
     def reconstruct(self, codegen: Any) -> None:
-        """A real generator that stands where this one does: `suspended_generators.py`."""
+        """A real generator suspended at the same place: `suspended_generators.py`."""
         REGISTRY["push_generator"](codegen, self)
 
     def describe(self) -> str:

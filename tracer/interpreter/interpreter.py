@@ -19,7 +19,7 @@ from ...artifacts.records import Location
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, Instruction, code_info
 from ..bytecode.resume_function import STACK_ARGUMENT
-from ..effects.random_inputs import Draws
+from ..effects.random_inputs import RandomCalls
 from ..effects.side_effects import SideEffects
 from ..fx.backend_call import CompileOptions
 from ..graph.graph import TraceGraph
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from ..guards import GuardBuilder
 
 MAX_DEPTH = 80
-"""Nested calls that are inlined; each takes about ten Python frames of ours."""
+"""How deep calls are inlined; each level takes about ten Python frames of the tracer."""
 MOST_WORK = 50_000
-"""Turns of loops and calls that are followed in one frame: some seconds. Transformers take some thousand."""
+"""Limit of loop turns and calls that are traced in one frame: some seconds. Transformers models need some thousand."""
 
 
 @dataclass
 class OpenContext:
-    """A `with` block that is open: its manager, its `__exit__`, which lies in the stack at `depth`, and the step of the
-    outermost frame in which it was entered."""
+    """An open `with` block: its manager, its `__exit__`, which is in the stack at `depth`, and the step of the
+    outermost frame at which it was entered."""
 
     manager: Value
     exit: Value
@@ -68,52 +68,52 @@ class Trace:
     context: CompileContext
     f_globals: dict[str, Any]
     module_path: str = ""
-    resumed: bool = False  # whether the frame goes on after a break
+    resumed: bool = False  # whether the frame resumes after a break
     step: int = 0
     statement: int = 0  # the step at which the outermost frame's statement began
-    work: int = 0  # so far, as `spend` counts it
+    work: int = 0  # the work so far, as `spend` counts it
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
-    inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
+    inference_modes: list[Any] = field(default_factory=list)  # holders of the active inference modes, innermost last
     open_variables: list[Value] = field(default_factory=list)  # context variables that are set and not reset
-    caught_warnings: list[Value] = field(default_factory=list)  # blocks of `catch_warnings` that are open
-    overrides: OverrideState = field(default_factory=OverrideState)  # who has a say in functions of torch
+    caught_warnings: list[Value] = field(default_factory=list)  # open blocks of `catch_warnings`
+    overrides: OverrideState = field(default_factory=OverrideState)  # `__torch_function__` overrides
     active: Interpreter | None = None  # the innermost frame that runs
     root: Interpreter | None = None  # the outermost
     values_by_source: dict[Source, Value] = field(default_factory=dict)
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
     keep_alive: list[Any] = field(default_factory=list)
-    told_apart: dict[type, dict[Value, None]] = field(default_factory=dict)  # what the program told by its identity
+    compared_by_identity: dict[type, dict[Value, None]] = field(default_factory=dict)  # by type
     identities: dict[Value, Value] = field(default_factory=dict)  # id() of objects that the trace made
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: dict[int, CodeType] = field(default_factory=dict)  # by identity
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
     reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
-    draws: Draws = field(default_factory=Draws)
-    layouts_asked: int = 0  # how often the program asked how a tensor lies in memory
-    layouts_assumed: int = 0  # how often what is traced depended on it
+    random_calls: RandomCalls = field(default_factory=RandomCalls)
+    layouts_asked: int = 0  # how often the layout of a tensor was read
+    layouts_assumed: int = 0  # how often the trace depended on one
 
     def spend(self, amount: int = 1) -> None:
-        """Count a turn of a loop, the program's or ours over its items, and a call that is inlined; an operation on a
-        symbol counts as ten. What takes very many is slower to follow than to run, may take all memory, and need not
-        end."""
+        """Count a turn of a loop, in the user's code or in the tracer's over its items, and an inlined call; an
+        operation on a symbol counts as ten. Beyond a limit, tracing is slower than running, may exhaust memory, and
+        need not end."""
         self.work += amount
         if self.work > MOST_WORK:
             raise Unsupported("too-long", f"{MOST_WORK:,} turns of loops, calls and items of lists")
 
     def safe_step(self) -> int:
-        """Where the graph can break for eager to do what is being done now: before the `with` blocks that are open."""
+        """Where the graph can break for eager to run the current operation: before the open `with` blocks."""
         assert self.root is not None
         return self.root.open_contexts[0].step if self.root.open_contexts else self.step
 
     def location(self) -> Location:
-        """The program's line that is being interpreted."""
+        """The user's line that is being interpreted."""
         assert self.active is not None
         return self.active.location()
 
     def end(self) -> None:
-        """Let go of the frames. They hold the program's objects, which must not wait for Python's collector to die: a
-        finalizer would run late, and memory stay."""
+        """Release the frames. They hold the user's objects, which must not wait for Python's garbage collector: a
+        finalizer would run late, and memory would stay in use."""
         for frame in (self.root, *(generator.frame for generator in self.generators)):
             if frame is not None:
                 frame.forget()
@@ -125,7 +125,7 @@ class Trace:
             held.clear()
 
     def leave_modes(self) -> None:
-        """Set the modes of torch as they were at the start of the frame."""
+        """Restore torch's modes to those at the start of the frame."""
         leave_blocks(inference_modes_entered() - len(self.inference_modes), self.modes.functorch_depth)
         self.inference_modes.clear()
         self.modes.restore(self.graph.sets_modes)
@@ -134,8 +134,8 @@ class Trace:
 class Interpreter:
     """One frame being interpreted.
 
-    `locals` holds the variables that are bound; `unread` the real arguments of the root frame that nothing has read yet
-    (they get values and guards when they are). `cells` maps the names of cell and free variables to CellValues.
+    `locals` holds the bound variables; `unread` the real arguments of the root frame that nothing has read yet (they
+    get values and guards when they are read). `cells` maps the names of cell and free variables to CellValues.
     """
 
     def __init__(
@@ -174,13 +174,13 @@ class Interpreter:
         self.set_parent(parent)
 
     def set_parent(self, parent: Interpreter | None) -> None:
-        """Say who called (again, for a generator: who resumed) this frame."""
+        """Set the caller of this frame (for a generator: who resumed it)."""
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent is not None else 0
         self._outer_locations = parent._program_stack() if parent is not None else ()
 
     def forget(self) -> None:
-        """The frame has ended: let go of what it holds (functions made in it hold the frame)."""
+        """The frame has ended: release what it holds (functions made in it hold the frame)."""
         for held in (self.locals, self.unread, self.cells, self.stack, self.open_contexts):
             held.clear()
         self.function = self.parent = self.handled = None
@@ -208,11 +208,11 @@ class Interpreter:
                 return self.yielded
 
     def note_place(self, error: Unsupported | ObservedException) -> None:
-        """Remember the innermost place where tracing stopped, or where the program raised."""
+        """Remember the innermost location where tracing stopped, or where the user's code raised."""
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
             error.context["location"] = self.own_location()
-            error.context["looked_at"] = reader_above(self)
+            error.context["introspected_by"] = reader_above(self)
             if not self.info.of_program and self.parent is not None:
                 error.context["inside"] = self.code.co_qualname, expression_of(self.info.location(self.current))
 
@@ -231,7 +231,7 @@ class Interpreter:
         return True
 
     def inline(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """Interpret the call of a FunctionValue. A generator function gives a GeneratorValue, stepped lazily."""
+        """Interpret the call of a FunctionValue. A generator function gives a GeneratorValue, which is run lazily."""
         refuse_coroutine(function.code)
         if self.depth >= MAX_DEPTH:
             raise Unsupported("inline-depth", function.code.co_qualname)
@@ -250,7 +250,7 @@ class Interpreter:
             child.forget()
 
     def run_class_body(self, function: Any) -> dict[str, Value]:
-        """Interpret the body of a class statement; its variables in order."""
+        """Interpret the body of a class statement; returns its variables in order."""
         self.trace.spend()
         info = code_info(function.code)
         child = Interpreter(self.trace, info, function.f_globals, {}, self, function.closure, function)
@@ -263,7 +263,7 @@ class Interpreter:
             child.forget()
 
     def _decide_inline(self, function: Any) -> None:
-        """Whether a callee becomes part of the graph is a decision, asked once for each function and compilation."""
+        """Whether a callee is inlined into the graph is a decision, made once per function and compilation."""
         context, code = self.trace.context, function.code
         if id(code) in self.trace.inlined or not (context.recording or context.overrides):
             return
@@ -291,7 +291,7 @@ class Interpreter:
 
     # ---- variables -------------------------------------------------------------------------------------------------
     def load_local(self, name: str) -> Value:
-        """A local variable; raises UnboundLocalError in the program when it is not bound."""
+        """A local variable; raises UnboundLocalError in traced code when it is unbound."""
         value = self.locals.get(name)
         if value is None:
             if name not in self.unread:
@@ -315,7 +315,7 @@ class Interpreter:
         return name in self.locals or name in self.unread
 
     def bound_cells(self) -> list[str]:
-        """The cell and free variables that have a value now (a real cell of the program's counts as one that has)."""
+        """The cell and free variables that have a value now (a real cell counts as bound)."""
         return [name for name, cell in self.cells.items() if cell.real is not None or cell.has_content()]
 
     def load_cell(self, name: str) -> Value:
@@ -400,7 +400,8 @@ class Interpreter:
             self.effects.store_global(module, name, value)
 
     def _is_as_before(self, source: Source, value: Value) -> bool:
-        """Whether a constant is the one that was read, and guarded, at `source`: a counter that went up and down."""
+        """Whether a constant is the one that was read and guarded at `source`, such as a counter that was incremented
+        and decremented."""
         before = self.trace.values_by_source.get(source)
         if before is None or not (before.is_constant() and value.is_constant()):
             return False
@@ -409,11 +410,11 @@ class Interpreter:
 
     # ---- exceptions ------------------------------------------------------------------------------------------------
     def raise_observed(self, exc_type: type[BaseException], *args: Any) -> NoReturn:
-        """Raise exc_type(*args) in the traced program; the arguments are plain Python constants."""
+        """Raise exc_type(*args) in traced code; the arguments are plain Python constants."""
         self.raise_value(build.make_exception(self, exc_type, [build.constant(arg) for arg in args]))
 
     def raise_value(self, exception: Value, again: bool = False) -> NoReturn:
-        """Raise an exception Value in the traced program; `again` where it goes on as it was."""
+        """Raise an exception Value in traced code; `again` where it propagates unchanged."""
         if isinstance(exception, ExceptionValue):
             if exception.raised_at is None:
                 exception.raised_at = self.trace.safe_step()
@@ -425,7 +426,7 @@ class Interpreter:
         raise ObservedException(exception)
 
     def current_exception(self) -> Value | None:
-        """The exception that is being handled (sys.exc_info()), in this frame or in one that called it."""
+        """The exception that is being handled (sys.exc_info()), in this frame or in a caller."""
         frame: Interpreter | None = self
         while frame is not None:
             if frame.handled is not None:
@@ -437,20 +438,21 @@ class Interpreter:
         """A `with` block starts: its `__exit__` is about to be pushed."""
         self.open_contexts.append(OpenContext(manager, leave, len(self.stack), self.trace.step))
 
-    # ---- where we are ----------------------------------------------------------------------------------------------
+    # ---- locations -------------------------------------------------------------------------------------------------
     def location(self) -> Location:
-        """The program's line that is being interpreted: the innermost one outside torch and ptdebug."""
+        """The user's line that is being interpreted: the innermost one outside torch and ptdebug."""
         frame: Interpreter = self
         while not frame.info.of_program and frame.parent is not None:
             frame = frame.parent
         return frame.info.location(frame.current)
 
     def own_location(self) -> Location:
-        """The innermost line that the person wrote; one of an installed package where the whole stack is of such."""
+        """The innermost line in the user's own files; one of an installed package where the whole stack is."""
         return next((p for p in reversed(self.stack_locations()) if not is_installed(p.file)), self.location())
 
     def stack_locations(self) -> tuple[Location, ...]:
-        """The program's stack, innermost last; where torch's frames are all there is, the place in the outermost."""
+        """The user's stack, innermost last; where it consists of torch's frames only, the location in the outermost
+        one."""
         return self._program_stack() or (self.location(),)
 
     def _program_stack(self) -> tuple[Location, ...]:
@@ -460,7 +462,7 @@ class Interpreter:
 
     @contextmanager
     def in_module(self, path: str) -> Iterator[None]:
-        """Nodes made inside belong to the nn.Module at `path`."""
+        """Nodes made inside the block belong to the nn.Module at `path`."""
         before = self.trace.module_path
         self.trace.module_path = path
         try:

@@ -1,8 +1,8 @@
-"""Generators in flight: one that the trace has run up to a yield becomes a real generator that stands there.
+"""Generators in flight: one that the trace has run up to a yield becomes a real generator suspended there.
 
 The real one has the code of the original with another start, as resume functions have: push the stack, yield once (to
-whoever rebuilds it), then go on after the original's yield with what is sent. So the rest of the program cannot tell
-it from the generator that eager would have made.
+the code that rebuilds it), then resume after the original's yield with the value that is sent. So the rest of the
+program cannot distinguish it from the generator that eager would have made.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .interpreter import Interpreter
 
 
 def push_generator(codegen: Codegen, generator: GeneratorValue) -> None:
-    """Push a generator that goes on where the traced one stands."""
+    """Push a generator that resumes where the traced one is suspended."""
     if generator.finished:
         codegen.push_function(_exhausted)
         codegen.call(0)
@@ -50,7 +50,7 @@ REGISTRY["push_generator"] = push_generator
 
 
 def _exhausted() -> Iterator[Any]:
-    """A generator that has nothing left."""
+    """An exhausted generator."""
     nothing: tuple[Any, ...] = ()
     generator = (item for item in nothing)
     next(generator, None)
@@ -96,8 +96,8 @@ def _push_tuple(codegen: Codegen, values: Sequence[Value]) -> None:
 def _resumed(
     code: CodeType, f_globals: dict[str, Any], closure: tuple[Any, ...], args: tuple[Any, ...], raised: tuple[int, ...]
 ) -> Any:
-    """The generator of a suspended code, run up to the yield at which it stands. The exceptions that it handles, those
-    of its arguments `raised`, were raised in it: in another frame of the program, that would keep it alive."""
+    """The generator of a suspended code, run up to its yield. Exceptions that it handles, those in its arguments
+    `raised`, were raised in it: a traceback through another user frame would keep that alive."""
     generator = FunctionType(code, f_globals, code.co_name, None, closure or None)(*args)
     next(generator)
     for number in raised:
@@ -107,7 +107,7 @@ def _resumed(
 
 @cached_per_code(1024)
 def suspended_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
-    """The code of a generator that stands before instruction `index` of `code`, the RESUME after a yield."""
+    """The code of a generator suspended before instruction `index` of `code`, the RESUME after a yield."""
     yields, resumes = instruction_at(code, index - 1), instruction_at(code, index)
     location = yields.location
     prologue: list[tuple[Any, ...]] = [("COPY_FREE_VARS", len(free_names(code)))] if free_names(code) else []
@@ -118,7 +118,7 @@ def suspended_code(code: CodeType, index: int, stack: tuple[Slot, ...], variable
     handled = _try_around(code, index - 1)
     if handled is not None:
         start.append(handled)
-    start.append(Instr("LOAD_CONST", 0, location=location))  # what the one who rebuilds the generator gets
+    start.append(Instr("LOAD_CONST", 0, location=location))  # the value for the code that rebuilds the generator
     start += [Instr(item.name, item.arg, location) for item in (yields, resumes)]
     if handled is not None:
         start.append(TryEnd(handled))

@@ -1,4 +1,4 @@
-"""A guard of devices that stays: fake modes in threads that end leave torch with one that is freed."""
+"""Keeps torch's device guard alive: with fake modes used in threads that end, torch is left with a freed one."""
 from __future__ import annotations
 
 import _thread
@@ -10,10 +10,13 @@ import torch
 
 @cache
 def hold_device_guard() -> None:
-    """Where torch was built for CUDA and there is no device, the first thread that enters a fake mode registers a guard
-    of devices for the process, and owns it (`ensureCUDADeviceGuardSet` in c10's DeviceGuardImplInterface.cpp): once
-    that thread ends, the next fake mode calls what is freed. So a thread that never ends registers it first: the main
-    thread, or, where another one asks, a thread made for it."""
+    """Register torch's device guard in a thread that never ends.
+
+    Where torch was built for CUDA and there is no device, the first thread that enters a fake mode registers a device
+    guard for the whole process and owns it (`ensureCUDADeviceGuardSet` in c10's DeviceGuardImplInterface.cpp). Once
+    that thread ends, the next fake mode uses freed memory. So the main thread registers it first, or a thread made for
+    this where another thread asks.
+    """
     if not torch.backends.cuda.is_built() or torch.cuda.is_available():
         return
     if threading.current_thread() is threading.main_thread():
@@ -30,7 +33,7 @@ def hold_device_guard() -> None:
 
     registered.acquire()
     never.acquire()
-    _thread.start_new_thread(hold, ())  # `threading` would count it among the program's
+    _thread.start_new_thread(hold, ())  # `threading` would list it among the user's threads
     registered.acquire()
 
 

@@ -1,4 +1,4 @@
-"""Who else watches what a frame does, so that it runs in eager: a graph would hide the operators from them."""
+"""Other observers of a frame, for which it runs in eager: a graph would hide its operators from them."""
 from __future__ import annotations
 
 import torch
@@ -9,8 +9,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 
 def watcher_of_now() -> str:
-    """Who else watches, in words: a dispatch or function mode, torch.jit.trace, a functorch transform or a level of
-    forward AD outside of the frame (fakes have no tangents). "" where nobody does."""
+    """The observer in words: a dispatch or function mode, torch.jit.trace, a functorch transform, or a forward AD level
+    outside of the frame (fake tensors have no tangents). "" without one."""
     if torch._C._len_torch_dispatch_stack() > 0:
         return f"the dispatch mode {_own_dispatch_mode() or 'of a tracer of torch'}"
     for mode in _get_current_function_mode_stack() if torch._C._len_torch_function_stack() else ():
@@ -24,11 +24,11 @@ def watcher_of_now() -> str:
 
 
 def _own_dispatch_mode() -> str:
-    """The name of the innermost dispatch mode that is the program's, "" for none: torch traces with some of its own."""
+    """The name of the user's innermost dispatch mode, "" for none: torch uses some of its own while tracing."""
     modes = [mode for mode in _get_current_dispatch_mode_stack() if not type(mode).is_infra_mode()]
     return type(modes[-1]).__qualname__ if modes else ""
 
 
 def has_own_dispatch_mode() -> bool:
-    """Whether a dispatch mode of the program's is in force."""
+    """Whether one of the user's dispatch modes is active."""
     return bool(torch._C._len_torch_dispatch_stack() and _own_dispatch_mode())

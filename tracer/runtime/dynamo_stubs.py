@@ -1,11 +1,11 @@
-"""torch's fake tensor machinery without loading TorchDynamo.
+"""torch's fake tensors and guards without loading TorchDynamo.
 
 `FakeTensorMode`, `ShapeEnv` and the C++ guard tree read a few settings and classes from `torch._dynamo`, and so import
 all of it: 1.7 CPU seconds that a program compiled by ptdebug has no other use for. While `without_dynamo()` is active,
-small stand-ins answer those questions. Whoever asks them for anything else (another thread that uses the real thing, a
-path of torch not foreseen here) makes them step aside: the real package is imported and answers instead.
+small stubs answer instead. A request for anything else (from another thread that uses the real package, or from a path
+of torch not foreseen here) removes the stubs: the real package is imported and answers.
 
-Where the real package is loaded already, nothing stands in for it.
+Where the real package is loaded already, no stubs are used.
 """
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ _lock = threading.RLock()
 
 
 class GuardManagerType(enum.Enum):
-    """What C++ compares with to tell a guard manager that walks a dict in order; by identity, at the first use."""
+    """C++ compares with this to recognize a guard manager that iterates over a dict in order; by identity, at the first
+    use."""
 
     GUARD_MANAGER = 1
     DICT_GUARD_MANAGER = 2
 
 
 def guard_manager_type() -> Any:
-    """The enum that C++ takes from `torch._dynamo.guards` when it builds its first guard: ours, or the real one where
-    that was there first. Ask inside `without_dynamo()`."""
+    """The enum that C++ reads from `torch._dynamo.guards` when it builds its first guard: the stub, or the real one if
+    that was loaded first. Call it inside `without_dynamo()`."""
     return importlib.import_module(f"{_PACKAGE}.guards").GuardManagerType
 
 
 class TorchDynamoException(RuntimeError):
-    """Base class that torch's validator of shape guards derives its exception from."""
+    """The base class of the exception that torch's shape guard validator raises."""
 
 
 @dataclass(frozen=True, eq=False)
 class NamedSource(Source):
-    """A source in torch's sense: what fake tensors ask is whether it is one of a few kinds, and its name."""
+    """A source as torch's fake tensors see it: they read its kind and its name."""
 
     base: Any = None
     detail: Any = None
@@ -79,8 +80,8 @@ def _untimed(*args: object, **kwargs: object) -> Iterator[None]:
 def disable(
     function: Callable[..., Any] | None = None, *options: Any, **named_options: Any
 ) -> Callable[..., Any]:
-    """What `torch._disable_dynamo` gets, and keeps: the function itself while TorchDynamo is not there, and what the
-    real `torch._dynamo.disable` makes of it from the day that it is. Without a function, the decorator that does."""
+    """What `torch._disable_dynamo` gets and keeps: the function itself while TorchDynamo is not loaded, and the result
+    of the real `torch._dynamo.disable` from then on. Without a function, the corresponding decorator."""
     if function is None:
         return functools.partial(disable, **named_options)
     wrapped = function
@@ -94,13 +95,13 @@ def disable(
             real.append(dynamo.disable(wrapped, *options, **named_options))
         return real[0](*args, **kwargs)
 
-    run.__dict__["_torchdynamo_disable"] = True  # how TorchDynamo knows such a function
+    run.__dict__["_torchdynamo_disable"] = True  # how TorchDynamo recognizes such a function
     return run
 
 
 _SETTINGS: dict[str, dict[str, Any]] = {
     "": {"disable": disable},
-    # Guards are always checked on tensors: stock skips them while the dict that holds the tensor is unchanged, and so
+    # Guards always check tensors: stock skips them while the dict that holds the tensor is unchanged, and so
     # misses `parameter.data = ...`.
     "config": {
         "fake_tensor_cache_enabled": True,
@@ -119,23 +120,23 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class _StandIn(types.ModuleType):
-    """A module of `torch._dynamo` that knows the few names of `_SETTINGS`; for any other it fetches the real one."""
+    """A stub of a module of `torch._dynamo` with the few names of `_SETTINGS`; any other name loads the real module."""
 
     def __init__(self, name: str, settings: dict[str, Any]) -> None:
         super().__init__(name)
         self.__dict__.update(settings)
         if name == _PACKAGE:
-            self.__dict__["__path__"] = []  # its modules that do not stand here are found by `_Finder`
+            self.__dict__["__path__"] = []  # its other submodules are found by `_Finder`
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # the import system's own questions
+        if name.startswith("__"):  # read by the import system
             raise AttributeError(name)
         _step_aside()
         return getattr(importlib.import_module(self.__name__), name)
 
 
 class _Known(importlib.abc.Loader):
-    """Hands out a module that came to be while the import of it was on its way; its code is not run again."""
+    """Returns a module that was created while its import was in progress; its code is not run again."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
@@ -149,7 +150,7 @@ class _Known(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Keeps torch._dynamo whole when it is imported for real while, or after, stand-ins were there."""
+    """Keeps torch._dynamo complete when it is really imported while stubs exist, or afterwards."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -161,7 +162,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             path = importlib.import_module(_PACKAGE).__path__
         if fullname in sys.modules:
             module = sys.modules[fullname]
-            # The import system prefers the spec of a module that it finds loaded by now to the one returned here.
+            # The import system prefers the spec of a module that is loaded by now to the one returned here.
             module.__spec__ = importlib.machinery.ModuleSpec(fullname, _Known(module))
             return module.__spec__
         others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
@@ -170,7 +171,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _with_our_enum(spec: importlib.machinery.ModuleSpec | None) -> importlib.machinery.ModuleSpec | None:
-    """torch's guards.py such that it uses the enum that C++ has seen from us (C++ keeps the first it meets)."""
+    """Make torch's guards.py use the enum that C++ got from the stub (C++ keeps the first one it sees)."""
     if spec is not None and spec.loader is not None:
         run = spec.loader.exec_module
 
@@ -188,7 +189,7 @@ _users: list[int] = []
 
 
 def _step_aside() -> None:
-    """Take the stand-ins away, for good or until the next `without_dynamo`."""
+    """Remove the stubs, for good or until the next `without_dynamo`."""
     with _lock:
         for name, module in _standing.items():
             if sys.modules.get(name) is module:
@@ -200,9 +201,10 @@ def _step_aside() -> None:
 
 @contextlib.contextmanager
 def without_dynamo() -> Iterator[None]:
-    """While active, torch's own look-ups in torch._dynamo do not import it. May be nested, and used by threads at once.
+    """While active, torch's own look-ups in torch._dynamo do not import it. May be nested, and used by several threads
+    at once.
 
-    Compiling by ptdebug happens inside; the program's own code does not.
+    The tracer compiles inside this block; the user's code does not run in it.
     """
     with _lock:
         _users.append(threading.get_ident())
@@ -219,7 +221,7 @@ def without_dynamo() -> Iterator[None]:
 
 @contextlib.contextmanager
 def tensors_always_checked() -> Iterator[None]:
-    """Guard trees built while active check each tensor at each call (see `_SETTINGS["config"]`), also where the real
+    """Guard trees built in this block check each tensor at each call (see `_SETTINGS["config"]`), even where the real
     TorchDynamo with its own setting is loaded."""
     config: Any = importlib.import_module(f"{_PACKAGE}.config")
     before = config.skip_tensor_guards_with_matching_dict_tags
@@ -233,8 +235,8 @@ def tensors_always_checked() -> Iterator[None]:
 def _stand_in() -> None:
     trace_log = logging.getLogger("torch.__trace")
     for handler in list(trace_log.handlers):
-        # Without TORCH_TRACE this handler takes itself away at its first message; but making that message imports
-        # torch._inductor, and with it the whole of torch._dynamo.
+        # Without TORCH_TRACE this handler removes itself at its first message, but that imports torch._inductor,
+        # and with it the whole of torch._dynamo.
         if getattr(handler, "root_dir", "") is None:
             trace_log.removeHandler(handler)
     if _finder not in sys.meta_path:
@@ -248,7 +250,7 @@ def _stand_in() -> None:
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.RLock()  # a thread that is not in the child may have held it, and be a user
+    _lock = threading.RLock()  # held by a thread that the child does not have, which may also be a user of the stubs
     _users[:] = [user for user in _users if user == threading.get_ident()]
     if not _users:
         _step_aside()

@@ -1,12 +1,12 @@
 """The frame evaluation hook (PEP 523): the only file that touches torch's private interface to it.
 
-torch's C++ keeps, for each code object, a list of cache entries (guard tree, rewritten code). For each Python frame
-that starts while a callback is set, it runs the guard trees; the first that accepts decides the code that runs, and
-when none does it calls `callback(frame, first_entry, frame_state)`. The callback's answer is a `Verdict`. While the
+torch's C++ keeps, a list of cache entries (guard tree, rewritten code) for each code object. For each Python frame that
+starts while a callback is set, it runs the guard trees; the first that accepts decides the code that runs, and when
+none does it calls `callback(frame, first_entry, frame_state)`. The callback's answer is a `Verdict`. While the
 callback, or a guard, runs, the hook is off for that thread, so compiling never recurses into itself.
 
-The interface has no documentation; what is used here was found by experiment on torch 2.11 to 2.15, and `unavailable`
-says in one line when this torch's is another.
+The interface is undocumented; what is used here was found by experiment on torch 2.11 to 2.15, and `unavailable` says
+in one line where this torch's differs.
 """
 from __future__ import annotations
 
@@ -51,18 +51,19 @@ _IMMORTAL = (bool, int, str, types.NoneType, types.ModuleType, types.BuiltinFunc
 
 
 class _DeletedToStock:
-    """To stock torch.compile, which reads all entries of a code object that it compiles too, ours look deleted."""
+    """To stock torch.compile, which reads all entries of a code object that it also compiles, ptdebug's entries look
+    deleted."""
 
     id_matched_objs: Mapping[str, Any] = types.MappingProxyType({})
     invalidation_reason = "compiled by ptdebug"
     diff_guard_sources: frozenset[str] = frozenset()
 
     def collect_diff_guard_sources(self) -> frozenset[str]:
-        """None: which guards changed between entries is stock's business with its own."""
+        """None: stock compares its own entries only."""
         return self.diff_guard_sources
 
     def populate_diff_guard_manager(self) -> None:
-        """There is nothing to tell apart."""
+        """Nothing to compare."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -78,9 +79,9 @@ class EntryGuards(_DeletedToStock):
     """The guard tree of one cache entry, as torch's C++ wants it.
 
     `root` is a `RootGuardManager`; `checks` (the guards in it) explain a failure. C++ fills in `cache_entry` and
-    `extra_state` when the entry is installed, and clears them when it goes. What the guards know by identity is
-    `watch`ed: when one of those objects dies the entry goes, since another object may get its id. `owner()` is what the
-    entry was made for, while that lives.
+    `extra_state` when the entry is installed, and clears them when it goes. Objects that guards compare by id are
+    `watch`ed: when one dies the entry is dropped, since another object may get its id. `owner()` is what the entry was
+    compiled for, as long as it lives.
     """
 
     def __init__(self, root: Any, checks: Sequence[Any], compile_id: str, owner: Any = None) -> None:
@@ -95,7 +96,7 @@ class EntryGuards(_DeletedToStock):
         self.dead = ""
 
     def watch(self, objects: Iterable[Any], describe: Callable[[Any], str]) -> None:
-        """Drop the entry when one of `objects` dies. What cannot be referenced weakly is kept alive instead."""
+        """Drop the entry when one of `objects` dies. An object without weak references is kept alive instead."""
         this = weakref.ref(self)
         for watched in objects:
             if isinstance(watched, _IMMORTAL):
@@ -113,14 +114,15 @@ class EntryGuards(_DeletedToStock):
                 self._watched.append(watched)
 
     def invalidate(self, reason: str) -> None:
-        """Drop this entry: something that its guards identify is gone. Does nothing when it is not installed."""
+        """Drop this entry, because an object that its guards compare by id has died. Does nothing when it is not
+        installed."""
         self.dead = reason
         if self.extra_state is not None and self.cache_entry is not None and _Invalidated is not None:  # None at exit
             self.extra_state.invalidate(self.cache_entry, _Invalidated(reason, self.compile_id))
 
 
 class _Invalidated(_DeletedToStock):
-    """Stands in an invalidated cache entry in the place of its guards."""
+    """Replaces the guards of an invalidated cache entry."""
 
     root = None
     diff_guard_root = None
@@ -161,15 +163,15 @@ def _verdict(this: str, callees: str, always: bool) -> Verdict:
 
 
 EAGER_ONCE = _verdict("DEFAULT", "DEFAULT", always=False)
-"""Run this call as it is; ask again at the next."""
+"""Run this call and everything it calls in eager; ask again at the next call."""
 EAGER_ONCE_WITH_CALLEES = _verdict("DEFAULT", "SKIP", always=False)
-"""Run this call and all that it calls as they are; ask again at the next."""
+"""Never intercept this code object again; what it calls is still intercepted."""
 SKIP = _verdict("SKIP", "DEFAULT", always=True)
-"""Never look at this code object again; what it calls is looked at."""
+"""Never intercept this code object again, nor anything it calls."""
 SKIP_WITH_CALLEES = _verdict("SKIP", "SKIP", always=True)
-"""Never look at this code object again, nor at anything while it runs."""
+"""From now on use the existing entries, for this code object and its callees; compile nothing new."""
 CACHED_ONLY = _verdict("RUN_ONLY", "RUN_ONLY", always=True)
-"""From now on use the entries there are, for this code object and while it runs; compile nothing new."""
+"""The same for this code object only; its callees are still compiled."""
 CACHED_ONLY_HERE = _verdict("RUN_ONLY", "DEFAULT", always=True)
 """The same for this code object only; what it calls is compiled as ever."""
 
@@ -183,7 +185,8 @@ def install(code: types.CodeType, guards: EntryGuards) -> Verdict:
 Callback = Callable[[Any, Any, dict[Any, Any]], Verdict]
 
 OUR_REGION = 0x70746462
-"""Entries made while this region is set are seen in it only: stock torch.compile of the same function keeps its own."""
+"""Entries made in a region are visible in that region only, so stock torch.compile of the same function keeps its
+own."""
 
 if _hook is not None and hasattr(_hook, "set_eval_frame_isolate_recompiles_id"):
     set_region: Callable[[int], int] = _hook.set_eval_frame_isolate_recompiles_id
@@ -193,15 +196,15 @@ if _hook is not None and hasattr(_hook, "set_eval_frame_isolate_recompiles_id"):
 else:  # torch before 2.13
 
     def set_region(region: int) -> int:
-        """All entries of a code object are one list: there are no regions."""
+        """All entries of a code object are one list: this torch has no regions."""
         return 0
 
     def current_region() -> int:
-        """There are no regions."""
+        """This torch has no regions."""
         return 0
 
 PUTS_RANDOM_STATE_BACK = torch.__version__ >= "2.12"
-"""Whether the hook reads the state of Python's `random` before it calls the callback, and puts it back after that."""
+"""Whether the hook saves the state of Python's `random` before it calls the callback and restores it afterwards."""
 
 if _hook is not None and not unavailable():
     set_callback: Callable[[Callback | None], Callback | None] = _hook.set_eval_frame
@@ -211,11 +214,11 @@ if _hook is not None and not unavailable():
 else:  # pragma: no cover - nothing to hook into
 
     def set_callback(callback: Callback | None) -> Callback | None:
-        """There is no hook: nothing is set."""
+        """This torch has no hook: nothing is set."""
         return None
 
     def current_callback() -> Callback | None:
-        """There is no hook, so no callback."""
+        """This torch has no hook, so no callback."""
         return None
 
 
@@ -245,12 +248,12 @@ def skip_code_with_callees(code: types.CodeType) -> None:
 
 def local_indices(code: types.CodeType) -> dict[str, int]:
     """Where the guard tree finds each local, cell and free variable of a frame of `code`."""
-    # A name that is both an argument and a cell stands twice; C++ reads the later one, as f_locals does.
+    # A name that is both an argument and a cell appears twice; C++ reads the later one, as f_locals does.
     return {name: index for index, name in enumerate(_hook.code_framelocals_names(code))}
 
 
 def unobserved(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` such that neither its frames nor those below are ever intercepted; `calls_of` knows its calls."""
+    """`function` such that neither its frames nor its callees' are ever intercepted; `calls_of` counts its calls."""
     calls = [0]
 
     def run_unobserved(*args: Any, **kwargs: Any) -> Any:
@@ -266,5 +269,5 @@ _COUNTERS: weakref.WeakKeyDictionary[types.FunctionType, list[int]] = weakref.We
 
 
 def calls_of(value: Any) -> list[int] | None:
-    """The counter of the calls of a function that `unobserved` made, None for any other object."""
+    """The call counter of a function that `unobserved` made, None for any other object."""
     return _COUNTERS.get(value) if type(value) is types.FunctionType else None

@@ -1,7 +1,7 @@
-"""Fewer runs of the garbage collector while a frame is compiled.
+"""Fewer garbage collections while a frame is compiled.
 
-A compilation makes a great many small objects that live until it ends. Python's collector starts after each 700 of them
-and walks all that are young, and now and then all there are, those of the program too: a tenth of a large compilation.
+A compilation makes many small objects that live until it ends. Python's collector starts after each 700 of them and
+walks all young objects, and now and then all objects, the user's included: a tenth of the time of a large compilation.
 """
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ALLOCATIONS = 20_000
-"""Objects between two runs: a few megabytes may wait."""
+"""Objects between two collections: a few megabytes may wait."""
 
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Let the collector run after each `ALLOCATIONS` new objects inside the block. What the program has set is in force
-    again after it, and all the time where it wants fewer runs, or none; so is what another thread sets meanwhile."""
+    """Let the collector run only after each `ALLOCATIONS` new objects inside the block. The user's setting is restored
+    afterwards, and kept throughout where it asks for fewer collections or none, as is a setting that another thread
+    makes meanwhile."""
     before = gc.get_threshold()
     ours = (ALLOCATIONS, *before[1:])
     if not 0 < before[0] < ALLOCATIONS:

@@ -1,7 +1,7 @@
-"""The modes of torch that a traced program sets: gradients, autocast, default dtype, attention, functorch levels.
+"""The modes of torch that traced code sets: gradients, autocast, default dtype, attention, functorch levels.
 
-While a frame is traced they are set for real, so that fake results are what the program would see; each attempt, and
-each run of a graph that sets modes, puts back on an error what was there before.
+They are set for real while a frame is traced, so that fake results are what eager would give. Each attempt to trace,
+and each run of a graph that sets modes, restores the previous modes when it raises.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _pop_mode
 _DEVICES = ("cpu", "cuda")
 
 _SHARED = frozenset(("default_dtype", "deterministic", "anomaly", "attention"))
-"""The modes that all threads share: where a frame sets none, a change of theirs is another thread's."""
+"""Modes that all threads share: where a frame sets none of them, a change comes from another thread."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,8 +31,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Modes:
-    """The modes at one moment. A graph may leave those of `LASTING` changed; others end with the block that sets them.
-    """
+    """The modes at one moment. A graph may leave those of `LASTING` changed; the others end with the block that sets
+    them."""
 
     inference: bool
     grad: bool
@@ -51,7 +51,7 @@ class Modes:
 
     @classmethod
     def now(cls) -> Modes:
-        """Those of this thread."""
+        """The current modes of this thread."""
         return cls(
             inference=torch.is_inference_mode_enabled(),
             grad=torch.is_grad_enabled(),
@@ -72,16 +72,16 @@ class Modes:
         )
 
     def autocast_dtype(self, device: str) -> torch.dtype:
-        """Autocast's dtype on a kind of device; on one that no trace sets it for, that of now."""
+        """Autocast's dtype on a device type; the current one where no trace sets it."""
         return self.autocast[_DEVICES.index(device)][1] if device in _DEVICES else torch.get_autocast_dtype(device)
 
     def differences(self, other: Modes, shared: bool = True) -> tuple[str, ...]:
-        """The names of the modes in which `other` is not like this. `shared`: also of those that all threads share."""
+        """The names of the modes in which `other` differs. `shared`: also modes that all threads share."""
         names = [f.name for f in fields(self) if shared or f.name not in _SHARED]
         return tuple([name for name in names if getattr(self, name) != getattr(other, name)])
 
     def entered_device(self, function: Any, kwargs: Mapping[str, Any]) -> dict[str, torch.device]:
-        """What the `with torch.device(...)` that the trace is in adds to the arguments of a function of torch."""
+        """The arguments that the innermost traced `with torch.device(...)` adds to a call of a torch function."""
         modes = _get_current_function_mode_stack()[len(self.default_device) - 1 :]
         devices = [mode.device for mode in modes if isinstance(mode, _device.DeviceContext)]
         if not devices or kwargs.get("device") is not None or function not in _device._device_constructors():
@@ -89,9 +89,9 @@ class Modes:
         return {"device": devices[-1]}
 
     def restore(self, shared: bool = True) -> None:
-        """Set them again, but for the inference mode, which ends with the object that holds it. `shared`: also those
-        that all threads share."""
-        if shared:  # as forward AD's level is
+        """Set these modes again, except the inference mode, which ends with the object that holds it. `shared`: also
+        modes that all threads share."""
+        if shared:  # like forward AD's level
             _leave_dual_level()
         now = Modes.now()
         if now == self:
@@ -104,9 +104,9 @@ class Modes:
 
 
 class _Entered(threading.local):
-    """What holds the inference modes that a thread's traces and graphs have entered, innermost last; and how many
-    levels of torch.func there were then. One that an engine leaves open where it gives a graph back is kept: around it
-    the engine has set all of this itself, and its end would set again what dispatch modes were on at its start."""
+    """The inference modes that a thread's traces and graphs have entered, innermost last, and how many torch.func
+    levels existed at each. One that a backend leaves open when it returns a graph is kept: the backend has set all of
+    this around it, and its end would restore the dispatch modes from its start."""
 
     def __init__(self) -> None:
         self.modes: list[tuple[Any, int]] = []
@@ -116,26 +116,26 @@ _ENTERED = _Entered()
 
 
 def enter_inference_mode(enabled: bool) -> Any:
-    """Enter an inference mode (or, where `enabled` is False, the ordinary one); what holds it."""
+    """Enter an inference mode (or a normal one, where `enabled` is False); returns the object that holds it."""
     held = _enter_inference_mode(enabled)
     _ENTERED.modes.append((held, _functorch.get_dynamic_layer_stack_depth()))
     return held
 
 
 def exit_inference_mode(held: Any) -> None:
-    """Leave the innermost."""
+    """Leave the innermost inference mode."""
     _ENTERED.modes.pop()
     _exit_inference_mode(held)
 
 
 def inference_modes_entered() -> int:
-    """How many inference modes this thread's traces and graphs are in."""
+    """How many inference modes this thread's traces and graphs have entered."""
     return len(_ENTERED.modes)
 
 
 def leave_blocks(inference_modes: int, levels: int) -> None:
-    """Leave all but so many inference modes and levels of torch.func, innermost first: each puts back settings of torch
-    that the other sets, too."""
+    """Leave all but so many inference modes and torch.func levels, innermost first: each restores settings that the
+    other also sets."""
     while len(_ENTERED.modes) > inference_modes:
         held, below = _ENTERED.modes.pop()
         _leave_levels(below)
@@ -149,7 +149,8 @@ def _leave_levels(depth: int) -> None:
 
 
 def _leave_dual_level() -> None:
-    """Leave the forward AD level that a graph left open; C++ knows of one only, and tells by refusing a second."""
+    """Leave the forward AD level that a graph left open. C++ has at most one, and only reports it by refusing a
+    second."""
     if forward_ad._current_level >= 0:
         return
     try:
@@ -168,7 +169,7 @@ _LEAVE_LEVEL = {
 
 _KINDS = ("flash", "mem_efficient", "math", "cudnn", "overrideable", "fa3")
 ATTENTION = [name for name in _KINDS if hasattr(torch._C, f"_set_sdp_use_{name}")]
-"""The ways to compute attention that may be on."""
+"""The attention backends that can be enabled."""
 
 
 def _set_autocast(states: Sequence[tuple[bool, torch.dtype]]) -> None:
@@ -179,13 +180,14 @@ def _set_autocast(states: Sequence[tuple[bool, torch.dtype]]) -> None:
 
 
 def _autocast_depth() -> int:
-    """How many blocks of autocast are open. torch tells it only when it counts."""
+    """How many autocast blocks are open. torch returns it only from the functions that count."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 
 
 def _set_autocast_depth(depth: int) -> None:
-    """Only at depth 0 torch forgets what it has cast: a weight that changed later would be cast no more."""
+    """Set the nesting depth of autocast. torch clears its cache of cast weights only at depth 0; with a wrong depth a
+    weight that changes would not be cast again."""
     while _autocast_depth() < depth:
         torch.autocast_increment_nesting()
     while _autocast_depth() > depth:
@@ -195,7 +197,7 @@ def _set_autocast_depth(depth: int) -> None:
 
 
 def _attention() -> tuple[tuple[bool, ...], tuple[int, ...]]:
-    """Which ways are on, and which of them come first."""
+    """Which attention backends are enabled, and in which order they are tried."""
     enabled = tuple([getattr(torch._C, f"_get_{name}_sdp_enabled")() for name in ATTENTION])
     return enabled, tuple(torch._C._get_sdp_priority_order())
 
@@ -207,7 +209,7 @@ def _set_attention(state: tuple[tuple[bool, ...], tuple[int, ...]]) -> None:
 
 
 def set_saved_tensors_error(message: str | None) -> None:
-    """With what message saved tensors hooks are an error; None: they are none."""
+    """Set the message with which saved tensors hooks are refused; None: they are allowed."""
     if message is None:
         torch._C._autograd._saved_tensors_hooks_enable()
     else:
@@ -215,7 +217,7 @@ def set_saved_tensors_error(message: str | None) -> None:
 
 
 def _set_default_device(state: tuple[Any, ...]) -> None:
-    """(the device of torch.set_default_device, the modes of functions, `with torch.device(...)` among them)."""
+    """(the device of torch.set_default_device, the function modes, `with torch.device(...)` among them)."""
     _device.CURRENT_DEVICE, *modes = state
     while torch._C._len_torch_function_stack():
         torch._C._pop_torch_function_stack()
@@ -224,7 +226,7 @@ def _set_default_device(state: tuple[Any, ...]) -> None:
 
 
 def set_deterministic(state: tuple[bool, bool]) -> None:
-    """(whether deterministic algorithms are on, whether they only warn)."""
+    """(whether deterministic algorithms are required, whether they only warn)."""
     torch._C._set_deterministic_algorithms(state[0], warn_only=state[1])
 
 
@@ -251,8 +253,8 @@ LASTING: dict[str, Callable[[Any], Any]] = {
 
 @contextmanager
 def keeping_modes() -> Iterator[None]:
-    """Where what is inside ends by an exception, the modes are as before: it may have come between a mode's beginning
-    and what would end it. No dispatch mode is on before."""
+    """Restore the modes when the block raises: the exception may have come between the start of a mode and its end.
+    Expects no dispatch mode before."""
     before = Modes.now()
     try:
         yield
@@ -265,7 +267,7 @@ def keeping_modes() -> Iterator[None]:
 
 
 def without_overrides(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, while the program's `__torch_function__` is not asked: what it reads of tensors is ours to read."""
+    """`function` with `__torch_function__` overrides disabled: the tracer reads tensors, not the user."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -276,7 +278,7 @@ def without_overrides(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def exchange_grad_mode(enabled: bool) -> bool:
-    """Set the grad mode; what it was before."""
+    """Set the grad mode; returns the previous one."""
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(enabled)
     return before
@@ -284,7 +286,7 @@ def exchange_grad_mode(enabled: bool) -> bool:
 
 @contextmanager
 def without_saved_tensors_hooks() -> Iterator[None]:
-    """Hide the program's hooks on tensors that autograd saves from fake tensors."""
+    """Hide the user's saved tensors hooks from fake tensors."""
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
         yield
         return
@@ -300,9 +302,9 @@ def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def protected(graph: Callable[..., Sequence[Any]], before: Modes) -> Callable[..., Sequence[Any]]:
-    """`graph`, which sets modes itself, and puts those of `before` back when it raises: eager has then left its blocks.
+    """`graph`, which sets modes itself, restoring `before` when it raises, as eager leaves its blocks then.
 
-    `before` are the modes that guards ask for at each call, so that a call that succeeds need not look.
+    `before` are the modes that guards check at each call, so a call that succeeds need not look.
     """
 
     def run(*inputs: Any) -> Sequence[Any]:

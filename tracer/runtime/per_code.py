@@ -1,7 +1,7 @@
-"""What is known of a code object, by the object itself.
+"""Data about code objects, by identity.
 
-To Python, code objects are equal whose names, instructions and lines are: a function of a file and the one in a copy of
-that file. As keys of a dict they would be one, and what is said of one would name the other's file.
+Python compares code objects by name, instructions and line numbers: a function and its copy in another file are equal.
+As dict keys they would be one, and messages about one would name the other's file.
 """
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 T = TypeVar("T")
 P = ParamSpec("P")
 Of = Callable[Concatenate[CodeType, P], T]
-"""A function of a code object and more."""
+"""A function of a code object and further arguments."""
 
 
 class PerCode(Generic[T]):
-    """A value for each of some code objects, forgotten when the code object dies."""
+    """A mapping from code objects to values; an entry is dropped when its code object dies."""
 
     def __init__(self) -> None:
         self._values: dict[int, T] = {}
 
     def __setitem__(self, code: CodeType, value: T) -> None:
         if id(code) not in self._values:
-            weakref.finalize(code, self._values.pop, id(code), None).atexit = False  # two threads may set the first
+            weakref.finalize(code, self._values.pop, id(code), None).atexit = False  # two threads may race
         self._values[id(code)] = value
 
     def __contains__(self, code: CodeType) -> bool:
         return id(code) in self._values
 
     def get(self, code: CodeType) -> T | None:
-        """The value of `code`; None where it has none."""
+        """The value of `code`; None without one."""
         return self._values.get(id(code))
 
 
 class _Itself:
-    """A code object as a key that no other code object equals."""
+    """A key that is equal only to the same code object."""
 
     __slots__ = ("code",)
 
@@ -52,7 +52,8 @@ class _Itself:
 
 
 def cached_per_code(maxsize: int) -> Callable[[Of[P, T]], Of[P, T]]:
-    """`functools.lru_cache` for functions of a code object and other arguments. `maxsize`: results that are kept."""
+    """`functools.lru_cache` for functions of a code object and other arguments. `maxsize`: how many results are
+    kept."""
 
     def decorate(function: Of[P, T]) -> Of[P, T]:
         @lru_cache(maxsize)

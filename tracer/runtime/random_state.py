@@ -1,8 +1,8 @@
-"""What other threads draw from Python's `random` while a frame is compiled.
+"""Python's `random` as other threads use it while a frame is compiled.
 
-torch, from 2.12 on, reads `random.getstate()` before it calls the hook's callback, and puts that state back when the
-callback has returned: what a compiler draws is not to be seen. What other threads have drawn meanwhile would come
-again, and what they have seeded would be undone. We draw nothing from it, so while others run, that one call of
+From 2.12 on, torch reads `random.getstate()` before it calls the hook's callback and restores that state when the
+callback returns, so that nothing a compiler samples is visible. That would also undo what other threads have sampled or
+seeded in the meantime. The tracer samples nothing from `random`, so while other threads run, that one call of
 `random.setstate` does nothing.
 """
 from __future__ import annotations
@@ -21,14 +21,14 @@ _awaited: set[int] = set()  # the threads whose next call of random.setstate is 
 
 
 def runs_alone() -> bool:
-    """Whether no other thread runs Python, nor can one begin while this one compiles."""
+    """Whether no other thread runs Python, and none can start while this one compiles."""
     return len(sys._current_frames()) == 1
 
 
-def keep_what_others_draw() -> None:
-    """To be called where the hook's callback returns, by its thread."""
+def preserve_other_threads_state() -> None:
+    """Make torch's next `random.setstate` in this thread a no-op. Call it where the hook's callback returns."""
     with _lock:
-        if PUTS_RANDOM_STATE_BACK and random.setstate in (_put_back, _ignored_once):  # and no form of the program's
+        if PUTS_RANDOM_STATE_BACK and random.setstate in (_put_back, _ignored_once):  # not one that user code replaced
             random.setstate = _ignored_once
             _awaited.add(threading.get_ident())
 
@@ -45,7 +45,7 @@ def _ignored_once(state: Any) -> None:
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()  # a thread that is not in the child may have held it, and be awaited
+    _lock = threading.Lock()  # held by a thread that the child does not have, so nobody would release it
     _awaited.intersection_update({threading.get_ident()})
     if not _awaited and random.setstate is _ignored_once:
         random.setstate = _put_back

@@ -1,4 +1,4 @@
-"""Which captured operations draw random numbers, and taking back what a graph drew before it raised."""
+"""Which captured operations are random, and how the generators are restored when a graph raises."""
 from __future__ import annotations
 
 import re
@@ -15,12 +15,12 @@ _NAMES = re.compile(
 
 
 def draws(node: torch.fx.Node) -> bool:
-    """Whether the operation may draw random numbers, by its name; a graph inside the graph may."""
+    """Whether the operation may use random numbers, by its name; a subgraph may."""
     return node.op == "get_attr" or bool(_NAMES.search(str(getattr(node.target, "__name__", node.target))))
 
 
 def taken_back(call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, but when it raises, the generators stand where they stood before."""
+    """`call`, restoring the random number generators when it raises."""
 
     def drawing(*inputs: Any) -> Any:
         state = torch.random.default_generator.get_state()

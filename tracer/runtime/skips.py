@@ -1,8 +1,8 @@
-"""Which frames are left alone: not the program's own code, or nothing in them to compile.
+"""Which frames are skipped: those of torch, the standard library and ptdebug, and those with nothing to compile.
 
-The frame hook sees every Python frame that starts while a compiled function runs. Frames of torch, of the standard
-library, of ptdebug and of packages that have nothing to do with tensors run as they are; what they call is looked at
-again (a `forward` below torch's `_call_impl`, a callback below `functools.partial`).
+The frame hook sees every Python frame that starts while a compiled function runs. Frames of torch, the standard
+library, ptdebug and packages that have nothing to do with tensors run in eager; what they call is considered again (a
+`forward` below torch's `_call_impl`, a callback below `functools.partial`).
 """
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _OURS = (
     *(os.path.join(_PACKAGE, name) for name in ("__init__.py", "__main__.py", "dependencies.py")),
     *(os.path.join(_PACKAGE, room, "") for room in _ROOMS),
 )
-"""Not the whole folder: in a clone, the person's programs and a `.venv` with all that is installed may stand there."""
+"""Not the whole folder: in a clone, the user's programs and a `.venv` with all that is installed may be in it."""
 _LAUNCH = os.path.join(_PACKAGE, "cli", "launch.py")
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
 _NN_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 _CONTAINERS = str(torch.nn.modules.container.__file__)
 _WRAPPERS = tuple(os.path.join(_TORCH, *parts) + os.sep for parts in (("nn", "parallel"), ("distributed",)))
-"""Modules of torch's that do what no graph can around the program's own, which is worth compiling."""
+"""Wrapper modules of torch that do what no graph can around a user's module, which is worth compiling."""
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
 )
@@ -43,7 +43,7 @@ INFRASTRUCTURE = frozenset({
     "attrs", "pydantic", "requests", "urllib3", "huggingface_hub", "tokenizers", "wandb", "tensorboard", "filelock",
     "packaging", "typing_extensions", "pkg_resources", "setuptools", "torchgen", "functorch", "jinja2", "debugpy",
 })
-"""Packages whose own frames are never worth a look. One line takes another out."""
+"""Packages whose own frames are never worth compiling. One line removes another."""
 
 _UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _SPECIAL_METHODS = frozenset({
@@ -55,28 +55,28 @@ _SPECIAL_METHODS = frozenset({
 
 
 def skip_reason(code: types.CodeType) -> str:
-    """Why frames of `code` are never looked at; "" when they are."""
+    """Why frames of `code` are always skipped; "" when they are not."""
     if code.co_flags & _UNTRACEABLE:
         return "a generator or coroutine"
     if code.co_name in _SPECIAL_METHODS:
         return f"the special method {code.co_name}"
     if code.co_name in ("<module>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
-        return f"{code.co_name} by itself"
+        return f"{code.co_name} code on its own"
     if code.co_filename == _CONTAINERS and code.co_name != "forward":
-        return "a method of a container, which only arranges what is in it"
+        return "a method of a container module, which only manages its children"
     return file_skip_reason(code.co_filename)
 
 
 def is_own(filename: str) -> bool:
-    """Whether the file is one of ptdebug's own."""
+    """Whether the file belongs to ptdebug."""
     return os.path.realpath(filename).startswith(_OURS)
 
 
 @functools.lru_cache(maxsize=4096)
 def file_skip_reason(filename: str) -> str:
-    """Why the functions of a file are never looked at; "" when they are."""
+    """Why all functions of a file are skipped; "" when they are not."""
     if filename.startswith("<"):
-        # torch.fx's generated forwards are worth a look; frozen modules and generated __init__ methods are not
+        # torch.fx's generated forwards are worth compiling; frozen modules and generated __init__ methods are not
         return "" if filename.startswith(("<eval_with_key>", "<stdin>", "<ipython", "<string>")) else "generated code"
     path = os.path.realpath(filename)
     if is_own(filename):
@@ -93,8 +93,8 @@ def file_skip_reason(filename: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def is_program(filename: str) -> bool:
-    """Whether stacks show lines of the file: the program's files and packages that are installed beside torch, but no
-    torch, no standard library and nothing of ours."""
+    """Whether stacks show lines of the file: the user's files and packages installed beside torch, but not torch, the
+    standard library or ptdebug."""
     if filename.startswith("<frozen"):
         return False
     path = os.path.realpath(filename)
@@ -103,17 +103,17 @@ def is_program(filename: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def is_installed(filename: str) -> bool:
-    """Whether the file belongs to an installed package: not what the person wrote, who looks for an own line first."""
+    """Whether the file belongs to an installed package, so that a line of the user's own is preferred."""
     return any(site in filename for site in _SITE)
 
 
 def only_wraps(code: types.CodeType) -> bool:
-    """Whether a module's `forward` is left alone although the program asks for it: what it calls is looked at."""
+    """Whether a module's `forward` is skipped although it is compiled: what it calls is compiled instead."""
     return os.path.realpath(code.co_filename).startswith(_WRAPPERS)
 
 
 def involves_tensors(code: types.CodeType, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any]) -> bool:
-    """Whether a frame may compute with tensors: they, or modules, are among its variables, or it names torch."""
+    """Whether a frame may compute with tensors: its variables hold tensors or modules, or it names torch."""
     if any(_holds_tensor(value, 2) for value in f_locals.values()):
         return True
     for name in code.co_names:
@@ -152,13 +152,13 @@ def _holds_tensor(value: Any, depth: int) -> bool:
 _ITEMS: dict[type, Callable[[Any], Iterable[Any]]] = {
     list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, dict: dict.values,
 }
-"""Containers, and how to see their items past the methods of a subclass, which are the program's."""
+"""Containers, and how to read their items without calling methods that a user's subclass overrides."""
 
 
 def program_frames(frame: types.FrameType | None) -> list[types.FrameType]:
-    """The frames of the program from `frame` outwards, innermost last: without torch's, ptdebug's and the library's.
+    """The user's frames from `frame` outwards, innermost last: without torch's, ptdebug's and the standard library's.
 
-    What lies outside of `ptdebug run` (the console script of an installation) is not the program's either.
+    What lies outside of `ptdebug run` (an installed console script) is not the user's either.
     """
     frames = []
     while frame is not None and frame.f_code.co_filename != _LAUNCH:

@@ -1,4 +1,4 @@
-"""What the tracer has done in this process, in numbers."""
+"""Counters of what the tracer has done in this process."""
 from __future__ import annotations
 
 import re
@@ -12,23 +12,23 @@ _BREAK = "graph break: "
 
 
 class Converted(Protocol):
-    """What is counted of a converted frame."""
+    """What is counted for a converted frame."""
 
     @property
     def graphs(self) -> int:
-        """Graphs that were compiled."""
+        """How many graphs were compiled."""
 
     @property
     def ops(self) -> int:
-        """Operations in them."""
+        """How many operations they have."""
 
     @property
     def breaks(self) -> tuple[Break, ...]:
-        """Where the frame breaks."""
+        """The graph breaks of the frame."""
 
 
 class Statistics:
-    """Counts, and how often each reason for a break, a recompilation or an eager frame was met."""
+    """Counters, and how often each reason for a break, a recompilation or an eager frame occurred."""
 
     _tell: Callable[[str, str, int], None] = staticmethod(lambda group, name, number: None)
 
@@ -38,7 +38,7 @@ class Statistics:
         self.graphs = self.ops = self.graph_breaks = self.recompiles = 0
 
     def clear(self) -> None:
-        """Start anew."""
+        """Reset all counters."""
         self.__init__()  # type: ignore[misc]
 
     def compiled(self, converted: Converted) -> None:
@@ -52,25 +52,25 @@ class Statistics:
         self.broke(converted.breaks)
 
     def broke(self, breaks: Sequence[Break]) -> None:
-        """A frame was broken, or left alone because of these."""
+        """A frame was broken, or skipped, for these reasons."""
         self.graph_breaks += len(breaks)
         for graph_break in breaks:
             self.reasons[f"{_BREAK}{graph_break.message}"] += 1
             self._tell("graph_break", graph_break.message, 1)
 
     def recompiled(self, reason: Recompile) -> None:
-        """An entry existed, and did not fit."""
+        """An entry existed, but its guards failed."""
         self.recompiles += 1
         self.reasons[f"recompile: {reason.guard}, got {reason.actual}"] += 1
 
     def skipped(self, reason: str) -> None:
-        """A frame turned out to have nothing to compile."""
+        """There was nothing to compile in a frame."""
         self.frames += 1
         self._tell("frames", "total", 1)
         self.reasons[f"skipped: {re.sub(r' at 0x[0-9a-f]+', '', reason)}"] += 1
 
-    def tell(self, add: Callable[[str, str, int], None]) -> None:
-        """Count what was and will be counted with `add(group, name, number)` too, under the names of Dynamo's
+    def export(self, add: Callable[[str, str, int], None]) -> None:
+        """Report all counts, past and future, through `add(group, name, number)`, under the names of Dynamo's
         counters."""
         self._tell = add
         for group, name, number in self._as_dynamo(self.frames, self.whole_frames, self.graphs, self.ops):
@@ -84,7 +84,7 @@ class Statistics:
                 ("stats", "calls_captured", ops))
 
     def as_dict(self) -> dict[str, Any]:
-        """The form of `ptdebug.stats()`."""
+        """The dictionary that `ptdebug.stats()` returns."""
         return {
             "graphs": self.graphs, "ops": self.ops, "graph_breaks": self.graph_breaks, "recompiles": self.recompiles,
             "reasons": dict(self.reasons),

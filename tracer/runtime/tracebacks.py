@@ -1,4 +1,4 @@
-"""Tracebacks as the program's own: a frame that went on in resume functions is there as eager has it."""
+"""Tracebacks as in eager: a frame that continued in resume functions appears as one frame."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from .skips import is_program
 
 _GENERATED = "<ptdebug", "<eval_with_key>"
 _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
-"""Reads and writes the traceback of any exception; `error.__traceback__ = ...` is what its class makes of it (that of a
-frozen dataclass refuses)."""
+"""Get and set the traceback of any exception. `error.__traceback__ = ...` may be overridden (a frozen dataclass refuses
+it)."""
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
@@ -26,8 +26,8 @@ def set_traceback(error: BaseException, traceback: TracebackType | None) -> None
 
 
 def without_first(error: BaseException) -> None:
-    """Take the first entry, that of the frame which has caught `error`, out of its traceback: what calls a compiled
-    function, or calls the rest of its own frame, whose entry is the one after that. In eager there is no such call."""
+    """Drop the first entry of the traceback of `error`: the frame that caught it, which calls a compiled function or
+    the rest of its own frame (that entry follows). Eager has no such call."""
     traceback = traceback_of(error)
     if traceback is not None:
         set_traceback(error, traceback.tb_next)
@@ -37,7 +37,8 @@ skip_code(without_first.__code__)
 
 
 def below_graph(error: BaseException) -> TracebackType | None:
-    """Of what a graph raised, as caught in the frame that calls it: the program's lines below that frame (a hook's)."""
+    """The user's lines of a traceback below the frame that calls the graph, for an error that the graph raised (a
+    hook's lines)."""
     entries: list[TracebackType] = []
     traceback = traceback_of(error)
     entry = traceback and traceback.tb_next

@@ -1,4 +1,5 @@
-"""What torch warns of while a frame is compiled: of the program's calls at the program's lines, of ours nowhere."""
+"""Warnings while a frame is compiled: those of the user's calls are shown at the user's lines, the tracer's own are not
+shown."""
 from __future__ import annotations
 
 import contextlib
@@ -11,17 +12,17 @@ from typing import Any
 
 
 class _ThisThread:
-    """In the place of a filter's pattern for modules: every module, but only while this thread runs none of the
-    program's calls."""
+    """Replaces a filter's module pattern: matches every module, but only in one thread and while none of the user's
+    calls runs there."""
 
     calls = 0
-    """How many calls of the program's run: inside of each other, as one may be of a function that compiles."""
+    """How many of the user's calls run, nested: one may call a function that compiles."""
 
     def __init__(self) -> None:
         self._thread: int | None = threading.get_ident()
 
     def match(self, module: str) -> bool:
-        """Whether the warning comes from the thread that made this."""
+        """Whether the warning comes from the thread that made this filter."""
         return threading.get_ident() == self._thread and not self.calls
 
     def end(self) -> None:
@@ -31,10 +32,10 @@ class _ThisThread:
 
 @contextlib.contextmanager
 def no_warnings() -> Iterator[None]:
-    """Warnings of this thread are ignored inside.
+    """Ignore warnings of this thread inside the block.
 
-    The filters belong to the whole process. So one is added that holds for this thread alone, and that leaves no trace
-    in the registries of what was warned of before (`ignore` writes none, and the filters' version stays).
+    Filters are process-wide. So one filter is added that applies to this thread only and leaves no trace in the
+    registries of warnings that were shown (`ignore` writes none, and the filters' version stays).
     """
     filters = warnings.filters
     here = _ThisThread()
@@ -50,24 +51,24 @@ def no_warnings() -> Iterator[None]:
 
 
 def warnings_are_no_errors() -> contextlib.AbstractContextManager[None]:
-    """`no_warnings`, where a filter of the program would make errors of some."""
+    """`no_warnings`, where one of the user's filters would turn some into errors."""
     raises = any(entry[0] == "error" for entry in warnings.filters)
     return no_warnings() if raises else contextlib.nullcontext()
 
 
-_CALL: CodeType = (lambda function, args, kwargs: function(*args, **kwargs)).__code__  # all on its first line
+_CALL: CodeType = (lambda function, args, kwargs: function(*args, **kwargs)).__code__  # all on one line
 
 
 def called_at(code: CodeType, line: int, f_globals: dict[str, Any]) -> Callable[..., Any]:
-    """A function that calls another one, `(function, args, kwargs)`, from this line of the program: what is warned of
-    there names it, is shown once for it, and may raise as the program's filters say."""
+    """A function that calls `(function, args, kwargs)` from this line of the user's program, so that a warning names
+    the line, is shown once for it, and raises if the user's filters say so."""
     place = _CALL.replace(co_filename=code.co_filename, co_firstlineno=line, co_name=code.co_name)
     call = FunctionType(place, f_globals)
 
     def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _ThisThread.calls += 1
         try:
-            if isinstance(function, FunctionType):  # which may warn of who called it: no line of ours
+            if isinstance(function, FunctionType):  # it may warn about its caller: none of the tracer's lines
                 return call(call, (call, (call, (function, args, kwargs), {}), {}), {})
             return call(function, args, kwargs)
         finally:
@@ -78,6 +79,6 @@ def called_at(code: CodeType, line: int, f_globals: dict[str, Any]) -> Callable[
 
 @functools.cache
 def passed_over(code: CodeType) -> CodeType:
-    """The same code in a file that `warnings.warn(..., stacklevel=2)` and logging's `stacklevel` do not count: as they
-    do with the import system's, by parts of the name."""
+    """The same code in a file that `warnings.warn(..., stacklevel=2)` and logging's `stacklevel` skip, as they skip the
+    import system's, by parts of the name."""
     return code.replace(co_filename=f"{code.co_filename} (importlib._bootstrap)")

@@ -1,9 +1,9 @@
 """Fake tensors for the inputs of a frame, and which of their sizes are symbols.
 
-`DynamicPolicy` remembers, for a code object, the sizes, strides and ints that each source had at earlier compilations:
-what changed becomes a symbol, so that a third value does not compile again. `FrameShapes` holds the fake tensor mode
-and shape environment of one attempt to trace a frame, makes the fakes, and in the end states the conditions on the
-symbols under which the trace is valid.
+`DynamicPolicy` remembers, for a code object, the sizes, strides and ints of each source at earlier compilations: what
+changed becomes a symbol, so that a third value does not recompile. `FrameShapes` holds the fake tensor mode and shape
+environment of one attempt to trace a frame, makes the fake tensors, and finally states the conditions on the symbols
+under which the trace is valid.
 """
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from ..operator_checks.scalar_overflow_checks import refuse_what_does_not_fit
 from ..operator_checks.size1_strides import as_in_eager, is_view
 from ..operator_checks.symbolic_meta_kernels import FORMS
 from ..runtime.device_guard import hold_device_guard
-from ..sources.display_names import in_words
+from ..sources.display_names import display_name
 from ..sources.source import SizeSource, Source
 from .wrapper_subclasses import is_wrapper_class
 
 Sizes = tuple[int | None, ...]
-"""One number for each dimension; None where it is a symbol, or has been seen to change."""
+"""An integer for each dimension; None where it is a symbol, or has been seen to change."""
 
 
 class CaptureFakeMode(FakeTensorMode):
-    """A FakeTensorMode whose dispatch does not go through `torch._disable_dynamo`, which would import TorchDynamo.
+    """A FakeTensorMode whose dispatch bypasses `torch._disable_dynamo`, which would import TorchDynamo.
 
-    Where sizes are symbols, composite operators run in their Python form while the mode is on: the C++ forms of some
-    (matmul in torch 2.11) read sizes as numbers, and so would turn the symbols into constants.
+    With symbolic sizes, composite operators run in their Python decomposition while the mode is active: the C++
+    versions of some (matmul in torch 2.11) read sizes as integers and so would specialize the symbols.
     """
 
     _in_fake_kernel = False
-    """Whether the fake kernel of an operator that is not torch's runs: eager makes none of its calls."""
+    """Whether the fake kernel of a user-defined operator runs: eager calls none of it."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -57,7 +57,7 @@ class CaptureFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(kind is not FakeTensor and is_wrapper_class(kind) for kind in types):
-            return NotImplemented  # its class says what operators on its tensors are
+            return NotImplemented  # its class defines operators on its tensors
         if not self._in_fake_kernel:
             refuse(func, args, kwargs)
         if func.namespace not in TORCHS and not self._in_fake_kernel:
@@ -68,7 +68,7 @@ class CaptureFakeMode(FakeTensorMode):
                 self._in_fake_kernel = False
         if func is _PIXEL_UNSHUFFLE and (free_unbacked_symbols(args[0]) or 0 in args[0].shape):
             raise NotImplementedError("eager gives what has no elements its own shape back")
-        if func is _PACK_PADDED_SEQUENCE:  # torch's fake kernel gives other sizes, and the numbers another dtype
+        if func is _PACK_PADDED_SEQUENCE:  # torch's fake kernel gives other sizes, and integers another dtype
             raise DynamicOutputShapeException(func)
         if func in FORMS and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
             return FORMS[func](*args)
@@ -88,7 +88,7 @@ class CaptureFakeMode(FakeTensorMode):
     def __enter__(self) -> Self:
         super().__enter__()
         symbolic = self._has_symbols()
-        self.cache_enabled = self.cache_enabled and not symbolic  # its keys and entries cost more than the operators
+        self.cache_enabled = self.cache_enabled and not symbolic  # keys and entries cost more than they save
         python_form = torch._C._EnablePythonDispatcher() if symbolic else contextlib.nullcontext()
         python_form.__enter__()
         self._python_forms.append(python_form)
@@ -113,7 +113,7 @@ _PACK_PADDED_SEQUENCE = torch.ops.aten._pack_padded_sequence.default
 
 @dataclass(frozen=True)
 class _Place(symbolic_shapes.SLoc):
-    """Where a guard comes from, in ShapeEnv's terms, with our own location."""
+    """Where a guard comes from, in ShapeEnv's terms, with ptdebug's location."""
 
     ours: Location | None = None
 
@@ -122,9 +122,10 @@ _NOWHERE = _Place("", None)
 
 
 class CaptureShapeEnv(ShapeEnv):
-    """A ShapeEnv that names its symbols s0, s1, ... and asks the tracer, not the stack, where a guard comes from.
+    """A ShapeEnv that names its symbols s0, s1, ... and takes the location of a guard from the tracer instead of the
+    stack.
 
-    `settled` are the symbols that were fixed to a value or expressed by others: (symbol, by what, where).
+    `settled` are the symbols that were specialized or expressed by others: (symbol, by what, where).
     """
 
     locate: Callable[[], Location] | None = None
@@ -133,14 +134,14 @@ class CaptureShapeEnv(ShapeEnv):
         self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
         self._assuming = False
         super().__init__(**options)
-        self.drawn: set[sympy.Symbol] = set()  # those that stand for numbers of Python's random
+        self.random_symbols: set[sympy.Symbol] = set()  # symbols for results of Python's random
 
     def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
-        """Learn from a condition that was just taken to hold.
+        """Learn from a condition that was just assumed to hold.
 
-        One on unbacked symbols is only checked when the graph runs. It may not put one size for another in the whole
-        program, as the check itself would then compare a size with itself; nor may it narrow what is known of inputs,
-        as guards would then leave out what only the check has said.
+        A condition on unbacked symbols is only checked when the graph runs. So it may neither replace one size by
+        another everywhere, since the check itself would then compare a size with itself, nor narrow the range of
+        inputs, since guards would then omit what only the check established.
         """
         outer = self._assuming
         self._assuming = outer or not expr.free_symbols <= self.backed_var_to_val.keys()
@@ -154,7 +155,7 @@ class CaptureShapeEnv(ShapeEnv):
             super()._update_var_to_range(symbol, vr, *args, **options)
 
     def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
-        if self._assuming and msg != "find":  # that only shortens a chain of replacements made before
+        if self._assuming and msg != "find":  # it only shortens a chain of earlier replacements
             return
         super()._set_replacement(a, tgt, msg)
         if self.replacements.get(a) == tgt:
@@ -170,7 +171,7 @@ class CaptureShapeEnv(ShapeEnv):
 
 @dataclass(frozen=True, eq=False)
 class _SymbolSource(TorchSource):
-    """One of our sources in the form that ShapeEnv knows."""
+    """A ptdebug source in the form that ShapeEnv expects."""
 
     ours: Source
 
@@ -179,19 +180,19 @@ class _SymbolSource(TorchSource):
         return self.ours.expression
 
 
-_MARKED = "the program marked it"
+_MARKED = "marked dynamic by the user"
 
 
 class MarkedDynamicError(symbolic_shapes.ConstraintViolationError):
-    """A size marked dynamic is one number all the same; stock raises ConstraintViolationError, too."""
+    """A size marked dynamic was specialized; stock raises ConstraintViolationError as well."""
 
 
 class DynamicPolicy:
-    """Which sizes and ints of a code object are symbols.
+    """Decides which sizes and ints of a code object are symbols.
 
-    `history` outlives the compilation (it is kept in the code object's frame state). `dynamic`: None = what has changed
-    between compilations; True = every size of 2 or more from the start; False = nothing. Each size, but of
-    parameters, is a decision of kind "dynamic", asked of `context` once for each compilation.
+    `history` outlives the compilation (it is part of the code object's frame state). `dynamic`: None = what has changed
+    between compilations; True = every size of 2 or more from the start; False = nothing. Each size, except of
+    parameters, is a decision of kind "dynamic", made by `context` once per compilation.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class DynamicPolicy:
         self.reasons: dict[str, str] = {}  # why each size or number is a symbol or not
 
     def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
-        """(sizes, strides) of `tensor` with None where a symbol is wanted. Parameters are static."""
+        """(sizes, strides) of `tensor` with None for each symbol. Parameters are static."""
         sizes, strides = tuple(tensor.size()), tuple(tensor.stride())
         if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
             return sizes, strides
@@ -216,17 +217,17 @@ class DynamicPolicy:
             varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
             why = (
                 _MARKED if i in strictly
-                else "the program asked for it, if it can be" if i in marked
-                else "the program marked it static" if i in static
-                else "it was another at an earlier compilation" if size is None
+                else "maybe_mark_dynamic requests it" if i in marked
+                else "marked static by the user" if i in static
+                else "it had another value at an earlier compilation" if size is None
                 else "dynamic=True" if self.dynamic
-                else "it has not been seen to change"
+                else "it has not changed so far"
             )
             chosen.append(None if self._decide(f"{source.expression}.size()[{i}]", varies, why) else sizes[i])
         return tuple(chosen), wanted_strides
 
     def _decide(self, subject: str, varies: bool, why: str) -> bool:
-        """Whether `subject` is a symbol; a compilation that starts again does not ask again."""
+        """Whether `subject` is a symbol; when tracing restarts, the first answer is reused."""
         self.reasons[subject] = why
         if self.context is None or not (self.context.recording or self.context.overrides):
             return varies
@@ -249,7 +250,7 @@ class DynamicPolicy:
         return merged[0], merged[1]
 
     def number(self, source: Source, value: float) -> bool:
-        """Whether the int or float behind `source` is an input: it has been seen with another value before."""
+        """Whether the int or float behind `source` is an input: it had another value before."""
         if self.dynamic is False:
             return False
         key = source.expression
@@ -259,11 +260,11 @@ class DynamicPolicy:
         if seen is not None and (type(seen) is not type(value) or seen == value):
             return False
         self.history[key] = None
-        return self._decide(key, True, "it was another at an earlier compilation")
+        return self._decide(key, True, "it had another value at an earlier compilation")
 
 
 def _marked_range(tensor: torch.Tensor, dimension: int) -> ValueRanges[Any] | None:
-    """The min and max of torch._dynamo.mark_dynamic for a dimension."""
+    """The min and max given to torch._dynamo.mark_dynamic for a dimension."""
     for marked in getattr(tensor, "_dynamo_dynamic_range", ()):
         if marked.dim == dimension and (marked.min is not None or marked.max is not None):
             return ValueRanges(marked.min or 0, int_oo if marked.max is None else marked.max)
@@ -271,7 +272,7 @@ def _marked_range(tensor: torch.Tensor, dimension: int) -> ValueRanges[Any] | No
 
 
 def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
-    """Dimensions that the program marked: torch._dynamo.mark_dynamic, maybe_mark_dynamic and mark_unbacked."""
+    """Dimensions that the user marked with torch._dynamo.mark_dynamic, maybe_mark_dynamic or mark_unbacked."""
     marked: set[int] = set()
     for attribute in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
         marked.update(getattr(tensor, attribute, ()))
@@ -280,8 +281,8 @@ def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
 
 @dataclass(frozen=True)
 class ShapeGuard:
-    """A condition on symbols: `expression` is Python over `names`, whose values are found at `sources`; `location` is
-    the line of the program that decided by it."""
+    """A condition on symbols: `expression` is Python over `names`, whose values are read from `sources`; `location` is
+    the user's line that specialized on it."""
 
     expression: str
     names: tuple[str, ...]
@@ -290,15 +291,15 @@ class ShapeGuard:
 
 
 def memory_of(fake: torch.Tensor) -> int | None:
-    """Which memory a tensor has, below the wrappers of transforms; None of one that has none."""
+    """The memory of a tensor, below the wrappers of functorch transforms; None without one."""
     while torch._C._functorch.is_functorch_wrapped_tensor(fake):
         fake = torch._C._functorch.get_unwrapped(fake)
     return fake.untyped_storage()._cdata if torch._C._has_storage(fake) else None
 
 
 class _WithoutGradients(MetaTensorDescriber):
-    """Describes a tensor for its fake without its `.grad`: that is read of the real tensor, as an input of its own,
-    and may have another dtype (after `p.data = ...`), which torch refuses to give a fake."""
+    """Describes a tensor for its fake tensor without `.grad`: that is read from the real tensor, as a separate input,
+    and may have another dtype (after `p.data = ...`), which torch refuses to fake."""
 
     def describe_tensor(self, t: torch.Tensor, *, recurse: bool = True, trace: bool = False) -> MetaTensorDesc[Any]:
         described: MetaTensorDesc[Any] = super().describe_tensor(t, recurse=recurse, trace=trace)
@@ -307,32 +308,33 @@ class _WithoutGradients(MetaTensorDescriber):
 
 
 class FrameShapes:
-    """Fake mode, shape environment and fakes of one attempt to trace a frame. Needs `lean.without_dynamo()` around."""
+    """The fake mode, shape environment and fake tensors of one attempt to trace a frame. Needs
+    `dynamo_stubs.without_dynamo()` around it."""
 
     def __init__(self, policy: DynamicPolicy) -> None:
         hold_device_guard()
         self.policy = policy
-        # What only the data of a tensor tells becomes an unbacked symbol, which `TraceGraph` may refuse.
+        # Data-dependent sizes and values become unbacked symbols, which `TraceGraph` may refuse.
         self.shape_env = CaptureShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.fake_mode.fake_tensor_converter.meta_converter.describer = _WithoutGradients()
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._sources: dict[int, Source] = {}  # of the real tensors that have fakes, by id
-        self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id
+        self._sources: dict[int, Source] = {}  # of the real tensors with fakes, by id
+        self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors with symbols, by id
         self._symbols: dict[sympy.Symbol, Source] = {}
         self._hints: dict[sympy.Symbol, float] = {}  # their values at this call
         self._relations: list[tuple[Source, sympy.Expr]] = []  # the value at the source equals the expression
         self._ranges: dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]] = {}  # at creation
 
     def fakify(self, tensor: torch.Tensor, source: Source, static: bool = False) -> torch.Tensor:
-        """The fake of a real tensor; the same for the same tensor. `guards.add(source, "TENSOR_MATCH", tensor)` goes
-        with it. `static`: no size of it varies."""
+        """The fake tensor of a real one; the same for the same tensor. The caller adds `guards.add(source,
+        "TENSOR_MATCH", tensor)`. `static`: no size of it is a symbol."""
         known = self._fakes.get(id(tensor))
         if known is not None:
             return known[1]
         kept = tuple(tensor.size()), tuple(tensor.stride())
         sizes, strides = kept if static else self.policy.tensor(source, tensor)
-        lazy = tensor.is_neg() or tensor.is_conj()  # which a fake of symbolic sizes would not be
+        lazy = tensor.is_neg() or tensor.is_conj()  # a fake tensor with symbolic sizes would not be
         if tensor.layout is not torch.strided or lazy or (None not in sizes and None not in strides):
             fake: torch.Tensor = self.fake_mode.from_tensor(tensor, static_shapes=True, source=_SymbolSource(source))
         else:
@@ -342,16 +344,16 @@ class FrameShapes:
         return fake
 
     def forget(self) -> None:
-        """Let go of the real tensors: torch swaps two (`swap_tensors`, for conversions of modules) only where nothing
-        refers to them weakly either. What fakes they have is asked no more."""
+        """Release the real tensors: torch swaps two tensors (`swap_tensors`, in conversions of modules) only where
+        nothing refers to them, not even weakly. Their fakes are not looked up any more."""
         self._fakes.clear()
         describer = self.fake_mode.fake_tensor_converter.meta_converter.describer
         describer.lookup_tensor.clear()
         describer.lookup_storage.clear()
 
     def beginnings(self, fake: torch.Tensor) -> list[tuple[Source, int, int | torch.SymInt]]:
-        """Where the tensors are read that have their elements in the memory of `fake`, each with the storage offset of
-        it and of its fake, which is 0 where a size is a symbol. TENSOR_MATCH says nothing about these."""
+        """The sources of the tensors whose elements are in the memory of `fake`, each with its storage offset and that
+        of its fake, which is 0 where a size is a symbol. TENSOR_MATCH does not cover these."""
         memory = memory_of(fake)
         given = [(self._sources.get(number), *pair) for number, pair in self._fakes.items()]
         return [
@@ -360,11 +362,11 @@ class FrameShapes:
         ]  # fmt: skip
 
     def has_base(self, view: torch.Tensor) -> bool:
-        """Whether a view that is read now is one of its base as fakes know it. It is not where the base got other
-        memory (`base.data = ...`), and where an operation of the graph has made the base need gradients; nor can a
-        view be read that was made without gradients, and whose base got some since. Nor is a view known whose node
-        autograd was not asked for since an operation gave its base one: until then it may not be written, and whoever
-        asks (`Tensor.is_leaf` does, `aten.is_leaf` does not) changes that."""
+        """Whether the real view is a view of its base in the way that fake tensors model it. It is not where the base
+        got other memory (`base.data = ...`) or where an operation of the graph made the base require gradients; nor can
+        a view be read that was made without gradients and whose base has had some since. Nor where an operation gave
+        the base a gradient function and the view's node was not requested since: until then the view must not be
+        written, and requesting it (`Tensor.is_leaf` does, `aten.is_leaf` does not) changes that."""
         base = view._base
         assert base is not None
         if view.requires_grad and view._version and torch.ops.aten.is_leaf(view):
@@ -373,13 +375,13 @@ class FrameShapes:
         if fake is not None and fake.requires_grad != base.requires_grad:
             return False
         try:
-            _ = view.is_leaf  # asks autograd for the view's node
+            _ = view.is_leaf  # makes autograd create the view's node
         except RuntimeError:
             return False
         return base.untyped_storage()._cdata == view.untyped_storage()._cdata
 
-    def stands_for(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
-        """`other` has the sizes of `tensor`, which has a fake."""
+    def represents(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """`other` has the sizes of `tensor`, which has a fake tensor."""
         self._fakes[id(other)] = other, self._fakes[id(tensor)][1]
         if id(tensor) in self._dims:
             self._dims[id(other)] = self._dims[id(tensor)]
@@ -387,8 +389,8 @@ class FrameShapes:
     def wrapper_sizes(
         self, tensor: torch.Tensor, source: Source, static: bool
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Sizes and strides of the fake of a tensor that is made of others (`wrapper_subclasses.py`). A ragged size
-        stays what it is; TENSOR_MATCH compares those that are numbers."""
+        """Sizes and strides of the fake tensor of a wrapper subclass (`wrapper_subclasses.py`). A ragged size stays as
+        it is; TENSOR_MATCH compares those that are integers."""
         real, steps = tuple(tensor.shape), tuple(tensor.stride())
         sizes: tuple[Any, ...] = real
         strides: tuple[Any, ...] = steps
@@ -404,9 +406,11 @@ class FrameShapes:
         return sizes, strides
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt | int:
-        """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then).
+        """The int behind `source`: a symbol when it has been seen to vary, else `value` itself, which the caller
+        guards.
 
-        One of more than 64 bits is never a symbol: operators refuse it."""
+        An int of more than 64 bits is never a symbol: operators refuse it.
+        """
         if not -(2**63) <= value < 2**63 or not self.policy.number(source, value):
             return value
         return self.int_symbol(value, source)
@@ -427,23 +431,23 @@ class FrameShapes:
         made: Any = self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
         return made
 
-    def drawn(self, kind: type, bounds: tuple[int, int] | None = None) -> torch.SymInt | torch.SymFloat:
-        """A symbol for an int (between `bounds`, both included) or a float that is drawn before the graph runs."""
+    def random_symbol(self, kind: type, bounds: tuple[int, int] | None = None) -> torch.SymInt | torch.SymFloat:
+        """A symbol for an int (within `bounds`, inclusive) or a float that is sampled before the graph runs."""
         env = self.shape_env
         made = env.create_unbacked_symint() if kind is int else env.create_unbacked_symfloat()
         symbol = made.node.expr
         env.pending_fresh_unbacked_symbols.remove(symbol)
-        env.drawn.add(symbol)
+        env.random_symbols.add(symbol)
         if bounds is not None:
             env.var_to_range[symbol] &= ValueRanges(*bounds)
         return made
 
     def assertions(self) -> set[sympy.Expr]:
-        """The conditions on unbacked symbols that torch has assumed so far, and would have checked at run time."""
+        """The conditions on unbacked symbols that torch has assumed so far and would check at run time."""
         return {a.expr for group in self.shape_env.deferred_runtime_asserts.values() for a in group}
 
     def static_dims(self, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
-        """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""
+        """Sizes and strides that a TENSOR_MATCH checks; None where conditions on a symbol cover them."""
         return self._dims.get(id(tensor)) or (tuple(tensor.size()), tuple(tensor.stride()))
 
     def _symbolic(self, tensor: torch.Tensor, source: Source, sizes: Sizes, strides: Sizes) -> torch.Tensor:
@@ -452,7 +456,7 @@ class FrameShapes:
             for i, value in enumerate(tensor.size())
         ]
         fake_strides = self._strides(tensor, source, fake_sizes, strides)
-        # An input may first be met inside torch.func.grad, or in another mode than it was made in.
+        # An input may first be read inside torch.func.grad, or in another mode than it was made in.
         with temporarily_clear_interpreter_stack(), torch.inference_mode(tensor.is_inference()):
             with self.fake_mode, torch.no_grad():
                 fake = torch.empty_strided(fake_sizes, fake_strides, dtype=tensor.dtype, device=tensor.device)
@@ -461,7 +465,7 @@ class FrameShapes:
                 if not tensor.is_leaf and tensor._is_view():
                     with self.fake_mode, torch.enable_grad():
                         fake = fake.view_as(fake)
-                elif not tensor.is_leaf:  # with a history, and no view of a leaf, which may not be written
+                elif not tensor.is_leaf:  # with a history, and not a view of a leaf, which must not be written
                     fake = torch._C._functions.DelayedError("the history of an input", 1)(fake)
         self._dims[id(tensor)] = (_numbers(fake_sizes), _numbers(fake_strides))
         return fake
@@ -469,8 +473,9 @@ class FrameShapes:
     def _strides(
         self, tensor: torch.Tensor, source: Source, sizes: Sequence[int | torch.SymInt], wanted: Sizes
     ) -> list[int | torch.SymInt]:
-        """Strides of the fake, from the innermost out: size*stride of a dimension inside where that is what it is (so
-        a contiguous tensor stays one at every size), else the number, or a symbol when it has been seen to change."""
+        """Strides of the fake tensor, from the innermost out: the product of an inner size and stride where it equals
+        that (so a contiguous tensor stays contiguous at every size), else the integer, or a symbol where it has
+        changed."""
         real_sizes, real = tensor.size(), tensor.stride()
         result: dict[int, int | torch.SymInt] = {}
         candidates: dict[int, int | torch.SymInt] = {}
@@ -488,7 +493,7 @@ class FrameShapes:
         return [result[i] for i in range(tensor.dim())]
 
     def _symbol(self, value: int, source: Source, bounds: ValueRanges[Any] | None = None) -> torch.SymInt | int:
-        """A symbol for a size or stride; 0 and 1 stay numbers, and equal sizes share one symbol, as in stock."""
+        """A symbol for a size or stride; 0 and 1 stay constants, and equal sizes share one symbol, as in stock."""
         theirs = _SymbolSource(source)
         expression = self.shape_env.create_symbol(value, source=theirs, dynamic_dim=DimDynamic.DUCK)
         if isinstance(expression, sympy.Symbol):
@@ -498,9 +503,9 @@ class FrameShapes:
         return self.shape_env.create_symintnode(expression, hint=value, source=theirs)
 
     def _narrow(self, symbol: sympy.Symbol, value: int, source: Source, bounds: ValueRanges[Any]) -> None:
-        """Keep to the range that the program marked: the code is compiled for it and guards say so."""
+        """Restrict the symbol to the range that the user marked: the code is compiled for it, and guards check it."""
         if not bounds.lower <= value <= bounds.upper:
-            name, marked = in_words(source), f"{bounds.lower} to {bounds.upper}"
+            name, marked = display_name(source), f"{bounds.lower} to {bounds.upper}"
             raise MarkedDynamicError(f"Constraints violated ({name})! It is {value}, and is marked with {marked}")
         self.shape_env.var_to_range[symbol] &= bounds
         if symbol in self._ranges:
@@ -517,23 +522,23 @@ class FrameShapes:
             self._relations.append((source, symbol))
 
     def place_of(self, number: sympy.Expr) -> Source | None:
-        """Where a size that is a symbol is read."""
+        """The source of a symbolic size."""
         return self._symbols.get(number)
 
-    def story(self) -> tuple[records.Symbol, ...]:
-        """Each symbol with where it comes from, why it varies, and what narrowed it, in the order in which that was."""
+    def symbol_history(self) -> tuple[records.Symbol, ...]:
+        """Each symbol with its source, why it varies, and what narrowed it, in the order in which that happened."""
         events: dict[str, list[records.SymbolEvent]] = {}
         for stated in self.shape_env.guards:
             text, location = python(stated.expr), getattr(stated.sloc, "ours", None)
             for symbol in stated.expr.free_symbols:
                 events.setdefault(str(symbol), []).append(records.SymbolEvent(f"needs {text}", location))
         for symbol, target, location in dict.fromkeys(self.shape_env.settled):
-            text = f"is {python(target)} from here on: the code serves no other value" if target.is_number else (
-                f"is the same as {python(target)} from here on")
+            verb = "is specialized to" if target.is_number else "equals"
+            text = f"{verb} {python(target)} from here on"
             events.setdefault(str(symbol), []).append(records.SymbolEvent(text, location))
         for source, related in self._relations:
             if not (isinstance(source, SizeSource) and source.kind != "size"):  # strides follow from sizes
-                event = records.SymbolEvent(f"{in_words(source)} has to be {python(related)}, as at this call")
+                event = records.SymbolEvent(f"{display_name(source)} must be {python(related)}, as at this call")
                 for symbol in related.free_symbols:
                     events.setdefault(str(symbol), []).append(event)
         made = []
@@ -543,33 +548,33 @@ class FrameShapes:
             why = self.policy.reasons.get(expression, "")
             name = str(symbol)
             made.append(
-                records.Symbol(name, in_words(source), expression, value, why, tuple(events.get(name, ())))
+                records.Symbol(name, display_name(source), expression, value, why, tuple(events.get(name, ())))
             )
         return tuple(made)
 
     def check_marks(self) -> None:
-        """Raise MarkedDynamicError where a size that the program marked dynamic was fixed to one value."""
+        """Raise MarkedDynamicError where a size that the user marked dynamic was specialized."""
         fixed = {symbol for symbol, target, _ in self.shape_env.settled if target.is_number}
         for symbol in fixed:
             source = self._symbols.get(symbol)
             if source is None or self.policy.reasons.get(source.expression) != _MARKED:
                 continue
-            events = next(s.events for s in self.story() if s.name == str(symbol))
+            events = next(s.events for s in self.symbol_history() if s.name == str(symbol))
             lines = [f"  {e.text}" + (f"  ({e.location.file}:{e.location.line})" if e.location else "") for e in events]
             raise MarkedDynamicError(
-                f"Constraints violated ({in_words(source)})! It is marked dynamic (mark_dynamic), but the function "
-                f"works for one value of it only. {symbol} stands for it, {self._hints[symbol]} at this call:\n"
-                + "\n".join(lines) + "\nTake the mark away, use maybe_mark_dynamic, or change the lines above."
+                f"Constraints violated ({display_name(source)})! It is marked dynamic (mark_dynamic), but the function "
+                f"works for one value of it only. Its symbol is {symbol}, {self._hints[symbol]} at this call:\n"
+                + "\n".join(lines) + "\nRemove the mark, use maybe_mark_dynamic, or change the lines above."
             )
 
     def may_fix(self, symbols: Sequence[sympy.Symbol]) -> bool:
-        """Whether guards may leave one value only of each: it is known at the call, and not marked dynamic."""
+        """Whether guards may specialize each symbol: its value is known at the call, and it is not marked dynamic."""
         sources = [self._symbols.get(symbol) for symbol in symbols]
         return all(source is not None and self.policy.reasons.get(source.expression) != _MARKED for source in sources)
 
     # ---- conditions -------------------------------------------------------------------------------------------------
     def conditions(self) -> Iterator[ShapeGuard]:
-        """What must hold of the symbols' values for the trace to be valid; each symbol's range first."""
+        """The conditions on the symbols' values under which the trace is valid; each symbol's range first."""
         for symbol, (lower, upper) in self._ranges.items():
             bounds = [f"{lower} <= {symbol}"] if lower.is_Integer else []
             bounds += [f"{symbol} <= {upper}"] if upper.is_Integer else []
@@ -593,7 +598,7 @@ class FrameShapes:
 
 
 def says_not_negative(expression: sympy.Expr) -> bool:
-    """Whether a condition says no more than that a size is not negative: making the tensor checks that."""
+    """Whether a condition only says that a size is not negative: making the tensor checks that."""
     if isinstance(expression, sympy.Ge):
         return expression.lhs.is_Symbol and expression.rhs == 0
     if isinstance(expression, sympy.Le):
@@ -602,7 +607,7 @@ def says_not_negative(expression: sympy.Expr) -> bool:
 
 
 def _with_sign(expression: sympy.Expr) -> str:
-    """A condition as Python; of a float that must be 0.0, also that it is not -0.0, which none is traced with."""
+    """A condition as Python; for a float that must be 0.0 also that it is not -0.0, which is never traced."""
     text = python(expression)
     if isinstance(expression, sympy.Eq) and expression.lhs.is_Symbol and expression.rhs.is_zero:
         if not expression.lhs.is_integer:
@@ -615,7 +620,7 @@ def _numbers(values: Sequence[int | torch.SymInt]) -> Sizes:
 
 
 def python(expression: sympy.Expr) -> str:
-    """A sympy expression on symbols as Python."""
-    from torch.utils._sympy.printers import PythonPrinter  # 0.1 s, and only for frames with symbols
+    """A sympy expression over symbols as Python."""
+    from torch.utils._sympy.printers import PythonPrinter  # takes 0.1 s, and only frames with symbols need it
 
     return PythonPrinter().doprint(expression)

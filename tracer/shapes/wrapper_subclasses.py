@@ -1,7 +1,6 @@
-"""Wrapper tensors: those of classes that have no data of their own, but hold other tensors (`__tensor_flatten__`), and
-say in `__torch_dispatch__` what operators make of them. What a frame that reads one takes for granted of it beside its
-inner tensors, and its fake, whose inner tensors are fakes.
-"""
+"""Wrapper tensor subclasses: classes that have no data but hold other tensors (`__tensor_flatten__`), and define
+operators in `__torch_dispatch__`. What a frame assumes about one besides its inner tensors, and its fake tensor, whose
+inner tensors are fakes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -22,15 +21,15 @@ _PLAIN: tuple[Any, ...] = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "
 
 
 def is_wrapper_class(cls: Any) -> bool:
-    """Whether tensors of the class are made of others."""
+    """Whether tensors of the class consist of other tensors."""
     if cls in _PLAIN or not issubclass(cls, torch.Tensor) or cls.__torch_dispatch__ is _NO_DISPATCH:
         return False
     return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
 
 
 def has_torchs_overrides(cls: Any) -> bool:
-    """Whether it is a class of torch's own with a `__torch_function__` of its own (nested tensors): part of what
-    operators of the graph do."""
+    """Whether the class is torch's and defines `__torch_function__` (nested tensors): that is part of what operators
+    do."""
     found = getattr(cls.__torch_function__, "__func__", None)
     own = found is not None and found is not _DEFAULT and is_wrapper_class(cls)
     return own and found.__module__.partition(".")[0] == "torch"
@@ -38,7 +37,7 @@ def has_torchs_overrides(cls: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What a wrapper tensor says of itself (`context`), and the names of what it holds, of which some (`held`) are no
+    """The metadata of a wrapper tensor (`context`), and the names of its parts, of which some (`held`) are not
     tensors."""
 
     cls: Any
@@ -48,7 +47,8 @@ class Layout:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Layout:
-        """That of a tensor. Raises Unsupported where it does not say, or holds what no graph can have."""
+        """The layout of a tensor. Raises Unsupported where it has none, or contains something that no graph can
+        hold."""
         try:
             names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
         except Exception as error:
@@ -60,14 +60,15 @@ class Layout:
         return cls(type(tensor), context, tuple(names), held)
 
     def accepts(self, tensor: Any) -> bool:
-        """Whether what was traced with a tensor of this layout holds for another, as far as its tensors do not say."""
+        """Whether a trace with a tensor of this layout is valid for another, as far as the tensors themselves do not
+        decide it."""
         if type(tensor) is not self.cls:
             return False
         asked = getattr(self.cls, "__metadata_guard__", None)
         try:
             names, context = tensor.__tensor_flatten__()
             same = _is_equal(self.context, context) if asked is None else bool(asked(self.context, context))
-        except Exception:  # of the program's, which does not know the one or the other
+        except Exception:  # user-defined; it does not support comparison
             return False
         return same and tuple(names) == self.names and all(_is_equal(x, getattr(tensor, name)) for name, x in self.held)
 
@@ -77,7 +78,7 @@ def _is_equal(a: Any, b: Any) -> bool:
         return True
     try:
         same = type(a) is type(b) and a == b
-    except Exception:  # tensors of several elements are neither equal nor not
+    except Exception:  # tensors of several elements have no truth value
         return False
     return same if type(same) is bool else False
 
@@ -93,7 +94,7 @@ def _check_inner(part: Any) -> None:
 
 
 def inner_tensors(tensor: torch.Tensor, layout: Layout, source: Source) -> Iterator[tuple[torch.Tensor, Source]]:
-    """The tensors that a wrapper holds, and where they are read."""
+    """The inner tensors of a wrapper, with their sources."""
     without = {name for name, _ in layout.held}
     for name in layout.names:
         if name not in without:
@@ -101,7 +102,7 @@ def inner_tensors(tensor: torch.Tensor, layout: Layout, source: Source) -> Itera
 
 
 def _has_sizes(context: Any, sizes: tuple[Any, ...]) -> bool:
-    """Whether what a wrapper says of itself has its sizes in it (a DTensor's): then they cannot vary."""
+    """Whether a wrapper's metadata contains its sizes (a DTensor's does): then they cannot be symbols."""
     if isinstance(context, dict):
         context = tuple(context.values())
     if not isinstance(context, (tuple, list)):
@@ -113,7 +114,7 @@ Seen = Callable[[torch.Tensor, Source, "Layout | None"], None]
 
 
 def fake_of(shapes: FrameShapes, tensor: torch.Tensor, source: Source, seen: Seen) -> torch.Tensor:
-    """A wrapper of fakes like a real one. `seen` is told of each tensor that it is made of, itself last."""
+    """A wrapper of fake tensors like a real one. `seen` is called with each tensor that it consists of, itself last."""
     layout = Layout.of(tensor)
     parts: dict[str, Any] = dict(layout.held)
     static = _has_sizes(layout.context, tuple(tensor.shape))

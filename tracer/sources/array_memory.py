@@ -1,4 +1,4 @@
-"""The memory of NumPy's arrays as tensors: for guards, which look at an array through one."""
+"""The memory of NumPy arrays as tensors: guards check an array through a tensor."""
 from __future__ import annotations
 
 from typing import Any
@@ -8,10 +8,11 @@ import torch
 
 
 def tensor_of(array: Any) -> torch.Tensor | None:
-    """A tensor over the memory of a NumPy array; None where torch can have none, or must not write to it."""
+    """A tensor over the memory of a NumPy array; None where no tensor can have that memory, or writing to it is
+    forbidden."""
     if type(array) is not np.ndarray or not array.flags.writeable:
         return None
     try:
         return torch.from_numpy(array)
-    except (TypeError, ValueError):  # a dtype of Python's, strides that are negative or no multiple of the item
+    except (TypeError, ValueError):  # dtypes that torch lacks; strides that are negative or no multiple of an item
         return None

@@ -7,6 +7,7 @@ from typing import Any
 
 
 def mapping_of(proxy: MappingProxyType[Any, Any]) -> Any:
-    """What the proxy shows: the only object that it refers to (`mappingproxy_traverse` in CPython's descrobject.c)."""
+    """The mapping that the proxy wraps: the only object that it refers to (`mappingproxy_traverse` in CPython's
+    descrobject.c)."""
     (mapping,) = gc.get_referents(proxy)
     return mapping

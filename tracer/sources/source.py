@@ -54,7 +54,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class LocalSource(Source):
-    """A local variable of the frame at entry (a cell's or free variable's content when `cell`)."""
+    """A local variable of the frame at entry (the content of a cell or free variable when `cell`)."""
 
     name: str
     cell: bool = False
@@ -66,7 +66,7 @@ class LocalSource(Source):
 
 @dataclass(frozen=True, eq=False)
 class GlobalSource(Source):
-    """A name in the globals of the frame's function (a builtin when the globals have none of that name)."""
+    """A global of the frame's function, or a builtin where the globals have no such name."""
 
     name: str
 
@@ -77,7 +77,7 @@ class GlobalSource(Source):
 
 @dataclass(frozen=True, eq=False)
 class ModuleGlobalSource(Source):
-    """A name in the globals of another module: `module` is its key in sys.modules."""
+    """A global of another module: `module` is its key in sys.modules."""
 
     module: str
     name: str
@@ -88,22 +88,22 @@ class ModuleGlobalSource(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class KnownSource(Source):
-    """A class or function that no module has under its name: one of a function, or of another class. It is not kept
-    alive."""
+class WeakrefSource(Source):
+    """A class or function that no module has under its name, such as one made inside a function. Held by a weak
+    reference."""
 
     name: str
     at: int
 
     @classmethod
-    def of(cls, found: type | FunctionType) -> KnownSource:
-        """The source of this one."""
+    def of(cls, found: type | FunctionType) -> WeakrefSource:
+        """The source of `found`."""
         source = cls(found.__qualname__, id(found))
-        source.__dict__["known"] = weakref.ref(found)  # no field: it would ask the metaclass for a hash
+        source.__dict__["known"] = weakref.ref(found)  # not a field: dataclasses would ask the metaclass for a hash
         return source
 
     def value(self) -> type | FunctionType | None:
-        """The class or function, None where it is gone."""
+        """The class or function, None once it has died."""
         found: type | FunctionType | None = self.__dict__["known"]()
         return found
 
@@ -114,7 +114,7 @@ class KnownSource(Source):
 
 @dataclass(frozen=True, eq=False)
 class ChainedSource(Source):
-    """A source reached through another."""
+    """A source reached through another one."""
 
     owner: Source
 
@@ -125,7 +125,7 @@ class ChainedSource(Source):
 
 @dataclass(frozen=True, eq=False)
 class AttrSource(ChainedSource):
-    """`owner.name`, as getattr sees it. `generic` reads the instance dict only, past any __getattr__."""
+    """`owner.name`, as getattr reads it. `generic` reads the instance dict only and skips any __getattr__."""
 
     name: str
     generic: bool = False
@@ -137,7 +137,7 @@ class AttrSource(ChainedSource):
 
 @dataclass(frozen=True, eq=False)
 class ItemSource(ChainedSource):
-    """`owner[key]` for a list, tuple or dict; `key` is a constant, or a tensor (an optimizer's state has such keys)."""
+    """`owner[key]` for a list, tuple or dict; `key` is a constant, or a tensor (the keys of an optimizer's state)."""
 
     key: Any
 
@@ -147,7 +147,7 @@ class ItemSource(ChainedSource):
 
     @property
     def key_text(self) -> str:
-        """The key as text; of a tensor its shape, whose numbers would say less and take long to print."""
+        """The key as a string; a tensor's shape, since its values would say less and be slow to print."""
         if isinstance(self.key, type):
             return self.key.__qualname__
         shape = getattr(self.key, "shape", None)
@@ -156,7 +156,7 @@ class ItemSource(ChainedSource):
 
 @dataclass(frozen=True, eq=False)
 class KeySource(ChainedSource):
-    """The `index`-th key of a dict, in insertion order: for keys that are no constants."""
+    """The `index`-th key of a dict, in insertion order: for keys that are not constants."""
 
     index: int
 
@@ -195,8 +195,8 @@ class CellSource(ChainedSource):
 
 @dataclass(frozen=True, eq=False)
 class ResultSource(ChainedSource):
-    """`owner(*args, **kwargs)` of a function with a cache, for constants: the same object as long as the cache has it.
-    `text` tells 1 from True and 1.0."""
+    """`owner(*args, **kwargs)` of a function with a cache, for constants: the same object as long as it is cached.
+    `text` distinguishes 1 from True and 1.0."""
 
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...]
@@ -210,7 +210,7 @@ class ResultSource(ChainedSource):
 
 @dataclass(frozen=True, eq=False)
 class DefaultSource(ChainedSource):
-    """A default of a function's parameter: positional by index, keyword-only by name."""
+    """A default of a function's parameter: positional ones by index, keyword-only ones by name."""
 
     key: int | str
 
@@ -236,7 +236,7 @@ class SizeSource(ChainedSource):
 
 @dataclass(frozen=True, eq=False)
 class ConstantSource(Source):
-    """A number in a computation; `text` tells 1 from 1.0 and 0.0 from -0.0."""
+    """A number in a computation; `text` distinguishes 1 from 1.0 and 0.0 from -0.0."""
 
     text: str
     value: int | float
@@ -248,7 +248,7 @@ class ConstantSource(Source):
 
 @dataclass(frozen=True, eq=False)
 class ComputedSource(Source):
-    """`function(*args)` for a pure function of numbers: what the program computes from a float that varies."""
+    """`function(*args)` for a pure function of numbers: what the user's code computes from a float that varies."""
 
     function: Callable[..., Any]
     args: tuple[Source, ...]
@@ -259,12 +259,12 @@ class ComputedSource(Source):
 
 
 def are_different(*objects: object) -> bool:
-    """Whether no two of them are one object."""
+    """Whether no two of the arguments are one object."""
     return len(set(map(id, objects))) == len(objects)
 
 
 def values_of(mapping: Mapping[Any, Any]) -> list[Any]:
-    """The values in their order."""
+    """The arguments' values in order."""
     return list(mapping.values())
 
 
@@ -277,7 +277,7 @@ _PREFIX = {operator.neg: "-", operator.pos: "+", operator.not_: "not "}
 
 
 def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
-    """`function(*args)` as Python, operators between their operands."""
+    """`function(*args)` as Python; operators stand between their operands."""
     function = inspect.unwrap(function)
     if function is are_different:
         ids = ", ".join(f"id({arg})" for arg in args)
@@ -289,15 +289,15 @@ def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
         return f"({_PREFIX[function]}{args[0]})"
     if hasattr(function, "__objclass__"):
         return f"{args[0]}.{function.__name__}({', '.join(args[1:])})"
-    home = getattr(function, "__module__", None) or ""  # functions of NumPy's may have none
+    home = getattr(function, "__module__", None) or ""  # NumPy's functions may have none
     module = "" if home in ("builtins", "_operator", "") or home.startswith("ptdebug.") else f"{home}."
     return f"{module}{function.__name__}({', '.join(args)})"
 
 
 @dataclass(frozen=True, eq=False)
-class DrawSource(Source):
-    """What draw number `number` of the frame gave (see `random_inputs.py`); `text` is the call. No guard can read it:
-    guards are checked before anything is drawn."""
+class RandomValueSource(Source):
+    """The result of the frame's random call `number` (see `random_inputs.py`); `text` is the call. No guard can read
+    it: guards are checked before anything is sampled."""
 
     number: int
     text: str
@@ -314,7 +314,8 @@ class DrawSource(Source):
 
 @dataclass(frozen=True, eq=False)
 class GlobalStateSource(Source):
-    """No object: what is checked without one (grad mode, autocast, the function mode stack; expressions on sizes)."""
+    """State that no object holds, checked directly (grad mode, autocast, the function mode stack; expressions on
+    sizes)."""
 
     @cached_property
     def expression(self) -> str:
@@ -325,7 +326,7 @@ GLOBAL_STATE = GlobalStateSource()
 
 
 def read_from(source: Source) -> Iterator[Source]:
-    """What `source` is read from, nearest first; what is computed, from each thing that it is computed from."""
+    """The sources that `source` is read from, nearest first; for a computed one, those of each argument."""
     for owner in source.args if isinstance(source, ComputedSource) else (source.base,):
         if owner is not None:
             yield owner

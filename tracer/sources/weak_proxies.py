@@ -6,13 +6,13 @@ from typing import Any
 
 
 def proxied(proxy: Any) -> Any:
-    """The object that weakref.proxy(object) stands for. Raises ReferenceError where it is dead, LookupError where the
-    proxy does not tell: it has a callback, or the object hides what its methods are bound to.
+    """The referent of weakref.proxy(object). Raises ReferenceError where it is dead, LookupError where the proxy hides
+    it: it has a callback, or the object hides what its methods are bound to.
 
-    A proxy hands every attribute on, and without a callback there is one for each object (`weakref.proxy` in CPython's
-    _weakref.c).
+    A proxy forwards every attribute, and without a callback there is one proxy for each object (`weakref.proxy` in
+    CPython's _weakref.c).
     """
     found = getattr(proxy.__init__, "__self__", None)
     if found is not None and type(found) is not type(proxy) and weakref.proxy(found) is proxy:
         return found
-    raise LookupError("what a proxy stands for")
+    raise LookupError("the referent of a weak proxy")

@@ -1,4 +1,5 @@
-"""The room's door for the interpreter: real objects, results of nodes, and what the bytecode makes, as Values.
+"""The interpreter's entry point to this package: makes Values of real objects, results of nodes, and what the bytecode
+builds.
 
 Importing this module imports every module of this package, which fill the tables of `core/registry.py` and
 `core/handlers.py`: a new file registers itself.

@@ -90,7 +90,7 @@ def test_a_library_error_is_handled():
     compiled = ptdebug.compile(inverse)
     for matrix in (torch.eye(2), torch.zeros(2, 2), 2 * torch.eye(2)):
         torch.testing.assert_close(compiled(matrix), inverse(matrix))
-    assert stats()["graph_breaks"] == 0 and any("run again" in reason for reason in stats()["reasons"])
+    assert stats()["graph_breaks"] == 0 and any("rerun in eager" in reason for reason in stats()["reasons"])
 
 
 def test_the_second_run_draws_the_numbers_that_eager_draws():

@@ -67,7 +67,7 @@ def test_decisions_say_what_was_chosen_and_why() -> None:
     made, _ = run({})
     sizes = [(d.chosen, d.why) for d in made if d.kind == "dynamic"]
     assert sizes == [
-        ("number", "it has not been seen to change"), ("symbol", "it was another at an earlier compilation"),
+        ("number", "it has not changed so far"), ("symbol", "it had another value at an earlier compilation"),
     ]
     assert {d.subject.partition("@")[0] for d in made if d.kind == "frame"} == {"program"}
     assert {d.subject.partition("@")[0] for d in made if d.kind == "inline"} == {"helper"}

@@ -312,7 +312,7 @@ def test_a_compilation_that_the_stack_is_too_deep_for_is_left_out_and_said(caplo
     with caplog.at_level(logging.WARNING, logger="ptdebug"):
         same(compiled, scale, torch.randn(3))
     assert not caplog.records
-    assert {end[1:] for end in recorder.ends} == {("skipped", "Python's stack is too deep to trace it here")}
+    assert {end[1:] for end in recorder.ends} == {("skipped", "Python's stack is too deep here to trace it")}
 
 
 def nested(x, n):

@@ -93,7 +93,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "parameter's class": lambda net: net.blocks[1].first._parameters.update(bias=torch.ones(4)),
     "buffer": lambda net: net.blocks[1].register_buffer("offset", torch.ones(1)),
     "resized": _resized,
-    "one tensor twice": lambda net: setattr(net.blocks[1], "offset", net.blocks[0].offset),
+    "the same tensor twice": lambda net: setattr(net.blocks[1], "offset", net.blocks[0].offset),
     "another dict of parameters": lambda net: setattr(
         net.blocks[1].first, "_parameters", collections.OrderedDict(weight=torch.zeros(4, 4), bias=None)
     ),

@@ -305,7 +305,7 @@ def test_aliasing(make_guards):
     x, y = torch.zeros(2), torch.zeros(2)
     different = make_guards(x, y).add(A, "TENSOR_MATCH").add(B, "TENSOR_MATCH")
     assert different.accepts(torch.ones(2), torch.ones(2)) and not different.accepts(x, x)
-    assert different.why(x, x).actual == "one tensor twice"
+    assert different.why(x, x).actual == "the same tensor twice"
     same = make_guards(x, x).add(A, "TENSOR_MATCH").add(B, "DUPLICATE_INPUT", A)
     assert same.accepts(y, y) and not same.accepts(x, y)
     assert same.why(x, y).expected == "the same object as L['a']"

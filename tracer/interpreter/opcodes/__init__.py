@@ -1,7 +1,9 @@
 """Symbolic handlers of CPython's bytecode instructions, one function for each opcode.
 
-`opcode_table.py` has the table and the decorator; each other file one family of instructions. `py311.py`, `py312.py`
-and `py313.py` hold what only one version has or does differently. Importing this package fills the table.
+`bytecode/opcode_table.py` has the table and the decorator; each file here has one family of instructions: read
+`variables.py`, `operators.py`, `containers.py`, `calls.py`, `control.py`, `functions.py`, `exceptions.py`, then
+`classes.py`, `matching.py` and `stack.py`. `py311.py`, `py312.py` and `py313.py` hold what only one version has or does
+differently. Importing this package fills the table.
 """
 from . import (
     calls,

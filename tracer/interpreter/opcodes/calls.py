@@ -42,14 +42,14 @@ class MethodReference(Value):
 
 def method_of(tx: Interpreter, owner: Value, name: str) -> Value:
     """`owner.name` about to be called. It is looked up now, before the arguments are computed; methods of builtin
-    types, which are sure to be there, when they are called."""
+    types, which surely exist, are looked up when they are called."""
     there = callable(lookup(owner.python_type(), name))
     if there and type(owner).call_method is not Value.call_method:
         return MethodReference(owner, name)
     try:
         return owner.getattr(tx, name)
     except Unsupported as error:
-        if not there or "stack" in error.context:  # code of the program ran, in a property
+        if not there or "stack" in error.context:  # user code ran, in a property
             raise
         return MethodReference(owner, name)
 

@@ -1,7 +1,7 @@
 """Class statements: names of a class body, and the function that makes the class.
 
-A body's variables are a dict, which is in `locals` here: `values/class_statements.py` runs bodies, as inner frames. The
-frame of a body itself, or of a module, is not traced.
+A body's variables are a dict, which is in `locals` here: `variables/python/class_statements.py` runs bodies, as inner
+frames. The frame of a body by itself, or of a module, is not traced.
 """
 from __future__ import annotations
 

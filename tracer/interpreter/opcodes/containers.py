@@ -93,7 +93,7 @@ def MAP_ADD(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def mapping(value: Value) -> Value:
-    """The value, where it has keys; eager raises TypeError for another."""
+    """The value, where it has keys; eager raises TypeError otherwise."""
     if not hasattr(value.python_type(), "keys"):
         raise Unsupported("raises", f"TypeError: `**` of {value.describe()}, which is no mapping")
     return value
@@ -140,7 +140,7 @@ def UNPACK_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def iterable(tx: Interpreter, value: Value, message: str) -> Value:
-    """The value, where its type can be iterated; TypeError in the program with `message` for a constant that cannot."""
+    """The value, where its type is iterable; TypeError in traced code with `message` for a constant that is not."""
     kind = value.python_type()
     if value.is_constant() and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         tx.raise_observed(TypeError, message.format(kind.__name__))

@@ -34,8 +34,8 @@ def _jump(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def _truth(tx: Interpreter, value: Value, if_true: int, if_false: int) -> bool:
-    """bool(value). Where only data tells and one of the two instructions that may come next only raises, as after an
-    `assert`, the program goes the other way, and the graph checks that."""
+    """bool(value). Where it is data-dependent and one of the two possible next instructions only raises, as after an
+    `assert`, tracing takes the other branch, and the graph checks the condition."""
     try:
         return value.truth(tx)
     except Unsupported as error:
@@ -51,7 +51,7 @@ def _truth(tx: Interpreter, value: Value, if_true: int, if_false: int) -> bool:
 
 
 def _only_raises(instructions: Sequence[Instruction], index: int) -> bool:
-    """Whether what begins at `index` makes an exception and raises it, without another branch."""
+    """Whether the code at `index` makes an exception and raises it, without another branch."""
     for instruction in instructions[index : index + _LONGEST_RAISE]:
         if instruction.opname == "RAISE_VARARGS":
             return True
@@ -129,7 +129,7 @@ def FOR_ITER(tx: Interpreter, instruction: Instruction) -> None:
 
 
 JUMP_IF_FALSE = "POP_JUMP_IF_FALSE" if VERSION >= (3, 12) else "POP_JUMP_FORWARD_IF_FALSE"
-"""The forward jump for what is not true."""
+"""The forward jump if false."""
 
 
 def after_loop(info: CodeInfo, target: int) -> int:

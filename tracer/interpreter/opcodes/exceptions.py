@@ -30,7 +30,7 @@ def POP_EXCEPT(tx: Interpreter, instruction: Instruction) -> None:
     handling = tx.pop()
     assert isinstance(handling, Handling)
     tx.handled = handling.previous
-    # Cleanup code pops a copy. What lies below it is no longer in force: just what was handled before.
+    # Cleanup code pops a copy. What is below it no longer applies: only what was handled before.
     before = build.constant(None) if handling.previous is None else handling.previous
     tx.stack[:] = [before if value is handling else value for value in tx.stack]
 
@@ -78,7 +78,7 @@ def RAISE_VARARGS(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def exception_instance(tx: Interpreter, value: Value, what: str = "exceptions") -> Value:
-    """What `raise value` raises: an exception class is called."""
+    """The exception that `raise value` raises: an exception class is called."""
     if issubclass(value.python_type(), type) and issubclass(value.as_constant(), BaseException):
         value = value.call(tx, [], {})
     if not issubclass(value.python_type(), BaseException):
@@ -104,7 +104,8 @@ def BEFORE_WITH(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def _is_context_manager(tx: Interpreter, value: Value) -> bool:
-    """Whether the class of the value has what `with` calls: a class that makes context managers is none itself."""
+    """Whether the class of the value has the methods that `with` calls: a class that makes context managers is not one
+    itself."""
     names = ("__enter__", "__exit__")
     if isinstance(value, ModeValue):
         return True

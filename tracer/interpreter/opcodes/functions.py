@@ -35,7 +35,7 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def closure_of(tx: Interpreter, cells: Value) -> tuple[CellValue, ...]:
-    """The cells in a tuple. After a break between making the tuple and the function it is the real one: the function is
+    """The cells in a tuple. After a break between making the tuple and the function it is a real tuple: the function is
     then made in eager."""
     found = [cell for cell in cells.iterate(tx) if isinstance(cell, CellValue)]
     if len(found) < len(cells.iterate(tx)):
@@ -51,7 +51,7 @@ def by_name(tx: Interpreter, mapping: Value) -> dict[str, Value]:
 # ---- generators -----------------------------------------------------------------------------------------------------
 @opcode("RETURN_GENERATOR")
 def RETURN_GENERATOR(tx: Interpreter, instruction: Instruction) -> None:
-    tx.push(build.constant(None))  # the generator exists already; the POP_TOP that follows drops what is "sent"
+    tx.push(build.constant(None))  # the generator exists already; the POP_TOP that follows drops the value "sent"
 
 
 @opcode("YIELD_VALUE")
@@ -72,13 +72,13 @@ def SEND(tx: Interpreter, instruction: Instruction) -> None:
     if isinstance(receiver, GeneratorValue):
         value, result = receiver.resume(tx, sent), receiver.result
     elif not (sent.is_constant() and sent.as_constant() is None) or isinstance(receiver, ObjectValue):
-        raise Unsupported("generator", f"`yield from` {receiver.describe()}")  # which has a say in `send` and results
+        raise Unsupported("generator", f"`yield from` {receiver.describe()}")  # it handles `send` and results itself
     else:
         value, result = receiver.next(tx), None
     if value is not None:
         tx.push(value)
         return
     if VERSION < (3, 12):
-        tx.pop()  # later, END_SEND takes the receiver away
+        tx.pop()  # END_SEND removes the receiver later
     tx.push(result if result is not None else build.constant(None))
     tx.index = instruction.target

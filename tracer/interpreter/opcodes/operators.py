@@ -1,4 +1,4 @@
-"""Unary and binary operators, comparisons, subscripts: all go to `values.operators.apply`."""
+"""Unary and binary operators, comparisons, subscripts: all call `variables.core.operators.apply`."""
 from __future__ import annotations
 
 import dis

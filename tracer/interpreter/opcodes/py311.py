@@ -1,5 +1,5 @@
-"""What stands in modules and coroutines only, none of which is traced; and what only CPython 3.11 has,
-beyond the handlers marked `before=(3, 12)` in the other files."""
+"""Instructions that occur only in modules and coroutines, which are not traced; and those that only CPython 3.11 has,
+besides the handlers marked `before=(3, 12)` in the other files."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

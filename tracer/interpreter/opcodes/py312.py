@@ -1,4 +1,4 @@
-"""What CPython 3.12 brought."""
+"""New in CPython 3.12."""
 from __future__ import annotations
 
 import operator
@@ -26,7 +26,7 @@ def LOAD_ATTR(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def callable_pair(function: Value) -> tuple[Value, Value]:
-    """A callable and its NULL in the order of this version (from 3.13 on the NULL lies above)."""
+    """A callable and its NULL in the order of this version (from 3.13 on the NULL is above)."""
     return (function, NULL) if VERSION >= (3, 13) else (NULL, function)
 
 

@@ -1,4 +1,4 @@
-"""What CPython 3.13 brought or changed: the NULL of a call lies above the callable, super-instructions, TO_BOOL."""
+"""New or changed in CPython 3.13: the NULL of a call is above the callable, super-instructions, TO_BOOL."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -45,8 +45,8 @@ def COMPARE_OP(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def _jump_follows(tx: Interpreter) -> bool:
-    """Whether the next instruction is a jump on a bool. It asks for the truth itself, so that a graph that breaks on it
-    breaks at the jump, and has a resume function for each branch, as before 3.13."""
+    """Whether the next instruction is a jump on a bool. The jump computes the truth value itself, so that a graph that
+    breaks on it breaks at the jump, with a resume function for each branch, as before 3.13."""
     return tx.info.instructions[tx.index].opname in JUMPS_ON_BOOL
 
 
@@ -78,7 +78,7 @@ def END_FOR(tx: Interpreter, instruction: Instruction) -> None:
 def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
     code = tx.stack[-1].as_constant()
     if code.co_freevars:
-        closure_of(tx, tx.stack[-2])  # where eager must make it, all of it: it cannot be rebuilt without its cells
+        closure_of(tx, tx.stack[-2])  # the function cannot be rebuilt without its cells
     tx.pop()
     tx.push(build.make_function(tx, code, tx.f_globals, (), {}, (), None))
 

@@ -37,7 +37,7 @@ def STORE_FAST(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def load_fast(tx: Interpreter, name: str) -> Value:
-    """A local variable; from 3.13 on also a closure cell itself, which has its place among them."""
+    """A local variable; from 3.13 on also a closure cell itself, which has an index among them."""
     value = tx.locals.get(name)
     if value is not None:
         return value
@@ -45,8 +45,8 @@ def load_fast(tx: Interpreter, name: str) -> Value:
 
 
 def store_fast(tx: Interpreter, name: str, value: Value) -> None:
-    """Assign to a local variable. After a comprehension (3.12) that may be what LOAD_FAST_AND_CLEAR took away: a cell,
-    or NULL for what was unbound."""
+    """Assign to a local variable. After a comprehension (3.12) the value may be what LOAD_FAST_AND_CLEAR saved: a cell,
+    or NULL for an unbound variable."""
     before = forget(tx, name)
     if isinstance(value, CellValue):
         tx.cells[name] = value
@@ -57,7 +57,7 @@ def store_fast(tx: Interpreter, name: str, value: Value) -> None:
 
 
 def forget(tx: Interpreter, name: str) -> Value | None:
-    """Take a local variable's value away, and give what may be seen to die of that."""
+    """Remove a local variable's value, and return the object whose death may be observable."""
     if name in tx.unread and object_dies_visibly(tx.unread[name]):
         tx.load_local(name)
     tx.unread.pop(name, None)
@@ -122,7 +122,7 @@ def STORE_DEREF(tx: Interpreter, instruction: Instruction) -> None:
 
 
 def _let_go_of_cell(cell: CellValue) -> None:
-    """What a cell holds is dropped. Raises Unsupported where the program may see it die."""
+    """The content of a cell is dropped. Raises Unsupported where its death may be observable."""
     refuse_visible_deaths([cell.content])
     if cell.content is None and cell.real is not None and cell.real != CellType():
         refuse_visible_death(cell.real.cell_contents, f"what the variable {cell.name or cell.describe()} holds")

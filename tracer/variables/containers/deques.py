@@ -1,4 +1,4 @@
-"""collections.deque: a list with a left end and, maybe, a greatest length."""
+"""collections.deque: a list with a left end and, optionally, a maximal length."""
 from __future__ import annotations
 
 import operator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DequeValue(ListValue):
-    """A collections.deque. `changes` counts what iterators over it do not survive: items that came or went."""
+    """A collections.deque. `changes` counts what invalidates iterators over it: items added or removed."""
 
     __slots__ = ("changes", "maxlen")
 
@@ -33,11 +33,11 @@ class DequeValue(ListValue):
         self.trim()
 
     def as_constant(self) -> Any:
-        """A deque of the items now, for functions that only read it."""
+        """A deque of the current items, for functions that only read it."""
         return deque(super().as_constant(), self.maxlen)
 
     def trim(self, left: bool = False) -> None:
-        """Drop what is over `maxlen`: at the right end after an append at the left, else at the left."""
+        """Drop the items over `maxlen`: at the right end after an append at the left, else at the left."""
         if self.maxlen is not None and len(self.items) > self.maxlen:
             self.items[:] = self.items[: self.maxlen] if left else self.items[len(self.items) - self.maxlen :]
 
@@ -78,7 +78,7 @@ class DequeValue(ListValue):
         self.changes += 1
 
     def _one(self, tx: Translator, key: Value) -> None:
-        """Check that `key` is the number of an item."""
+        """Check that `key` is the index of an item."""
         kind = key.python_type()
         if not hasattr(kind, "__index__"):
             tx.raise_observed(TypeError, f"sequence index must be integer, not '{kind.__name__}'")
@@ -126,7 +126,7 @@ def _appendleft(tx: Translator, self: DequeValue, item: Value) -> None:
 
 
 def _each_of(one: Callable[[Translator, DequeValue, Value], None]) -> Callable[..., None]:
-    """The method that does `one` for each item of its argument."""
+    """The method that calls `one` for each item of its argument."""
 
     def method(tx: Translator, self: DequeValue, items: Value) -> None:
         for item in list(self.items) if items is self else each(tx, items):

@@ -17,8 +17,8 @@ _END = object()
 
 
 class DictIterator(OneByOneIterator):
-    """iter() of a dict or a view of one, from the end where `step` is -1. Python's own iterator over the keys says what
-    comes of changes meanwhile; `taken` counts its items, -1 at the end."""
+    """iter() of a dict or a view of one, from the end where `step` is -1. A real iterator over the keys decides the
+    effect of changes meanwhile; `taken` counts its items, -1 at the end."""
 
     __slots__ = ("changes", "keys", "owner", "real", "step", "taken", "what")
 
@@ -62,14 +62,14 @@ class DictIterator(OneByOneIterator):
         return value if self.what == "values" else REGISTRY["make_tuple"](tx, [shown, value])
 
     def parts(self) -> tuple[Callable[..., Any], list[Value]]:
-        """The call that makes an iterator over the same dict, at the same place: function and arguments, the dict
+        """The call that makes an iterator over the same dict at the same position: function and arguments, the dict
         first."""
         if self.taken >= 0 and self.changes != self.owner.changes:
             raise Unsupported("reconstruct", f"{self.describe()} of a dict whose keys changed")
         return view_iterator_at, [self.owner, constant(self.what), constant(self.step), constant(self.taken)]
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """That call, where the dict has its items."""
+        """That call, once the dict has its items."""
         if codegen.effects.refills(self.owner):
             raise Unsupported("reconstruct", f"{self.describe()} of a dict that changed")
         codegen.call_const(*self.parts())

@@ -74,7 +74,7 @@ def _clear(tx: Translator, self: DictValue) -> Value:
 def _move_to_end(tx: Translator, self: DictValue, key: Value, last: Value | None = None) -> Value:
     value = self.getitem(tx, key)
     self.guard_keys(tx)
-    real_key = next(own for own in self.items if own == key.key())  # 1, where the program says True
+    real_key = next(own for own in self.items if own == key.key())  # 1, where the user wrote True
     kept = self.key_value(tx, real_key)
     self.delitem(tx, kept)
     self.setitem(tx, kept, value)
@@ -123,7 +123,7 @@ def _missing(tx: Translator, self: DictValue, key: Value) -> Value:
 
 
 def _or(tx: Translator, self: DictValue, other: Value) -> Value:
-    """The method: of the operator, the other's class may decide."""
+    """The method: for the operator, the other's class may decide."""
     if not issubclass(other.python_type(), dict):
         return constant(NotImplemented)
     merged = self.copy(tx)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class DictView(Value):
-    """keys(), values() or items() of a dict. `of` is the class that the dict has in the program: `owner` is a plain
-    dict where it stores the items of an instance of a subclass."""
+    """keys(), values() or items() of a dict. `of` is the class of the dict in traced code: `owner` is a plain dict
+    where it stores the items of an instance of a subclass."""
 
     __slots__ = ("of", "owner", "what")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import can_be_called
 from ..core.base import ObservedException, Value
-from ..core.constant import REGISTRY, ItemsIterator, constant, is_none
+from ..core.constant import REGISTRY, SnapshotIterator, constant, is_none
 from ..core.handlers import handles
 from ..core.operators import apply
 from ..python.objects import ObjectValue
@@ -137,7 +137,7 @@ class MapIterator(SteppedIterator):
 
 
 class FilterIterator(SteppedIterator):
-    """filter, filterfalse, takewhile and dropwhile: items for which the function's truth is as wanted."""
+    """filter, filterfalse, takewhile and dropwhile: items for which the function's truth value is `wanted`."""
 
     __slots__ = ("done", "function")
 
@@ -211,7 +211,7 @@ class ChainIterator(SteppedIterator):
             self.current = None
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """chain of what is left."""
+        """chain of the remaining iterables."""
         codegen.call_const(_rest_of_chain, self.sources if self.current is None else [*self.sources, self.current])
 
 
@@ -241,7 +241,7 @@ class CountIterator(SteppedIterator):
         return item
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
-        """All items; endless ones are left to eager."""
+        """All items; infinite ones are left to eager."""
         if self.left is None:
             raise Unsupported("iterate", self.describe())
         return super().iterate(tx)
@@ -253,7 +253,7 @@ class CountIterator(SteppedIterator):
 
 
 class CycleIterator(SteppedIterator):
-    """cycle(iterable): the items once, then again from those that were seen."""
+    """cycle(iterable): the items once, then repeatedly from those that were seen."""
 
     __slots__ = ("index", "seen")
 
@@ -278,7 +278,7 @@ class CycleIterator(SteppedIterator):
         raise Unsupported("iterate", self.describe())
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """A cycle of what is left, then what was seen."""
+        """A cycle of the remaining items, then the seen ones."""
         place = self.index % len(self.seen) if self.seen else 0
         seen = TupleValue([*self.seen[place:], *self.seen[:place]], tuple)
         codegen.call_const(_rest_of_cycle, [*self.sources, seen])
@@ -288,7 +288,7 @@ def _rest_of_cycle(source: Iterator[Any], seen: tuple[Any, ...]) -> Iterator[Any
     return itertools.cycle(itertools.chain(source, seen) if seen else source)
 
 
-class SliceIterator(SteppedIterator):
+class IsliceIterator(SteppedIterator):
     """islice(iterable, start, stop, step): the items at `wanted`, `wanted + step`, ... before `stop`."""
 
     __slots__ = ("position", "step", "stop", "wanted")
@@ -301,7 +301,7 @@ class SliceIterator(SteppedIterator):
         self.step = step
 
     def next(self, tx: Translator) -> Value | None:
-        """The next wanted item; those before it are taken and dropped."""
+        """The next wanted item; those before it are fetched and dropped."""
         while self.stop is None or self.position < self.stop:
             item = self.sources[0].next(tx)
             if item is None:
@@ -313,7 +313,7 @@ class SliceIterator(SteppedIterator):
         return None
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """islice of what is left."""
+        """islice of the rest."""
         stop = None if self.stop is None else self.stop - self.position
         parts = [constant(self.wanted - self.position), constant(stop), constant(self.step)]
         codegen.call_const(itertools.islice, [self.sources[0], *parts])
@@ -403,13 +403,13 @@ def _reversed(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, (SequenceValue, DictValue, DictView, MappingProxy)):
         return value.reversed(tx)
     if value.is_constant() and issubclass(value.python_type(), (str, bytes, range, enum.EnumMeta)):
-        return ItemsIterator(list(value.iterate(tx))[::-1], reversed, value.as_constant())
+        return SnapshotIterator(list(value.iterate(tx))[::-1], reversed, value.as_constant())
     raise Unsupported("call", f"reversed() of {value.describe()}")
 
 
 @handles(itertools.chain)
 def _chain(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return ChainIterator(ItemsIterator(list(args)))
+    return ChainIterator(SnapshotIterator(list(args)))
 
 
 @handles(itertools.chain.from_iterable)
@@ -448,5 +448,5 @@ def _islice(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if min(part.start or 0, part.stop or 0, 0 if part.step is None else part.step - 1) < 0:
         raise Unsupported("raises", "ValueError: a bound of islice that is negative")
     start = part.start or 0
-    stop = None if part.stop is None else max(start, part.stop)  # what lies before the start is taken all the same
-    return SliceIterator(get_iter(tx, args[0]), start, stop, part.step or 1)
+    stop = None if part.stop is None else max(start, part.stop)  # items before the start are fetched all the same
+    return IsliceIterator(get_iter(tx, args[0]), start, stop, part.step or 1)

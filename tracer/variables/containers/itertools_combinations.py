@@ -1,4 +1,4 @@
-"""itertools that combine items: those that ask for an item when one is wanted, and arrangements of all of them."""
+"""itertools that combine items: those that fetch an item when one is requested, and arrangements of all items."""
 from __future__ import annotations
 
 import itertools
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
-from ..core.constant import ItemsIterator, constant
+from ..core.constant import SnapshotIterator, constant
 from ..core.handlers import handles
 from ..core.operators import apply, equal
 from .iterators import SteppedIterator, get_iter
@@ -50,7 +50,7 @@ class AccumulateIterator(SteppedIterator):
 
 
 class PairwiseIterator(SteppedIterator):
-    """pairwise(iterable): each item with the one before, `last`."""
+    """pairwise(iterable): each item with the previous one, `last`."""
 
     __slots__ = ("last",)
 
@@ -65,8 +65,8 @@ class PairwiseIterator(SteppedIterator):
         return make_tuple(tx, [before, item]) if before is not None and item is not None else None
 
 
-class LongestIterator(SteppedIterator):
-    """zip_longest(*iterables, fillvalue=...): `ended` are the numbers of those that have nothing left."""
+class ZipLongestIterator(SteppedIterator):
+    """zip_longest(*iterables, fillvalue=...): `ended` are the indices of the exhausted ones."""
 
     __slots__ = ("ended", "fill")
 
@@ -107,11 +107,11 @@ def _pairwise(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(itertools.zip_longest)
 def _zip_longest(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return LongestIterator([get_iter(tx, arg) for arg in args], kwargs.get("fillvalue", constant(None)))
+    return ZipLongestIterator([get_iter(tx, arg) for arg in args], kwargs.get("fillvalue", constant(None)))
 
 
 def _arranging(function: Callable[..., object]) -> None:
-    """product, permutations, combinations: Python takes all items first, whatever these are."""
+    """product, permutations, combinations: Python fetches all items first, whatever they are."""
 
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -123,7 +123,7 @@ def _arranging(function: Callable[..., object]) -> None:
             rows: itertools.product[tuple[Value, ...]] = function(*pools, *rest, **numbers)  # type: ignore[assignment]
         except (TypeError, ValueError) as error:
             raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
-        return ItemsIterator([make_tuple(tx, row) for row in rows], kind=type(rows))
+        return SnapshotIterator([make_tuple(tx, row) for row in rows], kind=type(rows))
 
 
 for _arrange in (
@@ -133,7 +133,7 @@ for _arrange in (
 
 
 class GroupIterator(SteppedIterator):
-    """groupby(iterable, key): `ahead` is the item that was taken and not given to a group yet, with its key."""
+    """groupby(iterable, key): `ahead` is the item that was fetched but not given to a group yet, with its key."""
 
     __slots__ = ("ahead", "ahead_key", "current", "function", "group")
 
@@ -142,11 +142,11 @@ class GroupIterator(SteppedIterator):
         self.function = function
         self.ahead: Value | None = None
         self.ahead_key: Value | None = None
-        self.group: Value | None = None  # the key of the group that was given last
+        self.group: Value | None = None  # the key of the last group
         self.current: OneGroup | None = None
 
     def step(self, tx: Translator) -> bool:
-        """Take one item; whether there was one."""
+        """Fetch one item; whether there was one."""
         item = self.sources[0].next(tx)
         if item is None:
             return False
@@ -155,7 +155,7 @@ class GroupIterator(SteppedIterator):
         return True
 
     def next(self, tx: Translator) -> Value | None:
-        """The next key with its group; what is left of the group before is dropped."""
+        """The next key with its group; the rest of the previous group is dropped."""
         self.current = None
         while self.ahead_key is None or (self.group is not None and equal(tx, self.group, self.ahead_key)):
             if not self.step(tx):
@@ -166,7 +166,7 @@ class GroupIterator(SteppedIterator):
 
 
 class OneGroup(SteppedIterator):
-    """The items of one group: none when the groupby has gone on."""
+    """The items of one group: none once the groupby has moved on."""
 
     __slots__ = ("group",)
 

@@ -1,4 +1,4 @@
-"""itertools that hand the items of one iterable to several, or to some places only: tee, compress, batched."""
+"""itertools that split the items of one iterable, or select some: tee, compress, batched."""
 from __future__ import annotations
 
 import itertools
@@ -20,7 +20,7 @@ Kwargs = Mapping[str, Value]
 
 
 class TeeIterator(SteppedIterator):
-    """One of the iterators that tee(iterable) gives: they share `taken`, the items that one of them has asked for."""
+    """One of the iterators of tee(iterable): they share `taken`, the items that one of them has fetched."""
 
     __slots__ = ("index", "taken")
 
@@ -30,7 +30,7 @@ class TeeIterator(SteppedIterator):
         self.index = index
 
     def next(self, tx: Translator) -> Value | None:
-        """The next item, which the others then have too."""
+        """The next item, which the others then share."""
         if self.index == len(self.taken):
             item = self.sources[0].next(tx)
             if item is None:

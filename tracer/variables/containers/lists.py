@@ -1,4 +1,4 @@
-"""Lists, and what gives them: sorting, a real list, a node with several results."""
+"""Lists, and what makes them: sorting, a real list, a node with several results."""
 from __future__ import annotations
 
 import functools
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import ItemSource, Source
 from ..core.base import Value, collected, each
 from ..core.constant import REGISTRY, constant
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class ListValue(SequenceValue):
-    """A list. The items of one that exists are read, and guarded, when the program looks at any of them: `real` is the
-    list until then, `added` what was appended meanwhile."""
+    """A list. The items of an existing list are read, and guarded, when traced code reads any of them: until then
+    `real` is the list, and `added` what was appended."""
 
     __slots__ = ("_items", "_tx", "added", "real")
 
@@ -36,7 +36,7 @@ class ListValue(SequenceValue):
         super().__init__(items, kind, source)
 
     def exists_as(self, tx: Translator, real: list[Any]) -> None:
-        """It stands for the list `real`, of which nothing was read yet."""
+        """It represents the list `real`, of which nothing was read yet."""
         self._tx = tx
         self.real = real
 
@@ -54,11 +54,11 @@ class ListValue(SequenceValue):
         self._items = items
 
     def add(self, item: Value) -> None:
-        """Append an item, which does not read the others."""
+        """Append an item without reading the others."""
         (self.items if self.real is None else self.added).append(item)
 
     def getitem(self, tx: Translator, key: Value) -> Value:
-        """As sequences; one item of a list that exists is read alone."""
+        """As for sequences; a single item of an existing list is read alone."""
         if self.real is not None and key.is_constant() and type(key.as_constant()) is int:
             index = key.as_constant()
             if index < 0 and index + len(self.added) >= 0:
@@ -70,7 +70,7 @@ class ListValue(SequenceValue):
         return super().getitem(tx, key)
 
     def length(self, tx: Translator) -> Value:
-        """The number of items, which alone is guarded."""
+        """The number of items; only the length is guarded."""
         if self.real is None:
             return super().length(tx)
         tx.guards.add(self.source, "LENGTH", len(self.real))
@@ -82,14 +82,16 @@ class ListValue(SequenceValue):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        return super().describe() if self.real is None or self.source is None else f"a list `{in_words(self.source)}`"
+        if self.real is None or self.source is None:
+            return super().describe()
+        return f"a list `{display_name(self.source)}`"
 
     def is_constant(self) -> bool:
         """Never: it may change."""
         return False
 
     def as_constant(self) -> list[Any]:
-        """A list of the items now, for functions that only read it."""
+        """A list of the current items, for functions that only read it."""
         return [item.as_constant() for item in self.items]
 
     def like(self, items: Sequence[Value]) -> Value:
@@ -162,7 +164,7 @@ def _extend(tx: Translator, self: ListValue, items: Value) -> None:
         for item in list(items.items):
             self.add(item)
     else:
-        for item in each(tx, items, hint=True):  # one by one: the list may be looked at meanwhile
+        for item in each(tx, items, hint=True):  # one by one: the list may be read meanwhile
             self.add(item)
 
 
@@ -187,7 +189,7 @@ def _remove(tx: Translator, self: ListValue, item: Value) -> None:
 
 
 def _sort(tx: Translator, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
-    items, self.items = self.items, []  # as the program sees it meanwhile
+    items, self.items = self.items, []  # as traced code sees it meanwhile
     try:
         sort_items(tx, items, key, is_backwards(tx, reverse))
         if self.items:
@@ -197,14 +199,14 @@ def _sort(tx: Translator, self: ListValue, *, key: Value | None = None, reverse:
 
 
 def is_backwards(tx: Translator, reverse: Value | None) -> bool:
-    """What `reverse=` asks a sort for. Python 3.11 takes numbers alone, later ones anything."""
+    """The `reverse=` argument of a sort. Python 3.11 accepts integers only, later versions anything."""
     if reverse is not None and not hasattr(reverse.python_type(), "__index__"):
         raise Unsupported("call", f"a sort with reverse={reverse.describe()}")
     return reverse is not None and reverse.truth(tx)
 
 
 def sort_items(tx: Translator, items: list[Value], key: Value | None, reverse: bool) -> None:
-    """Sort `items` by `key`, with the program's own `<`; where that fails they are in the order that came of it."""
+    """Sort `items` by `key`, with a user-defined `<`; where that fails they are left in the order reached."""
     no_key = key is None or (key.is_constant() and key.as_constant() is None)
     keys = list(items) if no_key else [key.call(tx, [item], {}) for item in items]  # type: ignore[union-attr]
 
@@ -239,7 +241,7 @@ MUTATING: dict[str, Callable[..., Value | None]] = {
     "__iadd__": lambda tx, self, other: apply(tx, operator.iadd, self, other),
 }
 _DROPPING = ("__init__", "clear", "remove")
-"""Those that let go of items."""
+"""Those that drop items."""
 
 
 # ---- real lists, and results of nodes --------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ def make_list(tx: Translator, items: Sequence[Value]) -> Value:
 
 
 def _has_own_say(right: Value, reflected: str) -> bool:
-    """Whether Python asks the right operand first, which a list does not know: an array, an object of the program."""
+    """Whether Python calls the right operand's method, which a list does not support: an array, a user's object."""
     kind = right.python_type()
     return not issubclass(kind, torch.Tensor) and hasattr(kind, reflected)
 

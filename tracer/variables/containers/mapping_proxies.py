@@ -1,7 +1,7 @@
 """Read-only views of mappings: `types.MappingProxyType`, and the `__dict__` of a class.
 
-They show what becomes of the mapping, so they are no constants: the dict behind one is read, and guarded, like any
-other. What Python computed from constants (`inspect.signature(f).parameters`) shows a dict that nobody changes.
+They show changes of the mapping, so they are not constants: the dict behind one is read, and guarded, like any other.
+The proxies that Python computes from constants (`inspect.signature(f).parameters`) show a dict that nothing changes.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.unsupported import Unsupported
 from ...sources.mapping_proxies import mapping_of
 from ...sources.source import AttrSource, CallSource, Source
-from ..core.attributes import is_programs
+from ..core.attributes import is_user_defined
 from ..core.base import Value
 from ..core.constant import REGISTRY, ConstantValue, attribute_of_builtin, constant, fold
 from ..core.handlers import handles
@@ -29,7 +29,7 @@ Kwargs = Mapping[str, Value]
 
 
 class MappingProxy(Value):
-    """MappingProxyType(mapping): what the program reads of it, it reads of the mapping."""
+    """MappingProxyType(mapping): reads go to the mapping."""
 
     __slots__ = ("mapping", "real")
 
@@ -71,18 +71,18 @@ class MappingProxy(Value):
         return self.mapping.getitem(tx, key)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Union and comparison of the mappings; others it has not, and nothing is added to it."""
+        """Union and comparison of the mappings; proxies support no others, and no in-place ones."""
         if function not in (operator.or_, operator.eq, operator.ne):
             return None
         shown = [each.mapping if isinstance(each, MappingProxy) else each for each in (left, right)]
         return apply(tx, function, *shown)
 
     def is_hashable(self) -> bool:
-        """No more than a dict is."""
+        """Not hashable, as dicts are not."""
         return False
 
     def without_hash(self) -> type:
-        """Where proxies have hashes, those are of what they show."""
+        """Where proxies are hashable, they have the hash of the mapping."""
         return MappingProxyType if MappingProxyType.__hash__ is None else self.mapping.without_hash()
 
     def getattr(self, tx: Translator, name: str) -> Value:
@@ -97,7 +97,7 @@ class MappingProxy(Value):
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """The proxy that there is, or one of the mapping."""
+        """The existing proxy, or a new one of the mapping."""
         if self.real is not None:
             codegen.const(self.real)
         else:
@@ -116,7 +116,7 @@ _READING = frozenset((
 # ---- making them -----------------------------------------------------------------------------------------------------
 @builds(MappingProxyType)
 def build_proxy(tx: Translator, obj: MappingProxyType[Any, Any], source: Source | None) -> Value:
-    """One that exists."""
+    """An existing proxy."""
     mapping = mapping_of(obj)
     if source is None or type(mapping) not in DICT_TYPES:
         raise Unsupported("unknown-type", f"a mappingproxy of an object of class {type(mapping).__name__}")
@@ -127,7 +127,7 @@ def build_proxy(tx: Translator, obj: MappingProxyType[Any, Any], source: Source 
 
 
 def _computed(tx: Translator, obj: MappingProxyType[Any, Any]) -> Value:
-    """Of a new dict, or of an installed library's class: nobody changes it."""
+    """Of a new dict, or of an installed library's class: nothing changes it."""
     mapping = mapping_of(obj)
     if type(mapping) not in DICT_TYPES or "__module__" in mapping:
         return ConstantValue(obj)
@@ -140,9 +140,9 @@ FRESH[MappingProxyType] = _computed
 
 
 def class_dict(tx: Translator, cls: type, source: Source | None) -> Value:
-    """`cls.__dict__` of a class that `source` leads to. Raises Unsupported for a class of the program that is found
-    nowhere: what it has could not be guarded."""
-    if not is_programs(cls):
+    """`cls.__dict__` of a class read from `source`. Raises Unsupported for a user-defined class without a source, which
+    could not be guarded."""
+    if not is_user_defined(cls):
         return from_python(tx, cls.__dict__)
     where = source or importable(cls)
     if where is None:

@@ -1,7 +1,7 @@
 """Dicts, ordered and default ones.
 
-The items of a real dict are read, and guarded, one by one when the program asks for them; its keys only when the
-program iterates or counts.
+The items of a real dict are read, and guarded, one by one when traced code reads them; its keys only when traced code
+iterates or counts.
 """
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, KeySource, Source
 from ..core.base import Value, each
 from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, same_kinds
 from ..core.finalizers import refuse_visible_deaths
-from ..core.keys import checked_key, has_hashed, hash_by_program, is_plain
-from ..core.operators import equal, tell_apart
+from ..core.keys import call_user_hash, checked_key, has_hashed, is_plain
+from ..core.operators import equal, note_identity_comparison
 from ..core.registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
 from ..python.operand_errors import call_method_with
 from .dict_iterators import DictIterator
@@ -44,9 +44,9 @@ class DictValue(Value):
         self.real: Any = None
         self.keys_guarded = True
         self.texts_guarded = False
-        self.stored: dict[Any, None] = {}  # keys to which the program assigned
+        self.stored: dict[Any, None] = {}  # keys that traced code assigned
         self.default_factory: Value | None = None
-        self.changes = 0  # how often a key came, went or moved
+        self.changes = 0  # how often a key was added, removed or moved
 
     def python_type(self) -> type:
         """dict, OrderedDict or defaultdict."""
@@ -57,7 +57,7 @@ class DictValue(Value):
         return False
 
     def as_constant(self) -> dict[Any, Any]:
-        """A dict of the items now, for functions that only read it."""
+        """A dict of the current items, for functions that only read it."""
         if self.real is not None or not all(map(is_plain, self.items)):
             raise Unsupported("not-a-constant", self.describe())
         items = {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
@@ -67,14 +67,14 @@ class DictValue(Value):
         return items if self.kind is dict else self.kind(items)
 
     def as_proxy(self) -> Any:
-        """A dict of what stands for the items."""
+        """A dict of what represents the items."""
         if self.real is not None or not all(map(is_plain, self.items)):
             raise Unsupported("not-a-constant", self.describe())
         return {key: value.as_proxy() for key, value in self.items.items()}  # type: ignore[union-attr]
 
     # ---- reading ---------------------------------------------------------------------------------------------------
     def guard_keys(self, tx: Translator) -> None:
-        """The program has seen which keys there are, and in which order."""
+        """Traced code has seen which keys there are, and in which order."""
         if not self.keys_guarded:
             self.keys_guarded = True
             if self.source is not None and self.real is not None:
@@ -84,8 +84,8 @@ class DictValue(Value):
                     tx.guards.add(self.source, "LAMBDA", kinds)
 
     def guard_absent(self, tx: Translator, key: Any) -> None:
-        """The program has seen that there is no such key. Of a tensor, say, a guard knows only what its value here is:
-        that the keys are these, none of which is an object, says that it is not there."""
+        """Traced code has seen that there is no such key. For a tensor, for example, a guard knows only its present
+        value: that the keys are these, none of which is an object, implies that it is absent."""
         if not is_plain(key):
             self.guard_keys(tx)
         elif not self.keys_guarded and self.source is not None:
@@ -101,8 +101,8 @@ class DictValue(Value):
         return value
 
     def _guard_texts(self, tx: Translator) -> None:
-        """A member of an enumeration of strings is another key than the text that it equals; guards of keys compare
-        them. Where there are keys of other types, the guards of all keys say of which."""
+        """A string enum member is another key than the string that it equals; guards of keys compare them. Where there
+        are keys of other types, the guards of all keys check the types."""
         if not self.texts_guarded:
             self.texts_guarded = True
             if _TEXT.issuperset(map(type, self.real)):
@@ -119,7 +119,7 @@ class DictValue(Value):
         return self.read(tx, real_key)
 
     def read(self, tx: Translator, key: Any) -> Value:
-        """The value at a key that is there."""
+        """The value at a key that exists."""
         value = self.items[key]
         if value is None:
             if not is_plain(key):
@@ -131,8 +131,8 @@ class DictValue(Value):
         return value
 
     def _item_source(self, tx: Translator, key: Any) -> Source | None:
-        """Where the item is loaded from; None where the class's own `__getitem__` stands in the way
-        (but a class that keeps items as attributes too, as transformers' outputs do, has it there)."""
+        """The source of the item; None where the class defines its own `__getitem__` (but a class that also keeps items
+        as attributes, as transformers' outputs do, has it there)."""
         if self.source is None or type(self.real).__getitem__ in _PLAIN_GETITEMS:
             return ItemSource(self.source, key) if self.source is not None else None
         mirrored = getattr(self.real, "__dict__", {})
@@ -251,7 +251,7 @@ class DictValue(Value):
         self.remove(tx, key, found)
 
     def remove(self, tx: Translator, key: Value, found: Value) -> None:
-        """Remove the item `found`, whose key the program has just looked for."""
+        """Remove the item `found`, whose key was just looked up."""
         refuse_visible_deaths([found])
         self.guard_keys(tx)
         self.changed(tx)
@@ -261,7 +261,7 @@ class DictValue(Value):
         del self.items[real_key]
 
     def update(self, tx: Translator, other: Value) -> None:
-        """dict.update with a mapping or an iterable of pairs. OrderedDict asks any subclass of dict for its items."""
+        """dict.update with a mapping or an iterable of pairs. OrderedDict calls `items` of any subclass of dict."""
         other_kind = other.python_type()
         if self.kind is OrderedDict and any(type(getattr(other_kind, name, None)) is FunctionType for name in _PAIRS):
             raise Unsupported("call", f"OrderedDict.update of {other.describe()}")
@@ -269,7 +269,7 @@ class DictValue(Value):
             self.setitem(tx, key, value)
 
     def additions(self) -> Value | None:
-        """What was stored in a dict whose keys the program did not ask for."""
+        """What was stored in a dict whose keys traced code has not read."""
         if self.keys_guarded or not self.stored or self.filled_late():
             return None
         added = DictValue(dict)
@@ -278,7 +278,7 @@ class DictValue(Value):
         return added
 
     def removals(self) -> Sequence[Value] | None:
-        """The keys that the program removed, where it stored nothing."""
+        """The keys that traced code removed, where it stored nothing."""
         if self.filled_late():
             return None
         removed = [key for key in self.real or () if key not in self.items]
@@ -287,7 +287,8 @@ class DictValue(Value):
         return [self.key_values[key] for key in removed]
 
     def filled_late(self) -> bool:
-        """Whether keys are found by what the program's `__hash__` gives, when the objects have their attributes."""
+        """Whether keys are found by a user-defined `__hash__`, so that they are stored when the objects have their
+        attributes."""
         return has_hashed(self.items)
 
     def late_items(self) -> tuple[list[Value], list[Value]]:
@@ -298,7 +299,7 @@ class DictValue(Value):
         value = self.items[key]
         if value is not None:
             return value
-        return constant(self.real[key]) if self.source is None else _Unread(ItemSource(self.source, key))
+        return constant(self.real[key]) if self.source is None else _UnreadItem(ItemSource(self.source, key))
 
     def create(self, codegen: Codegen, cls: type) -> None:
         """A default dict is made with its factory."""
@@ -338,7 +339,7 @@ class DictValue(Value):
         return stored or fold(tx, getattr, [constant(self.kind()), constant(name)])  # raises
 
     def _attribute(self, tx: Translator, name: str) -> Value | None:
-        """An attribute that the program has given an OrderedDict, as `nn.Module.state_dict` does."""
+        """An attribute that user code has given an OrderedDict, as `nn.Module.state_dict` does."""
         if self.kind is not OrderedDict or self.real is None:
             return None
         if self.source is None:
@@ -350,7 +351,7 @@ class DictValue(Value):
         return None
 
     def has_attributes(self, tx: Translator) -> bool:
-        """Whether it is an OrderedDict that has attributes of its own."""
+        """Whether it is an OrderedDict with attributes."""
         if self in tx.effects.attributes:
             return True
         if self.kind is not OrderedDict or self.real is None:
@@ -360,8 +361,8 @@ class DictValue(Value):
         return bool(vars(self.real))
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
-        """An attribute of an OrderedDict, which is from now on made before its items; the factory of a default dict
-        that was made here."""
+        """An attribute of an OrderedDict, which from now on is made before its items; or the factory of a default dict
+        made in the trace."""
         if name == "default_factory" and self.kind is defaultdict and self.source is None and self.real is None:
             self.default_factory = value
             return
@@ -399,7 +400,7 @@ class DictValue(Value):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         return f"a {self.kind.__name__} of {len(self.items)}{where}"
 
 
@@ -410,14 +411,14 @@ METHODS: dict[str, Callable[..., Value]] = {}
 """Methods by name, `method(tx, dict, *args, **kwargs)`; `dict_methods.py` has them."""
 
 
-class _Unread(Value):
-    """An item that only codegen looks at, to load it from its source."""
+class _UnreadItem(Value):
+    """An item that only codegen uses, to load it from its source."""
 
     __slots__ = ()
 
 
 def pairs_of(tx: Translator, other: Value) -> Iterator[tuple[Value, Value]]:
-    """The pairs that `dict(other)` would have, each when it is asked for."""
+    """The pairs that `dict(other)` would have, one at a time."""
     storage = getattr(other, "storage", other)
     if isinstance(storage, DictValue) and not _has_own_pairs(other.python_type()):
         yield from storage.pairs(tx)
@@ -443,7 +444,7 @@ _PAIRS = ("keys", "__getitem__")
 
 
 def _has_own_pairs(cls: type) -> bool:
-    """Whether Python asks `keys` and `__getitem__` of a subclass of dict: where it is iterated in a way of its own."""
+    """Whether Python calls `keys` and `__getitem__` of a subclass of dict: where it defines its own iteration."""
     plain = getattr(cls, "__iter__", None) is dict.__iter__
     return not plain and any(type(getattr(cls, name)) is FunctionType for name in ("__iter__", "keys", "__getitem__"))
 
@@ -453,11 +454,11 @@ def _is_none(value: Value) -> bool:
 
 
 _TEXT: frozenset[type] = frozenset((str,))
-_PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain texts")
+_PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain strings")
 
 
 def _is_names(source: Source | None) -> bool:
-    """Whether a dict, if there is a way to it, has names of attributes as keys, which are text."""
+    """Whether the keys of a dict with a source are attribute names, so strings."""
     return source is None or (isinstance(source, AttrSource) and source.name in _NAMES)
 
 
@@ -467,7 +468,7 @@ _NAMES = ("__dict__", "_modules", "_parameters", "_buffers")
 # ---- real dicts ----------------------------------------------------------------------------------------------------
 @builds(dict, defaultdict)
 def build_dict(tx: Translator, obj: dict[Any, Any], source: Source | None) -> Value:
-    """A dict whose items are read when asked for. Subclasses are objects of their class."""
+    """A dict whose items are built when they are read. Subclasses are objects of their class."""
     if type(obj) not in DICT_TYPES:
         return REGISTRY["object"](tx, obj, source)
     if "__builtins__" in obj and "__name__" in obj:  # the trace has what functions and modules store there by name
@@ -486,7 +487,7 @@ def build_dict(tx: Translator, obj: dict[Any, Any], source: Source | None) -> Va
 
 
 def fill_from_real(tx: Translator, value: DictValue, obj: Mapping[Any, Any]) -> None:
-    """Let `value` have the items of the real dict `obj`, unread."""
+    """Give `value` the items of the real dict `obj`, unread."""
     value.real = obj
     value.keys_guarded = value.source is None
     if all(type(key) is str or _is_simple_key(key) for key in obj):
@@ -499,10 +500,10 @@ def fill_from_real(tx: Translator, value: DictValue, obj: Mapping[Any, Any]) -> 
     tx.guards.add(value.source, "LENGTH", len(obj))
     for i, (key, item) in enumerate(obj.items()):
         key_value = build(tx, key, KeySource(value.source, i))
-        tell_apart(tx, key_value)
-        with tx.effects.sealed(f"__hash__ of {key_value.describe()}, a key,"):  # which nobody calls now
-            hash_by_program(tx, key_value)
-        if key_value.hashed_by_program(tx) and dict(obj).get(key, _Unread) is not item:
+        note_identity_comparison(tx, key_value)
+        with tx.effects.sealed(f"__hash__ of {key_value.describe()}, a key,"):  # not called at this point
+            call_user_hash(tx, key_value)
+        if key_value.has_user_hash(tx) and dict(obj).get(key, _UnreadItem) is not item:
             raise Unsupported("unknown-type", f"{key_value.describe()}, a key whose hash has changed,")
         value.key_values[key_value.key()] = key_value
         value.items[key_value.key()] = build(tx, item, ItemSource(value.source, key))
@@ -536,13 +537,13 @@ def make_dict(tx: Translator, keys: Sequence[Value], values: Sequence[Value]) ->
 
 
 def fill_late(tx: Translator, container: Value, cls: type) -> None:
-    """Have `container` filled by the side effects, when all objects have their attributes: the program's `__hash__`
-    may read those of the keys."""
+    """Have `container` filled by the side effects, once all objects have their attributes, which a user-defined
+    `__hash__` of the keys may read."""
     if container.source is None and not tx.effects.is_new(container):
         tx.effects.track_new(container, cls)
     tx.effects.mutated(container)
 
 
 def raise_key_error(tx: Translator, key: Value) -> NoReturn:
-    """KeyError in the program, of `key`."""
+    """KeyError of `key` in traced code."""
     tx.raise_value(REGISTRY["make_exception"](tx, KeyError, [key]))

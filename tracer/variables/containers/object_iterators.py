@@ -1,4 +1,4 @@
-"""Iterators that compute each item, and those that ask an object of the program for it: by a call, or by index."""
+"""Iterators that compute each item, and those that get items from a user's object: by a call, or by index."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SteppedIterator(OneByOneIterator):
-    """An iterator that computes its next item from `sources`. `kind` is the type that the program sees."""
+    """An iterator that computes its next item from `sources`. `kind` is the type that traced code sees."""
 
     __slots__ = ("kind", "sources")
 
@@ -28,7 +28,7 @@ class SteppedIterator(OneByOneIterator):
         return self.kind
 
     def ask(self, tx: Translator, function: Value, args: Sequence[Value]) -> Value:
-        """function(*args). Raises Unsupported where it raises StopIteration, which ends whatever takes the items."""
+        """function(*args). Raises Unsupported where it raises StopIteration, which would end the consumer's loop."""
         try:
             return function.call(tx, args, {})
         except ObservedException as raised:
@@ -65,7 +65,7 @@ class CallIterator(SteppedIterator):
         return item if not self.done else None
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """The same, or one that has ended."""
+        """The same call, or an exhausted iterator."""
         codegen.call_const(_ended_calls if self.done else iter, [] if self.done else self.sources)
 
 
@@ -99,7 +99,7 @@ class IndexIterator(SteppedIterator):
         return item
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """The same, at the same place."""
+        """The same, at the same position."""
         codegen.call_const(_by_index_at, [self.sources[0], constant(self.index)])
 
 

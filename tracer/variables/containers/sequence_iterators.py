@@ -1,5 +1,5 @@
-"""iter() and reversed() of sequences: they read by index when an item is asked for, so they see what changed meanwhile.
-"""
+"""iter() and reversed() of sequences: they read by index when an item is requested, so they see changes made
+meanwhile."""
 from __future__ import annotations
 
 from collections import deque
@@ -41,14 +41,14 @@ class SequenceIterator(OneByOneIterator):
         return self.sequence.items[index]
 
     def parts(self) -> tuple[Callable[..., Any], list[Value]]:
-        """The call that makes an iterator over the same sequence, at the same place: function and arguments, the
+        """The call that makes an iterator over the same sequence at the same position: function and arguments, the
         sequence first."""
         if self.index > len(self.sequence.items) - (self.step < 0):
             raise Unsupported("reconstruct", "an iterator over a list that became shorter")
         return iterator_at, [self.sequence, constant(self.index), constant(self.step)]
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """That call, where the sequence has its items."""
+        """That call, once the sequence has its items."""
         at_start = self.index == 0 and self.step > 0
         if codegen.effects.refills(self.sequence) and not (at_start and self.sequence.base is list):
             raise Unsupported("reconstruct", "an iterator over a list or deque that changed")

@@ -1,4 +1,4 @@
-"""What sequences have in common, and tuples: named ones and torch.Size among them."""
+"""What sequences have in common, and tuples, including named tuples and torch.Size."""
 from __future__ import annotations
 
 import itertools
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, Source
 from ..core.attributes import MISSING, bind, is_python_method, lookup, method_of, type_source
 from ..core.base import Value
@@ -57,7 +57,7 @@ class SequenceValue(Value):
         return SequenceIterator(self)
 
     def reversed(self, tx: Translator) -> Value:
-        """An iterator from the end, that sees later changes too."""
+        """An iterator from the end, that also sees later changes."""
         return SequenceIterator(self, -1)
 
     def length(self, tx: Translator) -> Value:
@@ -108,7 +108,7 @@ class SequenceValue(Value):
 
     def _compare(self, tx: Translator, function: Any, left: SequenceValue, right: SequenceValue) -> Value:
         by_length = self.base is not tuple and function in (operator.eq, operator.ne)
-        if by_length and len(left.items) != len(right.items):  # which no item of a list or deque is asked
+        if by_length and len(left.items) != len(right.items):  # no item of a list or deque is compared for it
             return constant(function is operator.ne)
         i = 0
         while i < min(len(left.items), len(right.items)):  # an `__eq__` may change them
@@ -117,7 +117,7 @@ class SequenceValue(Value):
                 is_equal = equal(tx, a, b)
             except Unsupported:
                 rest = list(zip(left.items, right.items))[i + 1 :]
-                plain = all(item.is_constant() for pair in rest for item in pair)  # comparing them shows nothing
+                plain = all(item.is_constant() for pair in rest for item in pair)  # comparing them is not observable
                 if function is not operator.eq or len(left.items) != len(right.items) or not plain:
                     raise
                 return self._equal_by_data(tx, a, b, rest)
@@ -131,7 +131,7 @@ class SequenceValue(Value):
         return constant(function(len(left.items), len(right.items)))
 
     def _equal_by_data(self, tx: Translator, a: Value, b: Value, rest: Sequence[tuple[Value, Value]]) -> Value:
-        """Whether two lists are equal of whose items `a` and `b` only data tells, and `rest` comes after them."""
+        """Whether two lists are equal where comparing `a` and `b` is data-dependent, and `rest` comes after them."""
         answer = apply(tx, operator.eq, a, b)
         if getattr(answer, "fake", None) is not None and answer.fake.numel() != 1:  # type: ignore[attr-defined]
             raise Unsupported("operator-error", "bool() of a tensor of many values")
@@ -158,7 +158,7 @@ class SequenceValue(Value):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         return f"a {self.kind.__name__} of {len(self.items)}{where}"
 
 
@@ -166,13 +166,12 @@ _COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, op
 
 
 class TupleValue(SequenceValue):
-    """A tuple, torch.Size, or named tuple. `hashed` is its key (see `keys.py`) where its class has a `__hash__` of its
-    own."""
+    """A tuple, torch.Size, or named tuple. `hashed` is its key (see `keys.py`) where its class defines `__hash__`."""
 
     __slots__ = ("hashed",)
 
     def is_constant(self) -> bool:
-        """When all items are."""
+        """When all items are constants."""
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
@@ -184,7 +183,7 @@ class TupleValue(SequenceValue):
         return make_instance(tuple if self.kind is torch.Size else self.kind, [item.as_proxy() for item in self.items])
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """As the class of a named tuple says it; else as tuples."""
+        """As the class of a named tuple defines it; else as tuples."""
         names = REFLECTED.get(function) if self.kind not in (tuple, torch.Size) else None
         for name, owner, other in zip(names or (), (left, right), (right, left)):
             found = lookup(owner.kind, name) if isinstance(owner, TupleValue) else MISSING
@@ -194,16 +193,16 @@ class TupleValue(SequenceValue):
                     return answer
         return super().binary(tx, function, left, right)
 
-    def hashed_by_program(self, tx: Translator) -> bool:
-        """Where the class of a named tuple has a `__hash__` of its own."""
-        return self._finds_by_program()
+    def has_user_hash(self, tx: Translator) -> bool:
+        """Where the class of a named tuple defines `__hash__`."""
+        return self._has_user_lookup()
 
-    def _finds_by_program(self) -> bool:
+    def _has_user_lookup(self) -> bool:
         return self.kind is not tuple and any(is_python_method(lookup(self.kind, n)) for n in ("__hash__", "__eq__"))
 
     def key(self) -> Any:
         """Tuples are equal when their items are."""
-        if self._finds_by_program():
+        if self._has_user_lookup():
             found = getattr(self, "hashed", None)
             if found is None:
                 raise Unsupported("call", f"hash() of {self.describe()}")
@@ -217,7 +216,7 @@ class TupleValue(SequenceValue):
         return self.kind.__hash__ is not None and all(item.is_hashable() for item in self.items)
 
     def without_hash(self) -> type:
-        """That of the first item that has none."""
+        """The type of the first unhashable item."""
         if self.kind.__hash__ is None:
             return self.kind
         return next(item.without_hash() for item in self.items if not item.is_hashable())
@@ -312,8 +311,7 @@ def field_names(kind: type) -> tuple[str, ...]:
 
 
 def is_plain(kind: type) -> bool:
-    """Whether a named tuple is read as the tuple that it is: no class of the program has methods of its own in the
-    place of tuple's, or something else in the place of a field."""
+    """Whether a named tuple behaves as a plain tuple: no user-defined class replaces a method of tuple or a field."""
     if not hasattr(kind, "_fields"):
         return True
     if any(type(lookup(kind, name)) is not FIELD for name in field_names(kind)):
@@ -327,7 +325,7 @@ _OF_TUPLES = frozenset((
     *vars(tuple), *itertools.chain.from_iterable(REFLECTED.values()), *UNARY.values(), "__bool__", "__call__",
     "__str__", "__setattr__", "__delattr__", "__getattr__", "_asdict", "_replace",
 )) - {"__new__", "__repr__", "__getnewargs__", "__class_getitem__"}  # fmt: skip
-"""What `TupleValue` does as tuples do."""
+"""The methods that TupleValue inherits from tuples."""
 
 
 def make_instance(kind: type, items: list[Any]) -> Any:

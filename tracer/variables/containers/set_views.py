@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def with_views(tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-    """Set algebra and comparison where a side is a view of a dict's keys or pairs. The result is always a new set:
-    `s |= view` binds another to `s`."""
+    """Set algebra and comparison where an operand is a view of a dict's keys or pairs. The result is always a new set:
+    `s |= view` rebinds `s`."""
     sides = [_as_set(tx, side) for side in (left, right)]
     if not all(isinstance(side, SetValue) for side in sides):
         return None
@@ -40,12 +40,12 @@ def _as_set(tx: Translator, value: Value) -> Any:
         return value
     items = value.iterate(tx)
     if value.what == "items" and not all(pair.is_constant() for pair in items):
-        raise Unsupported("operator", f"a set operation to {value.describe()}")  # which are equal, their values say
+        raise Unsupported("operator", f"a set operation to {value.describe()}")  # equality depends on values
     return SetValue().filled(tx, items)
 
 
 def _real_side(tx: Translator, value: Value) -> Any:
-    """A set, or view of a dict, of the same keys that was made in the same way."""
+    """A set, or view of a dict, of the same keys that was built in the same way."""
     if isinstance(value, SetValue):
         return value.ordered
     assert isinstance(value, DictView)

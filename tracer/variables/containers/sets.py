@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value, each
-from ..core.constant import REGISTRY, ItemsIterator, attribute_of_builtin, constant, same_kinds
+from ..core.constant import REGISTRY, SnapshotIterator, attribute_of_builtin, constant, same_kinds
 from ..core.keys import HashedKey, checked_key, has_hashed, objects_of
 from ..core.operators import operator_method
 from ..core.registry import FRESH, builds, from_python, is_stable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class SetValue(Value):
-    """A set or frozenset: `items` maps keys (see `Value.key`) to Values. `ordered` is a set of the keys that was made
-    in the same way: the order of a set depends on how it came to be."""
+    """A set or frozenset: `items` maps keys (see `Value.key`) to Values. `ordered` is a set of the keys that was built
+    in the same way: the order of a set depends on its history."""
 
     __slots__ = ("items", "kind", "ordered", "shared")
 
@@ -32,7 +32,7 @@ class SetValue(Value):
         self.kind = kind
         self.items: dict[Any, Value] = {}
         self.ordered: Any = kind()
-        self.shared = False  # whether `ordered` is the program's own
+        self.shared = False  # whether `ordered` is the user's set
 
     def filled(self, tx: Translator, items: Iterable[Value]) -> SetValue:
         """This set with `items` added, one by one."""
@@ -48,13 +48,14 @@ class SetValue(Value):
         return self.late(tx)
 
     def late(self, tx: Translator) -> SetValue:
-        """This set, filled by the side effects where the program says how its items are found."""
+        """This set, filled by the side effects where user code defines how its items are found."""
         if self.kind is set and self.filled_late():
             fill_late(tx, self, set)
         return self
 
     def filled_late(self) -> bool:
-        """Whether items are found by what the program's `__hash__` gives, when the objects have their attributes."""
+        """Whether items are found by a user-defined `__hash__`, so that they are added when the objects have their
+        attributes."""
         return has_hashed(self.items)
 
     def late_items(self) -> tuple[list[Value], None]:
@@ -65,8 +66,8 @@ class SetValue(Value):
         return not any(True for key in self.items for _ in objects_of(key))
 
     def chosen(self, tx: Translator, ordered: Any) -> SetValue:
-        """This set, whose items are decided, in the order of `ordered`. Of two objects that are equal it has the one
-        that Python took: the constants are to be the same, or it is not known which."""
+        """This set once its items are decided, in the order of `ordered`. Of two equal objects it has the one that
+        Python kept: unless the constants are the same, which one is unknown."""
         for key in ordered:
             if type(key) in _ALIKE and repr(key) != repr(self.items[key].as_constant()):
                 self.items[key] = from_python(tx, key)
@@ -80,7 +81,7 @@ class SetValue(Value):
         return self.ordered
 
     def made_from(self, tx: Translator, other: Value) -> SetValue:
-        """This set, empty so far, with what `other` has: set(other)."""
+        """This set, empty so far, with the items of `other`: set(other)."""
         if not isinstance(other, (SetValue, DictValue)):
             return self.filled(tx, each(tx, other))
         keys = other.iterate(tx) if isinstance(other, DictValue) else other.items.values()
@@ -200,7 +201,7 @@ class SetValue(Value):
                     self.items.setdefault(checked_key(tx, item), item)
                 self.changing().update(keys_of(arg))
             else:
-                self.filled(tx, each(tx, arg))  # one by one: the set may be looked at meanwhile
+                self.filled(tx, each(tx, arg))  # one by one: the set may be read meanwhile
         return constant(None)
 
     def _reduced(self, tx: Translator, args: Sequence[Value]) -> Value:
@@ -213,7 +214,7 @@ class SetValue(Value):
                 continue
             for item in each(tx, arg):
                 _discard(tx, self, item)
-            self.changing().difference_update(())  # which makes room, now and then
+            self.changing().difference_update(())  # makes room, now and then
         return constant(None)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -250,7 +251,8 @@ class SetValue(Value):
         codegen.call(1)
 
     def _has_order_of_items(self, codegen: Codegen) -> bool:
-        """Whether a set that is made of the items anew, or emptied and filled with them, has the order of this one."""
+        """Whether a set that is rebuilt from the items, or cleared and refilled with them, has the order of this
+        one."""
         if not self._order_is_known():
             return True
         made: set[Any] = set()
@@ -268,20 +270,20 @@ class SetValue(Value):
 
 
 def keys_of(other: SetValue | DictValue) -> Any:
-    """A set or dict of the same keys: Python looks at those of a plain dict all at once, not one by one."""
+    """A set or dict of the same keys: Python processes those of a plain dict all at once, not one by one."""
     return other.ordered if isinstance(other, SetValue) else kind_of_dict(other.python_type()).fromkeys(other.items)
 
 
 class _OtherDict(dict[Any, Any]):
-    """A dict of a class of its own, from whose keys Python makes a set one by one."""
+    """A dict subclass, from whose keys Python makes a set one by one."""
 
 
 def kind_of_dict(cls: type) -> type[dict[Any, Any]]:
-    """A dict that sets are made from as from one of class `cls`."""
+    """A dict from which sets are made as from one of class `cls`."""
     return dict if cls is dict else _OtherDict
 
 
-class SetIterator(ItemsIterator):
+class SetIterator(SnapshotIterator):
     """iter() of a set, in the order that it had at the start."""
 
     __slots__ = ("owner",)
@@ -304,7 +306,7 @@ class SetIterator(ItemsIterator):
         return item
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """One over the same set where that exists, so that it fails when the set changes later."""
+        """An iterator over the same set where that exists, so that it fails when the set changes later."""
         changed = codegen.effects.has_changed(self.owner)
         if self.index <= len(self.items) and (changed or len(self.items) != len(self.owner.items)):
             raise Unsupported("reconstruct", "an iterator over a set that changed")
@@ -326,7 +328,7 @@ COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, ope
 ALGEBRA = frozenset((operator.or_, operator.and_, operator.sub, operator.xor))
 
 _ALIKE = frozenset((bool, int, float, complex))
-"""Types of which one may equal another: 1, True and 1.0 are one item of a set."""
+"""Types whose values may equal one of another type: 1, True and 1.0 are one item of a set."""
 
 _ONE_BY_ONE = {"update": SetValue._updated, "difference_update": SetValue._reduced}
 
@@ -344,7 +346,7 @@ _BY_OPERATOR = {
 def combined(
     function: Callable[..., Any], left: Mapping[Any, Value], right: Mapping[Any, Value]
 ) -> dict[Any, Value]:
-    """The items of both, of whose keys `function` says which stay."""
+    """The items of both, of whose keys `function` selects those that stay."""
     keys = function(left.keys(), right.keys())
     both = {**right, **left}
     return {key: both[key] for key in (*left, *right) if key in keys}
@@ -355,7 +357,7 @@ def _add(tx: Translator, self: SetValue, item: Value) -> None:
 
 
 def _sought(tx: Translator, item: Value) -> Any:
-    """The key to look for: that of a set is the frozen set of its items."""
+    """The key to look up: that of a set is the frozen set of its items."""
     items = getattr(item, "storage", item)
     if isinstance(items, SetValue) and (item is items or not item.is_hashable()):
         return frozenset(items.items)
@@ -379,7 +381,7 @@ def _pop(tx: Translator, self: SetValue) -> Value:
     if not self.items:
         tx.raise_observed(KeyError, "pop from an empty set")
     if len(self.items) > 1 and (self.source is not None or not self._order_is_known()):
-        raise Unsupported("call", "set.pop: which item is not known")  # where Python begins to look, none can see
+        raise Unsupported("call", "set.pop: which item is not known")  # where Python starts to look is not observable
     if not self._order_is_known():
         self.changing().pop()
         return self.items.popitem()[1]
@@ -441,8 +443,8 @@ _METHODS: dict[str, Callable[..., Value]] = {
 
 @builds(set, frozenset)
 def build_set(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A real set of constants, classes or functions, guarded by what is in it; of constants also by the order, which
-    what is made of it inherits."""
+    """A real set of constants, classes or functions, guarded by its items; constants also by the order, which sets made
+    from it inherit."""
     if type(obj) not in (set, frozenset):
         return REGISTRY["object"](tx, obj, source)
     return items_of_set(tx, obj, type(obj), source)
@@ -454,7 +456,7 @@ def items_of_set(tx: Translator, obj: Any, kind: type, source: Source | None) ->
     items = [from_python(tx, item) for item in obj]
     for item, real in zip(items, obj):
         _guard_held(tx, item, real)
-    with tx.effects.sealed("__hash__ of what is in a set"):  # which nobody calls now
+    with tx.effects.sealed("__hash__ of what is in a set"):  # not called at this point
         SetValue(frozenset).filled(tx, items)
     keys = [checked_key(tx, item) for item in items]
     value.items, value.ordered = dict(zip(keys, items)), value.kind(keys)
@@ -476,7 +478,7 @@ def items_of_set(tx: Translator, obj: Any, kind: type, source: Source | None) ->
 
 
 def _guard_held(tx: Translator, item: Value, real: Any) -> None:
-    """A set is guarded to have these very objects: what the program has read elsewhere is one of them."""
+    """Guard that a set has these very objects: what traced code has read elsewhere is one of them."""
     if isinstance(item, TupleValue):
         for part, held in zip(item.items, real):
             _guard_held(tx, part, held)

@@ -31,7 +31,7 @@ class SliceValue(Value):
         return slice
 
     def is_constant(self) -> bool:
-        """When all three parts are."""
+        """When all three parts are constants."""
         return all(part.is_constant() for part in self.parts)
 
     def as_constant(self) -> slice:
@@ -39,7 +39,7 @@ class SliceValue(Value):
         return slice(*[part.as_constant() for part in self.parts])
 
     def as_proxy(self) -> Any:
-        """A slice of what stands for the parts."""
+        """A slice of what represents the parts."""
         return slice(*[part.as_proxy() for part in self.parts])
 
     def truth(self, tx: Translator) -> bool:
@@ -86,7 +86,7 @@ FRESH[slice] = fresh_slice
 
 
 def position(tx: Translator, key: Value, message: str = "list indices must be integers or slices") -> int | slice:
-    """`key` as an index or slice of a sequence of known items; numbers that vary are specialised."""
+    """`key` as an index or slice of a sequence of known items; varying numbers are specialized."""
     if isinstance(key, SliceValue):
         return slice(*[_bound(tx, part) for part in key.parts])
     kind = key.python_type()
@@ -102,21 +102,21 @@ def position(tx: Translator, key: Value, message: str = "list indices must be in
 
 
 def as_index(tx: Translator, value: Value, message: str = "") -> int:
-    """operator.index(value): a number that varies with the shapes is guarded to what it is."""
+    """operator.index(value): a number that varies with the shapes is specialized."""
     kind = value.python_type()
     if not hasattr(kind, "__index__"):
         tx.raise_observed(TypeError, message or f"'{kind.__name__}' object cannot be interpreted as an integer")
     if value.is_constant():
         return operator.index(value.as_constant())
     if issubclass(kind, int):
-        if not hasattr(value, "specialize"):  # an instance of the program's subclass
+        if not hasattr(value, "specialize"):  # an instance of a user-defined subclass
             raise Unsupported("not-a-constant", value.describe())
         return int(value.specialize(tx))
     return as_index(tx, checked_index(tx, value.call_method(tx, "__index__", [], {})))
 
 
 def checked_index(tx: Translator, result: Value) -> Value:
-    """What `__index__` of an object returned, which must be an int."""
+    """The result of an object's `__index__`, which must be an int."""
     kind = result.python_type()
     if not issubclass(kind, int):
         tx.raise_observed(TypeError, f"__index__ returned non-int (type {kind.__name__})")
@@ -124,7 +124,7 @@ def checked_index(tx: Translator, result: Value) -> Value:
 
 
 def checked_length(tx: Translator, result: Value) -> Value:
-    """What `__len__` of an object returned, which must be an int that is not negative."""
+    """The result of an object's `__len__`, which must be a non-negative int."""
     if not result.is_constant() and issubclass(result.python_type(), int):
         return result  # a size, which varies
     number = as_index(tx, result)
@@ -134,7 +134,7 @@ def checked_length(tx: Translator, result: Value) -> Value:
 
 
 def sliced(tx: Translator, items: list[Value], where: slice) -> list[Value]:
-    """items[where]; ValueError in the program for a step of zero."""
+    """items[where]; ValueError in traced code for a step of zero."""
     if where.step == 0:
         tx.raise_observed(ValueError, "slice step cannot be zero")
     return items[where]

@@ -17,7 +17,7 @@ from ..python.builtin_functions import BuiltinValue
 from ..python.partials import MethodValue, PartialValue
 from .base import Value
 from .constant import BoundBuiltin, ConstantValue, constant
-from .identity_guards import guard_kept
+from .identity_guards import guard_unchanged
 from .registry import build, builds, existing, from_python, is_library
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MISSING = object()
 
 
 def lookup(cls: type, name: str, after: type | None = None) -> Any:
-    """What the classes of `cls.__mro__` (those after `after`) have under `name`; MISSING when nothing."""
+    """What the classes of `cls.__mro__` (those after `after`) define under `name`; MISSING for nothing."""
     mro = cls.__mro__
     for base in mro[mro.index(after) + 1 :] if after is not None else mro:
         if name in base.__dict__:
@@ -36,11 +36,11 @@ def lookup(cls: type, name: str, after: type | None = None) -> Any:
 
 
 def special(tx: Translator, cls: type, name: str) -> Any:
-    """`lookup` of a special method, which Python finds on the class, where guards of attributes do not look. A class of
-    the program that has none of its own may have one at the next call: what it has now is guarded."""
+    """`lookup` of a special method, which Python finds on the class, where attribute guards do not look. A user-defined
+    class without one may have one at the next call, so the current one is guarded."""
     found = lookup(cls, name)
-    if not is_python_method(found) and is_programs(cls):
-        guard_kept(tx, cls, lambda cls: lookup(cls, name) is found, name)
+    if not is_python_method(found) and is_user_defined(cls):
+        guard_unchanged(tx, cls, lambda cls: lookup(cls, name) is found, name)
     return found
 
 
@@ -50,13 +50,13 @@ def can_be_called(tx: Translator, value: Value) -> bool:
         return callable(value.as_constant())
     cls = value.python_type()
     found = special(tx, cls, "__call__")
-    if is_python_method(found) and any("__call__" in vars(base) for base in filter(is_programs, cls.__mro__)):
-        guard_kept(tx, cls, lambda cls: lookup(cls, "__call__") is not MISSING, "__call__")  # nothing calls it
+    if is_python_method(found) and any("__call__" in vars(base) for base in filter(is_user_defined, cls.__mro__)):
+        guard_unchanged(tx, cls, lambda cls: lookup(cls, "__call__") is not MISSING, "__call__")  # nothing calls it
     return found is not MISSING
 
 
-def is_programs(cls: type) -> bool:
-    """Whether the program may change the class, of which no installed library's code is taken as fixed."""
+def is_user_defined(cls: type) -> bool:
+    """Whether the class is user-defined, so that it may change: code of installed libraries is taken as fixed."""
     return bool(cls.__flags__ & _HEAP_TYPE) and not is_library(cls.__module__)
 
 
@@ -65,7 +65,7 @@ _HEAP_TYPE = 1 << 9
 
 def stored_in_class(tx: Translator, cls: type, name: str, after: type | None = None) -> Value | None:
     """What the trace stored in the class that has `name` for `cls` (among those after `after`); None where that class
-    holds what it really has."""
+    has its real attribute."""
     classes = tx.effects.of_classes.get(name)
     if classes is None:
         return None
@@ -87,8 +87,8 @@ def is_python_method(found: Any) -> bool:
 
 
 def is_data_descriptor(found: Any) -> bool:
-    """Whether a member of a class comes before what instances have under its name: its own class, written in Python,
-    says how it is read and how it is set or deleted."""
+    """Whether a class member takes precedence over the instance's attribute: its own class, written in Python, defines
+    how it is read and how it is set or deleted."""
     kind = type(found)
     if not is_python_method(lookup(kind, "__get__")):
         return False
@@ -96,19 +96,19 @@ def is_data_descriptor(found: Any) -> bool:
 
 
 def type_source(owner: Value) -> Source | None:
-    """Where the class of `owner` is read."""
+    """The source of the class of `owner`."""
     return CallSource(owner.source, "type") if owner.source is not None else None
 
 
 def class_member(tx: Translator, found: Any, name: str, cls_source: Source | None) -> Value:
-    """The Value of what a class holds under `name`, unbound."""
+    """The Value of a class member `name`, unbound."""
     if cls_source is None:
         return existing(tx, found)
     return build(tx, found, AttrSource(cls_source, name))
 
 
 def method_of(tx: Translator, cls: type, name: str, function: Any) -> Value:
-    """The function that a class has as its method `name`, for who calls it on the class's behalf."""
+    """The function that a class has as its method `name`, for a caller that invokes it on the class's behalf."""
     return class_member(tx, function, name, from_python(tx, cls).source)
 
 
@@ -119,7 +119,7 @@ def part_of(tx: Translator, cls: type, name: str, part: str, function: Any) -> V
 
 def bind(tx: Translator, found: Any, name: str, owner: Value, cls: type, cls_source: Source | None) -> Value:
     """`found`, a member of the class `cls` of `owner`, as read through the instance."""
-    if cls_source is None:  # an instance made in the trace, perhaps of a class that was read from somewhere
+    if cls_source is None:  # an instance made in the trace, perhaps of a class that has a source
         cls_source = from_python(tx, cls).source
     kind = type(found)
     if kind is FunctionType:
@@ -171,7 +171,7 @@ def _descriptor(tx: Translator, found: Any, name: str, cls: type, cls_source: So
 def _source_of_descriptor(
     tx: Translator, found: Any, name: str, cls: type, cls_source: Source | None
 ) -> Source | None:
-    """Where a descriptor itself is: reading it off the class would call its `__get__`."""
+    """The source of a descriptor itself: reading it from the class would call its `__get__`."""
     place = next((i for i, base in enumerate(cls.__mro__) if base.__dict__.get(name) is found), None)
     if cls_source is None or place is None or tx.guards.value(cls_source) is not cls:
         return None
@@ -209,7 +209,7 @@ class BaseMethod(BoundBuiltin):
         return self.owner.base_method(tx, self.name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """Bind it: what the owner itself gives under the name may be an override, or of a class, its instances'."""
+        """Bind it: the owner's attribute of that name may be an override or, for a class, belong to its instances."""
         codegen.call_const(self.function.__get__, [self.owner])
 
 
@@ -243,8 +243,8 @@ class SuperValue(Value):
             return stored
         found = lookup(kind, name, self.cls)
         if found is MISSING:
-            if is_programs(kind):
-                guard_kept(tx, kind, lambda kind: lookup(kind, name, self.cls) is MISSING, name)
+            if is_user_defined(kind):
+                guard_unchanged(tx, kind, lambda kind: lookup(kind, name, self.cls) is MISSING, name)
             tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
         place = next(i for i, c in enumerate(kind.__mro__) if i > kind.__mro__.index(self.cls) and name in c.__dict__)
         source = getattr(from_python(tx, kind.__mro__[place]), "source", None)
@@ -255,7 +255,7 @@ class SuperValue(Value):
             return self._of_class(tx, found, name, source)
         if name == "__new__":
             return class_member(tx, getattr(found, "__func__", found), name, source)
-        if not hasattr(type(found), "__get__"):  # the owner itself may have another under this name
+        if not hasattr(type(found), "__get__"):  # the owner itself may have another attribute under this name
             return class_member(tx, found, name, source)
         return bind(tx, found, name, self.owner, kind, source)
 
@@ -287,8 +287,8 @@ def build_descriptor(tx: Translator, obj: Any, source: Source | None) -> Value:
 
 
 def is_behind_descriptor(cls: type, name: str) -> bool:
-    """Whether instances can have an attribute of this name in their `__dict__` only: their class has a property there,
-    or a descriptor written in Python, whose own code is traced where the program sets it."""
+    """Whether instances can have this attribute only in their `__dict__`: their class has a property of that name, or a
+    descriptor written in Python, whose code is traced when it is set."""
     found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
     kinds = type(found).__mro__
     own = (kind.__dict__.get(method) for kind in kinds for method in ("__set__", "__delete__"))

@@ -1,9 +1,9 @@
 """The protocol of the values that a traced frame works with.
 
-A `Value` stands for one Python object while the frame is interpreted: a constant, a list, a module, a tensor that is a
+A `Value` represents one Python object while the frame is interpreted: a constant, a list, a module, a tensor that is a
 node of the graph. Operations on it either give another Value or raise `Unsupported`, which becomes a graph break; they
-never guess. `tx` is the running `Translator`; through it values reach the graph (`tx.graph`), guards
-(`tx.guards`), and side effects (`tx.effects`).
+never guess. `tx` is the running `Translator`; through it values reach the graph (`tx.graph`), guards (`tx.guards`), and
+side effects (`tx.effects`).
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import Source
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ObservedException(Exception):
-    """The traced program raised an exception that it may catch itself; `value` is the exception's Value."""
+    """Traced code raised an exception that it may catch itself; `value` is the exception's Value."""
 
     def __init__(self, value: Value) -> None:
         super().__init__(value)
@@ -46,7 +46,7 @@ SERIALS = itertools.count()
 
 
 class Value:
-    """One object of the traced program. `source` says where to load it from, None for what the trace created.
+    """One object of the traced program. `source` is where to load it from, None for what the trace created.
 
     Identity: two Values are the same object exactly when they are the same Python object here (sources that are equal
     are mapped to one Value by `build.py`), so `is` in the program is `is` here.
@@ -58,17 +58,17 @@ class Value:
     """Whether two of these that are not one Value are two objects."""
 
     resumable = False
-    """For context managers: `reconstruct` pushes a fresh one equal to this, so a break inside its block is possible."""
+    """For context managers: `reconstruct` pushes a fresh, equal manager, so a break inside its block is possible."""
 
     handles_exceptions = True
-    """For context managers: whether `__exit__` may swallow one, or do something else about it."""
+    """For context managers: whether `__exit__` may swallow an exception, or handle it in another way."""
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
         self.serial = next(SERIALS)
 
     def python_type(self) -> type:
-        """The type the program would see."""
+        """The type that traced code sees."""
         raise Unsupported("unknown-type", type(self).__name__)
 
     def is_constant(self) -> bool:
@@ -80,7 +80,7 @@ class Value:
         raise Unsupported("not-a-constant", self.describe())
 
     def as_proxy(self) -> Any:
-        """What stands for this value in an argument list of an FX node: a Proxy, a constant, a tree of them."""
+        """What represents this value in the arguments of an FX node: a Proxy, a constant, a tree of them."""
         return self.as_constant()
 
     def truth(self, tx: Translator) -> bool:
@@ -88,7 +88,7 @@ class Value:
         return bool(self.as_constant())
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
-        """All items of iter(value); for what is finite and has no side effect when iterated."""
+        """All items of iter(value); for finite iterables without side effects."""
         return self._refuse_iteration(tx)
 
     def _refuse_iteration(self, tx: Translator) -> NoReturn:
@@ -102,7 +102,7 @@ class Value:
         raise Unsupported("iterate", self.describe())
 
     def hint(self, tx: Translator) -> None:
-        """What the program sees of `operator.length_hint(value)`, which list, tuple and `*` ask for."""
+        """What `operator.length_hint(value)` returns in traced code, as called by list, tuple and `*`."""
 
     def iter(self, tx: Translator) -> Value:
         """iter(value)."""
@@ -111,7 +111,7 @@ class Value:
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """function(left, right) for a binary function of the `operator` module, one of whose operands this is.
 
-        None where this operand's type does not know the other: Python's NotImplemented.
+        None where this operand's type does not support the other: Python's NotImplemented.
         """
         return None
 
@@ -130,20 +130,20 @@ class Value:
         raise Unsupported("call", f"len() of {self.describe()}")
 
     def is_hashable(self) -> bool:
-        """Whether hash(value) is no TypeError."""
+        """Whether value is hashable."""
         return self.python_type().__hash__ is not None
 
     def without_hash(self) -> type:
         """The type that the TypeError of hash(value) names."""
         return self.python_type()
 
-    def hashed_by_program(self, tx: Translator) -> bool:
-        """Whether the class says how hash(value) is computed; `key` has what it gave when it was asked last."""
+    def has_user_hash(self, tx: Translator) -> bool:
+        """Whether the class defines its own hash; `key` then has the result of its last call."""
         return False
 
     def key(self) -> Any:
-        """What stands for this object as a key of a dict or item of a set: the constant itself, or this value. Raises
-        Unsupported where others may equal it."""
+        """What represents this object as a key of a dict or item of a set: the constant itself, or this value. Raises
+        Unsupported where other values may be equal to it."""
         if self.is_constant():
             return self.as_constant()
         if self.python_type().__hash__ is not object.__hash__:
@@ -183,15 +183,15 @@ class Value:
         raise Unsupported("del", f"{self.describe()}.{name}")
 
     def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """The method of a builtin base class, past any override."""
+        """The method of a builtin base class, bypassing overrides."""
         raise Unsupported("call", f"{name} of {self.describe()}")
 
     def additions(self) -> Value | None:
-        """For a container that exists: what was put into it, where nothing else of it changed and it was not read."""
+        """For an existing container: what was added, where nothing else of it was changed or read."""
         return None
 
     def removals(self) -> Sequence[Value] | None:
-        """For a dict that exists: the keys that were removed, where nothing else of it changed."""
+        """For an existing dict: the keys that were removed, where nothing else was changed."""
         return None
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -205,8 +205,8 @@ class Value:
         codegen.call(1)
 
     def describe(self) -> str:
-        """A few words for messages to the user: "a list of 3", "the module `self.layers`"."""
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        """A short description for messages: "a list of 3", "the module `self.layers`"."""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__.strip("_").removesuffix("Value")).lower()
         return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{where}"
 
@@ -215,14 +215,14 @@ class Value:
 
 
 def builtin_new(cls: type) -> Any:
-    """The `__new__` that makes an instance in memory: past those that classes written in Python define."""
+    """The `__new__` that allocates an instance, bypassing those that classes written in Python define."""
     found = (base.__dict__.get("__new__") for base in cls.__mro__)
     return next(new for new in found if isinstance(new, BuiltinFunctionType))
 
 
 def each(tx: Translator, value: Value, hint: bool = False) -> Iterator[Value]:
-    """The items of iter(value), each when it is asked for: what runs between two of them sees what the first did.
-    With `hint`, Python asks how many they may be."""
+    """The items of iter(value), one at a time: code that runs between two of them sees the effects of the first. With
+    `hint`, Python reads the length hint."""
     own = type(value)
     if own.iter is Value.iter and own.next is Value.next:
         yield from value.iterate(tx)
@@ -241,7 +241,8 @@ def collected(tx: Translator, value: Value) -> list[Value]:
 
 
 def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """function(*args, **kwargs). Raises Unsupported where these do not fit its parameters: eager raises TypeError."""
+    """function(*args, **kwargs). Raises Unsupported where the arguments do not fit its parameters: eager raises
+    TypeError."""
     try:
         return function(*args, **kwargs)
     except TypeError as error:
@@ -251,7 +252,7 @@ def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 
 class Null(Value):
-    """The NULL that CPython pushes below a callable; never an object of the program."""
+    """The NULL that CPython pushes below a callable; never a user's object."""
 
     __slots__ = ()
 
@@ -303,13 +304,13 @@ class Codegen(Protocol):
         """Push a result of the compiled graph."""
 
     def load_source(self, source: Source) -> None:
-        """Push what a source leads to."""
+        """Push what a source reads."""
 
     def emit(self, opname: str, arg: Any = 0) -> None:
         """One instruction."""
 
     def load_cell_source(self, source: Source) -> None:
-        """Push the cell that a source leads to."""
+        """Push the cell that a source reads."""
 
     def emit_cell(self, name: str) -> None:
         """Push a cell of the root frame."""
@@ -319,7 +320,7 @@ class Codegen(Protocol):
 
 
 class SideEffects(Protocol):
-    """What the traced program changed outside of the graph: `effects/side_effects.py`."""
+    """What traced code changed outside of the graph: `effects/side_effects.py`."""
 
     new: dict[Value, type]
     globals: dict[tuple[str, str], Value]
@@ -361,7 +362,7 @@ class Graph(Protocol):
     reentrant: bool
     sets_modes: bool
     operations: int
-    assumed: Any
+    runtime_assert: Any
     called: Callable[..., Any]
     inputs: dict[Source, torch.fx.Node]
     versions: dict[torch.fx.Node, int | None]
@@ -399,7 +400,7 @@ class Graph(Protocol):
 
 
 class Overrides(Protocol):
-    """Who has a say in functions of torch: `torch/torch_function_overrides.py`."""
+    """`__torch_function__` overrides: `torch/torch_function_overrides.py`."""
 
     modes: list[Value]
     on_types: bool
@@ -426,7 +427,7 @@ class Trace(Protocol):
     values_by_id: dict[int, Value]
     global_values: dict[tuple[int, str], Value]
     keep_alive: list[Any]
-    told_apart: dict[type, dict[Value, None]]
+    compared_by_identity: dict[type, dict[Value, None]]
     referents: set[Value]
     reentrant: list[CodeType]
     caught_warnings: list[Any]
@@ -454,7 +455,7 @@ class Trace(Protocol):
     @property
     def overrides(self) -> Overrides: ...
     @property
-    def draws(self) -> Any: ...
+    def random_calls(self) -> Any: ...
     def spend(self, amount: int = 1) -> None: ...
     def safe_step(self) -> int: ...
     def location(self) -> Location: ...

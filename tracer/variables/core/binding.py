@@ -29,7 +29,7 @@ class Signature:
 def bind_arguments(
     tx: Translator, signature: Signature, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The locals at the start of the call; TypeError in the program, with CPython's message, for wrong arguments."""
+    """The locals at the start of the call; TypeError in traced code, with CPython's message, for wrong arguments."""
     code = signature.code
     count = code.co_argcount
     names = code.co_varnames[: count + code.co_kwonlyargcount]
@@ -52,7 +52,7 @@ def bind_arguments(
         elif code.co_flags & inspect.CO_VARKEYWORDS:
             rest[name] = value
         else:
-            if sys.version_info >= (3, 13):  # which looks for a name that may have been meant
+            if sys.version_info >= (3, 13):  # it suggests a similar name
                 raise Unsupported("raises", f"TypeError: {signature.name}() has no parameter {name}")
             tx.raise_observed(TypeError, f"{signature.name}() got an unexpected keyword argument '{name}'")
     if code.co_flags & inspect.CO_VARKEYWORDS:

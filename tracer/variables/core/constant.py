@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 def of_64_bits(value: Any) -> Any:
-    """`value`. Unsupported for an int of more bits, which operators refuse, or take as their dtype can."""
+    """`value`. Unsupported for an int of more than 64 bits, which operators refuse, or accept depending on the
+    dtype."""
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise Unsupported("operator", "an operator to a whole number of more than 64 bits")
+        raise Unsupported("operator", "an operator with an integer of more than 64 bits")
     return value
 
 
@@ -75,10 +76,10 @@ class ConstantValue(Value):
 
     def iter(self, tx: Translator) -> Value:
         """An iterator over the items."""
-        return ItemsIterator(self.iterate(tx), iter, self.value)
+        return SnapshotIterator(self.iterate(tx), iter, self.value)
 
     def contains(self, tx: Translator, item: Value) -> bool:
-        """`item in object`; what is no constant is in no constant but by identity."""
+        """`item in object`; an item that is not a constant is in a constant only by identity."""
         if not hasattr(self.value, "__contains__"):
             return super().contains(tx, item)
         if type(self.value) is range and not item.is_constant() and item.python_type() is int:
@@ -101,7 +102,7 @@ class ConstantValue(Value):
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(found, MethodType):
             return REGISTRY["python_method"](tx, self, found)
-        if isinstance(found, FunctionType):  # that of a property
+        if isinstance(found, FunctionType):  # the documentation of a property
             return REGISTRY["existing"](tx, found)
         if callable(found) and not isinstance(found, type):
             return BoundBuiltin(self, name)
@@ -120,7 +121,7 @@ class ConstantValue(Value):
         return made
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """A method of the object, run for real when all arguments are constants."""
+        """A method of the object, called for real when all arguments are constants."""
         method = getattr(type(self.value), name, None)
         if method is None or getattr(method, "__code__", None) is not None:
             return self.getattr(tx, name).call(tx, args, kwargs)
@@ -137,7 +138,7 @@ class ConstantValue(Value):
         return fold(tx, _getitem, [self, key])
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """`%` of a text; operators of constants are folded."""
+        """`%` of a string; operators of constants are folded."""
         if function is operator.mod and left is self and type(self.value) is str and not right.is_constant():
             return REGISTRY["percent"](tx, self.value, right)
         return None
@@ -209,24 +210,24 @@ class BoundBuiltin(Value):
 
 
 _METHODS = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
-"""By the type of what a class has: the type of a method that is read off an object."""
+"""By the type of the class attribute: the type of the method that is read from an object."""
 
 _MISSING = object()
 
 
 def _of_type(kind: type, name: str) -> Any:
-    """What a class or a base of it has under a name, as it is there; past its metaclass."""
+    """What a class or one of its bases defines under a name, unbound, ignoring its metaclass."""
     return next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), _MISSING)
 
 
 def attribute_of_builtin(tx: Translator, owner: Value, kind: type, name: str) -> Value | None:
-    """An attribute that an object has of its builtin class `kind`; None where there is none."""
+    """An attribute that an object has from its builtin class `kind`; None where there is none."""
     if name == "__class__":
         return fold_result(tx, kind)
     found = _of_type(kind, name)
     if found is _MISSING:
         return None
-    if found is None or isinstance(found, str):  # `__hash__` of what has none, `__doc__`
+    if found is None or isinstance(found, str):  # `__hash__` of unhashable types, `__doc__`
         return constant(found)
     if isinstance(found, (GetSetDescriptorType, MemberDescriptorType)):
         raise Unsupported("attribute", f"{owner.describe()}.{name}")
@@ -243,7 +244,7 @@ class OneByOneIterator(Value):
         return self
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
-        """What is left."""
+        """The remaining items."""
         rest = []
         while (item := self.next(tx)) is not None:
             tx.trace.spend()
@@ -271,9 +272,10 @@ class OneByOneIterator(Value):
         return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
 
 
-class ItemsIterator(OneByOneIterator):
-    """An iterator over items that are known: those of an immutable sequence, or of a snapshot. `made_by` and `of` say
-    what makes it of which constant, where that is no tuple; `kind` is the type that the program sees."""
+class SnapshotIterator(OneByOneIterator):
+    """An iterator over known items: those of an immutable sequence, or of a snapshot. `made_by` and `of` are the
+    function and the constant that make it, where the constant is not a tuple; `kind` is the type that traced code
+    sees."""
 
     __slots__ = ("index", "items", "kind", "made_by", "of")
 
@@ -300,19 +302,19 @@ class ItemsIterator(OneByOneIterator):
         return self.items[self.index - 1]
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
-        """What is left."""
+        """The remaining items."""
         rest = self.items[self.index :]
         self.index = len(self.items)
         return rest
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """How many items are left, too."""
+        """Also reports how many items are left."""
         if name == "__length_hint__":
             return constant(len(self.items) - self.index)
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """An iterator over a tuple of what is left, or the same as in the program."""
+        """An iterator over a tuple of the remaining items, or the original call."""
         if self.made_by is not None:
             codegen.push_function(begun)
             for part in (self.made_by, self.of, self.index):
@@ -336,7 +338,7 @@ _TUPLE_ITERATOR = type(iter(()))
 
 
 def begun(made_by: Callable[[Any], Any], of: Any, index: int) -> Any:
-    """An iterator that has given `index` items."""
+    """An iterator that has already returned `index` items."""
     iterator = made_by(of)
     for _ in range(index):
         next(iterator)
@@ -344,7 +346,7 @@ def begun(made_by: Callable[[Any], Any], of: Any, index: int) -> Any:
 
 
 REGISTRY: dict[str, Callable[..., Any]] = {}
-"""Hooks that later modules fill in, so that constants need not import what is built on them: `from_python` and
+"""Hooks that later modules fill in, so that constants need not import what builds on them: `from_python` and
 `python_method` (a Python method of a constant, such as an enum's)."""
 
 
@@ -359,27 +361,27 @@ def is_none(value: Value) -> bool:
 
 
 def same_kinds(items: Collection[Any]) -> Callable[[Collection[Any]], bool]:
-    """A function that says of others, which are equal to `items` one by one, whether the program can tell them apart:
-    1, True and 1.0 are equal, and so are 0.0 and -0.0, range(0, 3, 2) and range(0, 4, 2)."""
+    """A function that says of items that are equal to `items` one by one whether they are also indistinguishable: 1,
+    True and 1.0 are equal, and so are 0.0 and -0.0, range(0, 3, 2) and range(0, 4, 2)."""
     kinds = list(map(type, items))
     if _CONTAINING.isdisjoint(kinds):
         return lambda others: list(map(type, others)) == kinds
-    told = list(map(_told, items))
-    return lambda others: list(map(_told, others)) == told
+    exact = list(map(_exact, items))
+    return lambda others: list(map(_exact, others)) == exact
 
 
 _CONTAINING = {float, complex, range, slice, tuple, frozenset}
 
 
-def _told(item: Any) -> Any:
+def _exact(item: Any) -> Any:
     kind = type(item)
     if kind is tuple or kind is frozenset:
-        return kind, *map(_told, item)
+        return kind, *map(_exact, item)
     return (kind, repr(item)) if kind in _CONTAINING else kind
 
 
 def _in_range(tx: Translator, number: Value, numbers: range) -> bool:
-    """Whether a range has an int that is not known, by comparisons that are guarded."""
+    """Whether a range contains an int that is not known, by comparisons that are guarded."""
     def holds(function: Callable[..., Any], left: Value, right: int) -> bool:
         answer = REGISTRY["apply_numbers"](tx, function, [left, constant(right)])
         return bool(answer.truth(tx))
@@ -403,9 +405,9 @@ def fold_result(tx: Translator, result: Any) -> Value:
 def fold(
     tx: Translator, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
 ) -> Value:
-    """function(*args, **kwargs) run for real on constants; what it raises is raised in the traced program.
+    """function(*args, **kwargs) called for real on constants; what it raises is raised in traced code.
 
-    Raises Unsupported when an argument is no constant, and where NumPy would warn: it does so in eager.
+    Raises Unsupported when an argument is not a constant, and where NumPy would warn: eager then does.
     """
     real_args = [arg.as_constant() for arg in args]
     real_kwargs = {name: value.as_constant() for name, value in kwargs.items()} if kwargs else {}
@@ -425,7 +427,7 @@ def fold(
     if result is NotImplemented:
         raise Unsupported("operator", getattr(function, "__name__", repr(function)))
     if hasattr(type(result), "__next__"):  # each call makes a new one
-        return ItemsIterator([fold_result(tx, item) for item in result], kind=type(result))
+        return SnapshotIterator([fold_result(tx, item) for item in result], kind=type(result))
     return fold_result(tx, result)
 
 

@@ -1,4 +1,4 @@
-"""Functions with a mark that says that no compiler may follow them: the program's, torch's own, and TorchDynamo's."""
+"""Functions marked as not to be compiled: by the user, by torch, and by TorchDynamo."""
 from __future__ import annotations
 
 import inspect
@@ -11,7 +11,7 @@ from ..torch.graph_functions import is_module_of_torch_internals
 
 
 def is_marked_for_others(function: Any) -> bool:
-    """Whether TorchDynamo marked this function of torch for itself, and we follow it.
+    """Whether TorchDynamo marked this function of torch for itself, and the tracer follows it.
 
     The first use of TorchDynamo in a process (eager `torch.cond` is one) marks `_init_group` of all optimizers
     (`TorchPatcher.patch` in torch/_dynamo/eval_frame.py).
@@ -29,7 +29,7 @@ def is_compiled_by_stock(function: Any) -> bool:
 
 
 def refuse_marked(function: Any) -> None:
-    """Functions that the program marked as not to be compiled, and machinery of torch that must run for real, break the
+    """Functions that the user marked as not to be compiled, and torch machinery that must run for real, break the
     graph."""
     marked = (
         getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False)
@@ -44,7 +44,8 @@ def refuse_marked(function: Any) -> None:
 
 
 def _name_of_marked(function: Any) -> str:
-    """The name of what was marked; the mark wraps it. With the module, unless it is the program's and marked."""
+    """The name of the marked function, which the mark wraps; with the module, unless both it and the mark are the
+    user's."""
     original = getattr(function, "_torchdynamo_orig_callable", None) or inspect.unwrap(function)
     name = getattr(original, "__qualname__", repr(original))
     module = getattr(original, "__module__", None) or ""

@@ -1,5 +1,5 @@
-"""Objects of the program whose death it sees: Python runs a finalizer or a weak reference's callback, or the weak
-reference is dead from then on."""
+"""User objects whose death is observable: Python runs a finalizer or a weak reference's callback, or a weak reference
+is dead from then on."""
 from __future__ import annotations
 
 import io
@@ -16,46 +16,46 @@ from .registry import is_library
 
 
 def refuse_visible_deaths(dropped: Iterable[Value | None]) -> None:
-    """Raises Unsupported where the program may see one of the objects that are taken out of a container die."""
+    """Raises Unsupported where the death of an object removed from a container may be observable."""
     for value in dropped:
         if value is not None:
             refuse_visible_death(getattr(value, "real", None), value.describe())
 
 
 def refuse_visible_death(obj: Any, what: str) -> None:
-    """Raises Unsupported where the program may see `obj` die, which it lets go of; `what` says so in words."""
+    """Raises Unsupported where the death of `obj`, which is dropped, may be observable; `what` describes it."""
     if object_dies_visibly(obj):
         raise Unsupported("visible-death", what)
 
 
 def object_dies_visibly(obj: Any) -> bool:
-    """Whether the program may see when this object dies, or what it is a method of."""
+    """Whether the death of this object, or of the object that it is a method of, may be observable."""
     if type(obj) in (MethodType, BuiltinMethodType):
         obj = obj.__self__
     return type(obj) in ENDS_SOMETHING or has_finalizer(type(obj)) or is_watched(obj)
 
 
 ENDS_SOMETHING = {GeneratorType, memoryview, io.FileIO, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper}
-"""Types of objects that do something when they die: of a generator, nobody knows where it stands, a view of bytes lets
-these grow again, and a file is written at the latest then."""
+"""Types of objects that act when they die: a generator whose position is unknown, a memoryview that lets its buffer be
+resized again, a file that is written then at the latest."""
 
 
 def has_finalizer(cls: type) -> bool:
-    """Whether Python runs a method of the program when an object of this class dies."""
+    """Whether Python runs a user-defined method when an object of this class dies."""
     return type(getattr(cls, "__del__", None)) is FunctionType
 
 
 def is_watched(obj: Any) -> bool:
-    """Whether something other than torch and our guards has a weak reference to an object. Not asked of tensors and
-    modules, which torch itself holds in many ways, nor of objects of libraries, which may hold themselves."""
-    kind = type(obj)  # not what `__class__` says, which may be the program's code
+    """Whether something other than torch and the guards has a weak reference to an object. Not for tensors and modules,
+    to which torch itself has many, nor for objects of libraries, which may have some themselves."""
+    kind = type(obj)  # not `__class__`, which may run user code
     if is_library(kind.__module__) or issubclass(kind, (type, FunctionType, torch.Tensor, torch.nn.Module)):
         return False
-    return any(not _is_ours(reference) for reference in weakref.getweakrefs(obj))
+    return any(not _is_internal(reference) for reference in weakref.getweakrefs(obj))
 
 
-def _is_ours(reference: weakref.ref[Any]) -> bool:
-    if type(reference) in weakref.ProxyTypes:  # which hand every attribute on, and do not tell of a callback
+def _is_internal(reference: weakref.ref[Any]) -> bool:
+    if type(reference) in weakref.ProxyTypes:  # proxies forward every attribute, and hide their callback
         return False
     module = getattr(reference.__callback__, "__module__", None)
     return isinstance(module, str) and module.startswith(("torch.", "ptdebug."))

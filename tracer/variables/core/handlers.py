@@ -1,7 +1,7 @@
-"""The table of callables that the tracer knows: builtins, library functions, classes.
+"""The table of callables that the tracer models: builtins, library functions, classes.
 
-`@handles(len)` registers `handler(tx, args, kwargs) -> Value` for calls of the real object `len`, wherever the program
-has it from. A callable that only computes a constant from constants needs no handler: `PURE` names it.
+`@handles(len)` registers `handler(tx, args, kwargs) -> Value` for calls of the real object `len`, however user code
+reaches it. A callable that only computes a constant from constants needs no handler: `PURE` names it.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HANDLERS: dict[int, tuple[Any, Handler]] = {}
 
 
 _OF_CLASSES: dict[tuple[type, str], Handler] = {}
-"""By class and name: methods of a class itself, which are bound anew each time they are read (chain.from_iterable)."""
+"""By class and name: class methods, which are bound anew each time they are read (chain.from_iterable)."""
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
@@ -63,15 +63,15 @@ def handler_of(function: Any) -> Handler | None:
 
 
 def comes_from(function: Any, module: str) -> bool:
-    """Whether a function or class that says it is of a library's module is: a file of the program may have the name,
-    and `functools.wraps` gives a function of the program the names of another."""
+    """Whether a function or class that claims to be of a library's module is: a user's file may have that name, and
+    `functools.wraps` gives a user's function the names of another."""
     package = module.partition(".")[0]
     folder = os.path.dirname(getattr(sys.modules.get(package), "__file__", None) or "")
     if package not in _TRUSTED and not is_installed(folder + os.sep):
         return False
     code = getattr(function, "__code__", None)
     if code is not None and (code.co_filename.startswith(folder + os.sep) or is_own(code.co_filename)):
-        return True  # or a stand-in of ours
+        return True  # or one of ptdebug's stubs
     if code is not None and is_program(code.co_filename):
         return False
     if code is None and not isinstance(function, type):
@@ -80,7 +80,7 @@ def comes_from(function: Any, module: str) -> bool:
 
 
 _TRUSTED = ("torch", "ptdebug")
-"""Packages that are no file of the program, wherever they lie."""
+"""Packages that are not the user's files, wherever they are installed."""
 
 
 def _public(module: Any) -> list[Any]:
@@ -102,12 +102,12 @@ _PURE_MODULES = ("transformers.utils.import_utils", "packaging.version", "import
 _PURE_NAMES = frozenset((
     "find_spec", "version", "parse", "is_torch_greater_or_equal", "is_torch_less_or_equal", "get_torch_version",
 ))  # fmt: skip
-"""Modules (and names in them, besides those with "available") whose functions ask what is installed: taken as fixed
+"""Modules (and names in them, besides those with "available") whose functions check what is installed: taken as fixed
 while the program runs."""
 
 
 def is_pure(function: Any) -> bool:
-    """Whether `function` may be run for real when all its arguments are constants."""
+    """Whether `function` may be called for real when all its arguments are constants."""
     if id(function) in PURE:
         return True
     name = getattr(function, "__name__", "")

@@ -1,4 +1,4 @@
-"""What is read of functions and classes of the program past the sources that guards follow."""
+"""Guards on parts of user-defined functions and classes that no source reaches."""
 from __future__ import annotations
 
 import weakref
@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from .base import Translator
 
 
-def guard_kept(tx: Translator, owner: Any, holds: Callable[[Any], bool], what: str) -> None:
-    """Guards that `what` of a function or class is as it was, which `holds` says; one that is gone is asked nothing."""
+def guard_unchanged(tx: Translator, owner: Any, holds: Callable[[Any], bool], what: str) -> None:
+    """Guard that `what` of a function or class is unchanged, as `holds` decides; an object that has died is not
+    checked."""
     known = weakref.ref(owner)
 
     def kept(_: Any) -> bool:

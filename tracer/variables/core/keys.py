@@ -1,5 +1,5 @@
-"""What stands for Values as keys of dicts and items of sets: objects by identity, or as their class says, others by
-equality."""
+"""What represents Values as keys of dicts and items of sets: objects by identity or by their class's own hash, others
+by equality."""
 from __future__ import annotations
 
 import sys
@@ -12,7 +12,7 @@ from ..containers.sequences import TupleValue
 from .attributes import is_python_method, method_of, special
 from .base import Value
 from .constant import REGISTRY
-from .operators import equal, tell_apart
+from .operators import equal, note_identity_comparison
 from .registry import from_python, is_stable
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ _IMMUTABLE = 1 << 8
 
 
 class HashedKey:
-    """An object whose class has `__hash__` of its own, with what that gave: found by this number, then by what
-    `__eq__` says of it and another key."""
+    """An object with a user-defined `__hash__`, with its result: found by this number, then by `__eq__` with another
+    key."""
 
     __slots__ = ("number", "trace", "value")
 
@@ -41,7 +41,7 @@ class HashedKey:
             return True
         tx = self.trace.active
         assert tx is not None
-        # Python asks once, a dict of the trace perhaps more often
+        # Python calls it once, a dict of the trace perhaps more often
         with tx.effects.sealed(f"__eq__ of {self.value.describe()}, a key,"):
             return equal(tx, self.value, _value_of(tx, other))
 
@@ -54,9 +54,9 @@ def _value_of(tx: Translator, key: Any) -> Value:
     return key if isinstance(key, Value) else from_python(tx, key)
 
 
-def hash_by_program(tx: Translator, value: Value) -> None:
-    """Ask the objects in `value` for their hash, whose class says how it is computed: `key` has it then."""
-    if value.hashed_by_program(tx):
+def call_user_hash(tx: Translator, value: Value) -> None:
+    """Call the user-defined `__hash__` of the objects in `value`; `key` then has the results."""
+    if value.has_user_hash(tx):
         number = hash_of(tx, value)
         before = getattr(value, "hashed", None)
         if before is not None and before.number != number:
@@ -65,22 +65,22 @@ def hash_by_program(tx: Translator, value: Value) -> None:
             value.hashed = HashedKey(tx, value, number)  # type: ignore[attr-defined]
     elif isinstance(value, TupleValue):
         for item in value.items:
-            hash_by_program(tx, item)
+            call_user_hash(tx, item)
 
 
 def hash_of(tx: Translator, value: Value) -> int:
-    """hash(value). Raises Unsupported where it is a number that only the running program knows."""
+    """hash(value). Raises Unsupported where it is known only at run time."""
     check_hash(tx, value)
     cls = value.python_type()
     found = special(tx, cls, "__hash__")
-    if value.hashed_by_program(tx) and is_python_method(found):
+    if value.has_user_hash(tx) and is_python_method(found):
         number = method_of(tx, cls, "__hash__", found).call(tx, [value], {}).as_constant()
         if not isinstance(number, int):
             tx.raise_observed(TypeError, "__hash__ method should return an integer")
         fits = -(sys.maxsize + 1) <= number <= sys.maxsize
         return -2 if number == -1 else int(number) if fits else hash(number)
     storage = getattr(value, "storage", None)  # a subclass of tuple
-    if isinstance(value, TupleValue):  # perhaps with an `__eq__` of its own
+    if isinstance(value, TupleValue):  # perhaps with its own `__eq__`
         key: Any = tuple(checked_key(tx, item) for item in value.items)
     else:
         key = checked_key(tx, value if storage is None else storage)
@@ -90,12 +90,12 @@ def hash_of(tx: Translator, value: Value) -> int:
 
 
 def checked_key(tx: Translator, key: Value) -> Any:
-    """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
+    """What represents `key` in the dict; TypeError in traced code when it is unhashable."""
     check_hash(tx, key)
-    hash_by_program(tx, key)
+    call_user_hash(tx, key)
     found = key.key()
     objects = list(objects_of(found))
-    tell_apart(tx, *objects)
+    note_identity_comparison(tx, *objects)
     for cls in {value.python_type() for value in objects}:
         special(tx, cls, "__hash__")
         special(tx, cls, "__eq__")
@@ -104,7 +104,7 @@ def checked_key(tx: Translator, key: Value) -> Any:
 
 
 def check_hash(tx: Translator, value: Value) -> None:
-    """TypeError in the program when the value has no hash, with the name that the type has in C."""
+    """TypeError in traced code when the value is unhashable, with CPython's name of the type."""
     if not value.is_hashable():
         cls = value.without_hash()
         written_in_c = cls.__flags__ & _IMMUTABLE and cls.__module__ != "builtins"
@@ -113,7 +113,8 @@ def check_hash(tx: Translator, value: Value) -> None:
 
 
 def _guard_identities(tx: Translator, key: Value, found: Any) -> None:
-    """Functions are keys by identity, and else guarded by what they do; a NaN is, and else guarded as a number."""
+    """Functions are keys by identity, but otherwise guarded by their code; a NaN is a key by identity, but otherwise
+    guarded by value."""
     by_identity = isinstance(found, FunctionType) or (isinstance(found, float) and found != found)
     if by_identity and key.source is not None and not is_stable(key.source):
         tx.guards.add(key.source, "ID_MATCH", found)
@@ -123,21 +124,21 @@ def _guard_identities(tx: Translator, key: Value, found: Any) -> None:
 
 
 def is_plain(key: Any) -> bool:
-    """Whether a key is a constant, of which nothing is an object of the trace."""
+    """Whether a key is a constant that contains no object of the trace."""
     if isinstance(key, (tuple, frozenset)):
         return all(map(is_plain, key))
     return not isinstance(key, (Value, HashedKey))
 
 
 def has_hashed(keys: Iterable[Any]) -> bool:
-    """Whether a class of the program says how one of the keys, or a part of it, is found."""
+    """Whether a user-defined class decides how one of the keys, or a part of it, is found."""
     return any(
         isinstance(key, HashedKey) or (isinstance(key, (tuple, frozenset)) and has_hashed(key)) for key in keys
     )
 
 
 def objects_of(key: Any) -> Iterator[Value]:
-    """The objects that a key, or a part of it, is found by."""
+    """The objects by which a key, or a part of it, is found."""
     if isinstance(key, Value):
         yield key
     elif isinstance(key, (tuple, frozenset)):

@@ -1,4 +1,4 @@
-"""What lay on the stack when the graph broke and no Value describes."""
+"""Objects on the stack at a graph break that no Value describes."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def opaque(source: Source, cls: type, why: Unsupported) -> Value:
-    """The value of an object that was refused with `why`."""
+    """The Value of an object that was refused with `why`."""
     return OpaqueTensorValue(source, cls, why) if issubclass(cls, torch.Tensor) else OpaqueValue(source, cls)
 
 
@@ -35,7 +35,7 @@ class OpaqueValue(Value):
         return self.cls
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """What its type makes of an operator is not known, `==` included."""
+        """What its type does with operators is unknown, `==` included."""
         raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
 
     def describe(self) -> str:
@@ -44,7 +44,7 @@ class OpaqueValue(Value):
 
 
 class OpaqueTensorValue(OpaqueValue):
-    """A tensor of which there are no Values: whatever is asked of it is refused for the same reason, `why`."""
+    """A tensor that values do not support: every use of it is refused for the same reason, `why`."""
 
     __slots__ = ("why",)
 
@@ -53,7 +53,7 @@ class OpaqueTensorValue(OpaqueValue):
         self.why = why.code, why.detail
 
     def as_constant(self) -> Any:
-        """It is none, nor an argument of an operation."""
+        """Neither a constant nor an argument of an operation."""
         raise Unsupported(*self.why)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:

@@ -1,4 +1,4 @@
-"""The `operator` module on Values: `apply` is what every operator of the bytecode comes down to."""
+"""The `operator` module on Values: every operator of the bytecode ends in `apply`."""
 from __future__ import annotations
 
 import operator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def apply(tx: Translator, function: Callable[..., Any], *args: Value) -> Value:
     """function(*args) for a function of the `operator` module.
 
-    Raises ObservedException with what Python would raise on constants, Unsupported where no operand's Value knows
-    the operation.
+    Raises ObservedException with what Python raises on constants, Unsupported where no operand's Value supports the
+    operation.
     """
     special = _SPECIAL.get(function)
     if special is not None:
@@ -45,15 +45,15 @@ def apply(tx: Translator, function: Callable[..., Any], *args: Value) -> Value:
     raise Unsupported("operator", f"{function.__name__} to {left.describe()} and {right.describe()}")
 
 
-def tell_apart(tx: Translator, *values: Value) -> None:
-    """The program asked which objects these are, by `is` or as keys: guards keep them apart
+def note_identity_comparison(tx: Translator, *values: Value) -> None:
+    """Traced code compared these objects by `is` or as keys: guards keep them distinct
     (`tracer/effects/aliasing.py`)."""
     for value in values:
-        tx.trace.told_apart.setdefault(value.python_type(), {})[value] = None
+        tx.trace.compared_by_identity.setdefault(value.python_type(), {})[value] = None
 
 
 def same(tx: Translator, left: Value, right: Value) -> bool:
-    """`left is right` in the program."""
+    """`left is right` in traced code."""
     if left is right:
         return True
     if left.is_constant() and right.is_constant():
@@ -63,13 +63,13 @@ def same(tx: Translator, left: Value, right: Value) -> bool:
         raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
     read = left.source is not None or right.source is not None
     if read and type(left) is type(right) and left.python_type() not in (int, float):  # whose values are compared
-        tell_apart(tx, left, right)
+        note_identity_comparison(tx, left, right)
     return False
 
 
 def identical(tx: Translator, left: Value, right: Value) -> bool:
-    """`left is right`, as the program asks it: whether two equal texts or numbers are one object, guards say, or only
-    Python knows."""
+    """`left is right` as traced code evaluates it: for two equal strings or numbers, guards decide, or only Python
+    knows."""
     if left is right:
         return True
     kind = left.python_type()
@@ -101,7 +101,7 @@ def _is_one_constant(tx: Translator, left: Value, right: Value) -> bool:
 
 
 def _is_one_number(tx: Translator, left: Value, right: Value) -> bool:
-    """Of a kind, and one of them varies. Python keeps one object of each bool and of each small int."""
+    """Of one type, and one of them varies. Python keeps one object of each bool and of each small int."""
     if left.python_type() is bool:
         return left.truth(tx) == right.truth(tx)
     is_nan = left.python_type() is float and apply(tx, operator.ne, left, left).truth(tx)  # and may be itself
@@ -143,7 +143,7 @@ REFLECTED: dict[Callable[..., Any], tuple[str, str]] = {
     operator.ne: ("__ne__", "__ne__"), operator.lt: ("__lt__", "__gt__"), operator.gt: ("__gt__", "__lt__"),
     operator.le: ("__le__", "__ge__"), operator.ge: ("__ge__", "__le__"),
 }  # fmt: skip
-"""The special method of each binary operator, and the one asked of the right operand."""
+"""The special method of each binary operator, and the reflected one of the right operand."""
 
 _BY_METHOD = {
     **{right: (function, True) for function, (left, right) in REFLECTED.items()},
@@ -155,7 +155,7 @@ _BY_METHOD = {
 OPERATORS.update(_BY_METHOD)
 
 COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
-"""Those whose reflected form is asked for also where both operands have one type."""
+"""Those whose reflected form is also tried where both operands have one type."""
 
 UNARY: dict[Callable[..., Any], str] = {
     operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.index: "__index__",
@@ -177,7 +177,7 @@ def operator_method(tx: Translator, owner: Value, name: str, args: Sequence[Valu
 
 
 def _apply_numbers(tx: Translator, function: Callable[..., Any], args: Sequence[Value]) -> Value:
-    """A function of numbers: an operator where one of them varies, else folded."""
+    """A function of numbers: a symbolic operator where one of them varies, else folded."""
     if all(arg.is_constant() for arg in args):
         return fold(tx, function, args)
     return apply(tx, function, *args)

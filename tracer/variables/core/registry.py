@@ -1,6 +1,6 @@
 """From real objects to Values: a table by type, filled by the modules of this package.
 
-`build` is for objects that the frame reads through a source: guards are installed on what the trace will rely on.
+`build` is for objects that the frame reads through a source: guards are installed on what the trace relies on.
 `from_python` is for objects without a source: constants, fresh containers of constants, library functions and classes.
 `wrap_result` is for the fake result of a node. One object is one Value: `tx.trace.values_by_id`.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.source import KnownSource, LocalSource, ModuleGlobalSource, Source
+from ...sources.source import LocalSource, ModuleGlobalSource, Source, WeakrefSource
 from .base import Value
 from .constant import REGISTRY, ConstantValue
 from .handlers import comes_from
@@ -30,7 +30,7 @@ BUILDERS: dict[type, Builder] = {}
 """By exact type, then along the type's bases. A builder gets source None for an object that is not guarded."""
 
 BUILDERS_BY_NAME: dict[tuple[str, str], Builder] = {}
-"""By module and name of a type, exactly: of modules that must not be imported just to name it."""
+"""By exact module and name of a type: of modules that must not be imported just to name it."""
 
 FRESH: dict[type, Callable[[Any, Any], Value]] = {}
 """How `from_python` copies a container that Python computed: list, tuple, dict, set."""
@@ -49,7 +49,7 @@ OPAQUE_CONSTANTS: set[type] = set()
 
 
 def builds(*types: type) -> Callable[[Builder], Builder]:
-    """Register the builder for objects of `types` (and of subclasses that have none of their own)."""
+    """Register the builder for objects of `types` (and of subclasses without one)."""
 
     def register(builder: Builder) -> Builder:
         for kind in types:
@@ -81,7 +81,7 @@ def build(tx: Translator, obj: Any, source: Source) -> Value:
 
 
 def build_constant(tx: Translator, obj: Any, source: Source) -> Value:
-    """A constant read through `source`; an int that the policy knows to vary becomes an input of the graph."""
+    """A constant read through `source`; an int that the policy makes dynamic becomes an input of the graph."""
     kind = type(obj)
     if obj is None:
         tx.guards.add(source, "NONE", None)
@@ -103,25 +103,25 @@ def build_constant(tx: Translator, obj: Any, source: Source) -> Value:
 
 
 BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, torch.finfo, torch.iinfo}
-"""Constants guarded by identity: they have no equality of their own, or one that says too little."""
+"""Constants guarded by identity: they have no equality, or one that says too little."""
 
 
 def _guard_alias(tx: Translator, obj: Any, value: Value, source: Source) -> None:
-    """A second way to the same object: it must stay the same object."""
-    if is_stable(source) and (callable(obj) or isinstance(obj, ModuleType)):  # a class may hold any other object
+    """A second path to the same object: it must stay the same object."""
+    if is_stable(source) and (callable(obj) or isinstance(obj, ModuleType)):  # a class may hold any other
         return
-    if value.source is None or isinstance(value.source, KnownSource):
+    if value.source is None or isinstance(value.source, WeakrefSource):
         tx.guards.add(source, "ID_MATCH", obj)
     elif value.source != source:
         tx.guards.add(source, "DUPLICATE_INPUT", value.source)
 
 
 def is_stable(source: Source | None) -> bool:
-    """Whether what `source` leads to is part of the installed code: globals of torch's modules, attributes of types.
+    """Whether what `source` reads is part of the installed code: globals of torch's modules, attributes of types.
 
-    Such functions and classes are not guarded, but for methods that the program itself defines, and for functions that
-    the program, layers and models read from a library's module: replacing more of a library's code while a program runs
-    is not supported.
+    Such functions and classes are not guarded, except methods that user code defines, and functions that user code,
+    layers and models read from a library's module: replacing more of a library's code while a program runs is not
+    supported.
     """
     while source is not None:
         if isinstance(source, ModuleGlobalSource):
@@ -159,7 +159,8 @@ def _builder(kind: type) -> Builder:
 
 
 def from_python(tx: Translator, obj: Any) -> Value:
-    """The Value of an object without a source: what Python computed from constants, library functions, classes."""
+    """The Value of an object without a source: results that Python computed from constants, library functions,
+    classes."""
     kind = type(obj)
     if kind in CONSTANT_TYPES or kind in OPAQUE_CONSTANTS or issubclass(kind, enum.Enum):
         return ConstantValue(obj)
@@ -176,7 +177,7 @@ def from_python(tx: Translator, obj: Any) -> Value:
 
 
 class DataclassFields(ConstantValue):
-    """The `__dataclass_fields__` of a class, which only dataclasses reads, and nobody changes."""
+    """The `__dataclass_fields__` of a class, which only dataclasses reads, and nothing changes."""
 
     __slots__ = ()
 
@@ -192,13 +193,12 @@ class DataclassFields(ConstantValue):
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """It stays in the trace, where it is another type."""
+        """Not supported: it stays in the trace, where it has another type."""
         raise Unsupported("reconstruct", "the fields of a data class")
 
 
 def existing(tx: Translator, obj: Any) -> Value:
-    """As `from_python`, for an object that the program has and no expression reaches: changes of a copy of a container
-    would be lost."""
+    """As `from_python`, for a user's object that no source reaches: changes of a copy of a container would be lost."""
     if type(obj) is dict and obj and all(type(item) is dataclasses.Field for item in obj.values()):
         return DataclassFields(MappingProxyType(obj))
     if type(obj) in FRESH and type(obj).__hash__ is None:
@@ -220,7 +220,7 @@ def wrap_result(tx: Translator, node: torch.fx.Node, fake: Any) -> Value:
     if isinstance(fake, torch.Tensor):
         known = tx.trace.values_by_id.get(id(fake))
         if known is not None:
-            tx.trace.layouts_assumed += 1  # contiguous() gives the tensor itself where it is
+            tx.trace.layouts_assumed += 1  # contiguous() returns the tensor itself where it is
             return known
     elif type(fake) in CONSTANT_TYPES:
         return ConstantValue(fake)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _CPU = torch.device("cpu")
 
 
-# ---- made anew -----------------------------------------------------------------------------------------------------
+# ---- new arrays ----------------------------------------------------------------------------------------------------
 def _filled(tx: Translator, shape: Value, number: Value, dtype: np.dtype[Any]) -> Value:
     sizes = shape if isinstance(shape, SequenceValue) else TupleValue([shape], tuple)
     options = {"dtype": constant(torch_dtype(dtype, "numpy.full")), "device": constant(_CPU)}
@@ -68,7 +68,7 @@ def _full(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) ->
 
 
 def operand_number(number: Any, dtype: np.dtype[Any]) -> Any:
-    """A number as one of `dtype`, in Python's type."""
+    """A number converted to `dtype`, as a Python number."""
     found = asked(np.full, (), number, dtype)
     if found.dtype != dtype or (dtype.kind in "iu" and isinstance(number, float)):
         raise Unsupported("call", f"numpy.full of {number!r}")
@@ -92,7 +92,7 @@ _like(np.ones_like, 1)
 
 @handles(np.arange)
 def _arange(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Of integers; of floats NumPy's steps are its own."""
+    """Of integers; for floats NumPy computes the steps in its own way."""
     parts = [plain(arg) for arg in args]
     chosen = named_dtype(kwargs.get("dtype"))
     if kwargs.keys() - {"dtype"} or not 1 <= len(parts) <= 3 or any(type(part) is not int for part in parts):
@@ -106,7 +106,7 @@ def _arange(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) 
 
 @handles(np.linspace)
 def _linspace(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Of numbers that are known; NumPy computes it: torch's steps are rounded in another way."""
+    """Of known numbers; NumPy computes it, since torch's steps round differently."""
 
     def make(
         tx: Translator, start: Value, stop: Value, num: Value | None = None, endpoint: Value | None = None,
@@ -132,7 +132,7 @@ def _eye(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> 
 
 # ---- from tensors, lists, arrays -----------------------------------------------------------------------------------
 def _constants(tx: Translator, value: Value, dtype: np.dtype[Any] | None, what: str) -> NdarrayValue:
-    """An array of numbers that are known."""
+    """An array of known numbers."""
     numbers = value.as_constant() if not isinstance(value, SequenceValue) else _nested(value)
     made = asked(np.array, numbers, dtype=dtype)
     lossy = dtype is not None and dtype.kind in "biu" and np.asarray(numbers).dtype.kind == "f"
@@ -142,7 +142,7 @@ def _constants(tx: Translator, value: Value, dtype: np.dtype[Any] | None, what: 
 
 
 def _known(tx: Translator, made: np.ndarray[Any, Any], what: str) -> NdarrayValue:
-    """An array whose numbers stand in the graph."""
+    """An array whose numbers are constants of the graph."""
     if made.size > _MOST:
         raise Unsupported("call", f"numpy.{what} of more than {_MOST} numbers")
     options = {"dtype": constant(torch_dtype(made.dtype, what)), "device": constant(_CPU)}

@@ -1,7 +1,7 @@
-"""NumPy's dtypes: their torch counterparts, as constants of the program, and NumPy's own rules for mixing them.
+"""NumPy's dtypes: their torch counterparts, as constants, and NumPy's own promotion rules.
 
-What dtype a function gives is asked of NumPy itself: `resolve_dtypes` of a ufunc, or the function called on a sample, a
-small array of the same dtype and order of strides. So promotion is that of the NumPy that is installed (NEP 50).
+NumPy itself decides the dtype of a result: `resolve_dtypes` of a ufunc, or the function called on a sample, a small
+array of the same dtype and order of strides. So promotion is that of the installed NumPy (NEP 50).
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TORCH_DTYPES: dict[np.dtype[Any], torch.dtype] = {
     np.dtype(np.int16): torch.int16, np.dtype(np.int32): torch.int32, np.dtype(np.int64): torch.int64,
     np.dtype(np.float16): torch.float16, np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64,
 }  # fmt: skip
-"""Dtypes of arrays that a graph holds. Where both libraries compute, float16 is left out: NumPy rounds every step."""
+"""Dtypes of arrays that a graph holds. For arithmetic float16 is left out: NumPy rounds every step."""
 
 NUMPY_DTYPES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
@@ -60,7 +60,7 @@ def computing_dtype(dtype: np.dtype[Any], what: str) -> torch.dtype:
 
 
 def named_dtype(value: Value | None) -> np.dtype[Any] | None:
-    """The dtype that an argument `dtype=` names; None for None. Raises Unsupported for what is no dtype of NumPy's."""
+    """The dtype that an argument `dtype=` names; None for None. Raises Unsupported for what is not a NumPy dtype."""
     if value is None or (value.is_constant() and value.as_constant() is None):
         return None
     try:
@@ -70,7 +70,8 @@ def named_dtype(value: Value | None) -> np.dtype[Any] | None:
 
 
 Kind = Any
-"""How an operand takes part in promotion: a NumPy dtype, or int or float for Python's numbers, which are weak."""
+"""How an operand takes part in promotion: a NumPy dtype, or int or float for Python's numbers, which are weakly
+typed."""
 
 
 def kind_of(value: Value) -> Kind:
@@ -90,9 +91,9 @@ def kind_of(value: Value) -> Kind:
 
 
 def converted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A Python or NumPy number as the Python number that it is once it has `dtype`.
+    """A Python or NumPy number as a Python number after conversion to `dtype`.
 
-    Raises Unsupported where NumPy raises or warns: a number out of range, a fraction lost to infinity.
+    Raises Unsupported where NumPy raises or warns: a number out of range, a fraction that becomes infinite.
     """
     with np.errstate(all="raise"):
         try:
@@ -102,8 +103,8 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def loop_dtypes(ufunc: np.ufunc, kinds: Sequence[Kind], out: np.dtype[Any] | None = None) -> tuple[np.dtype[Any], ...]:
-    """The dtypes that the ufunc's loop has for operands and results. Raises Unsupported where NumPy has no loop, or
-    none whose result may be stored in `out`."""
+    """The dtypes of the ufunc's loop for operands and results. Raises Unsupported where NumPy has no loop, or none
+    whose result may be stored in `out`."""
     try:
         return tuple(ufunc.resolve_dtypes((*kinds, out)))
     except Exception as error:
@@ -134,14 +135,15 @@ def _order(fake: torch.Tensor) -> list[int]:
 
 
 def order_of(array: np.ndarray[Any, Any]) -> list[int]:
-    """As NumPy laid out a result: the dimensions from the outermost to the innermost; plainly where any order is so."""
+    """The memory order of a NumPy result: the dimensions from the outermost to the innermost; C order where several
+    orders fit."""
     if array.flags.c_contiguous:
         return list(range(array.ndim))
     return sorted(range(array.ndim), key=array.strides.__getitem__, reverse=True)
 
 
 def asked(function: Callable[..., Any], *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
-    """What NumPy gives for samples. Raises Unsupported where it raises."""
+    """The result of NumPy for samples. Raises Unsupported where it raises."""
     with np.errstate(all="ignore"):
         try:
             return np.asarray(function(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""NumPy's functions that choose, order and round items of arrays, and products of matrices.
+"""NumPy's functions that select, order and round items of arrays, and matrix products.
 
 To add a function, write a handler with NumPy's parameters and name the function above it.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..core.base import Translator
 
 
-# ---- chosen --------------------------------------------------------------------------------------------------------
+# ---- selection -----------------------------------------------------------------------------------------------------
 @on_arrays(np.where)
 def _where(tx: Translator, condition: Value, x: Value, y: Value) -> Value:
     given = array(condition, "where")
@@ -83,7 +83,7 @@ def _is_none(value: Value) -> bool:
 
 @on_arrays(np.take)
 def taken(tx: Translator, a: Value, indices: Value, axis: Value | None = None) -> Value:
-    """As indexing: of all items in a row, or along the first axis."""
+    """As indexing: of the flattened array, or along the first axis."""
     given, where = array(a, "take"), plain(axis)
     if not isinstance(indices, NdarrayValue | SequenceValue) or where not in (None, 0):
         raise Unsupported("call", "numpy.take along another axis")
@@ -110,7 +110,7 @@ def _less_one(tx: Translator, given: ArrayValue) -> Value:
 
 @on_arrays(np.sort)
 def _sort(tx: Translator, a: Value, axis: Value | None = None) -> Value:
-    """Values only: where equal ones stand shows in nothing, but for zeros of two signs."""
+    """Values only: the order of equal ones is not observable, except for zeros of two signs."""
     given = array(a, "sort")
     if not given.fake.is_contiguous():
         raise Unsupported("call", "numpy.sort of an array that is not contiguous")

@@ -1,8 +1,8 @@
-"""`array[key]` and `array[key] = value`: views for slices, numbers for indices, copies for arrays of places. And
+"""`array[key]` and `array[key] = value`: views for slices, numbers for indices, copies for index arrays. And
 `tensor[array]`.
 
-Steps below zero are in `reversed.py`. Left to eager: places mixed with indices, assignment to
-many places from an array (the last of two equal places wins, which torch does not promise).
+Negative steps are in `reversed.py`. Left to eager: index arrays mixed with indices, and assignment through index arrays
+from an array (with equal indices the last one wins, which torch does not guarantee).
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..containers.slices import SliceValue
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
 from ..python.symbolic_numbers import NumberValue
-from ..torch.runtime_asserts import rely_on_second_run
+from ..torch.runtime_asserts import rely_on_rerun
 from ..torch.tensor import TensorValue
 from ..torch.tensor_constructors import places_of
 from .dtypes import asked, sample
@@ -56,7 +56,7 @@ def _parts(key: Value) -> list[Value]:
 
 
 def _places(tx: Translator, key: Value, what: str) -> TensorValue:
-    """An array (or list) of places as a tensor."""
+    """An index array (or list) as a tensor."""
     if isinstance(key, SequenceValue):
         places = np.asarray(plain(key))
         if places.dtype not in (np.int64, np.bool_) or places.ndim != 1:
@@ -76,7 +76,7 @@ def _places(tx: Translator, key: Value, what: str) -> TensorValue:
 
 
 def _index(key: Value) -> Value:
-    """An index or a slice in Python's own numbers."""
+    """An index or a slice as Python integers."""
     if isinstance(key, SliceValue):
         return SliceValue([_index(part) for part in key.parts])
     if key.is_constant() and isinstance(key.as_constant(), np.integer):
@@ -88,7 +88,7 @@ def _get(tx: Translator, array: ArrayValue, key: Value) -> Value:
     what = f"{array.describe()} by {key.describe()}"
     parts = _parts(key)
     if len(parts) == 1 and isinstance(parts[0], NumpyNumber) and parts[0].dtype.kind == "i" and array.fake.dim() == 1:
-        rely_on_second_run(tx, "subscript", what)
+        rely_on_rerun(tx, "subscript", what)
         return result(tx, _call(tx, array, [_long(tx, parts[0])]), scalar=True)
     kinds = [_kind(part) for part in parts]
     if _PLACES in kinds:
@@ -112,7 +112,7 @@ def _long(tx: Translator, number: NumpyNumber) -> Value:
 
 
 def _copy(tx: Translator, array: ArrayValue, parts: list[Value], kinds: list[str], what: str) -> Value:
-    """What stands at places: those alone, or with whole dimensions."""
+    """The elements at index arrays: those alone, or with whole dimensions."""
     whole = [kind == _PLACES or _is_whole(part) for part, kind in zip(parts, kinds)]
     if not all(whole):
         raise Unsupported("subscript", what)
@@ -131,7 +131,8 @@ def _copy(tx: Translator, array: ArrayValue, parts: list[Value], kinds: list[str
 
 
 def _around_ones(tx: Translator, found: Value, like: np.ndarray[Any, Any]) -> Value:
-    """As `laid_out`; NumPy puts the chosen places first in memory, which gives strides of its own to sizes of one."""
+    """As `laid_out`; NumPy makes the indexed dimensions the outermost in memory, which gives dimensions of size one
+    other strides."""
     order = sorted(range(like.ndim), key=lambda dim: (-like.strides[dim], -like.shape[dim]))
     if order == sorted(order) or 0 in like.shape:
         return laid_out(tx, found, like)
@@ -145,8 +146,8 @@ def _around_ones(tx: Translator, found: Value, like: np.ndarray[Any, Any]) -> Va
 def _selected(
     tx: Translator, array: ArrayValue, parts: list[Value], kinds: list[str], what: str
 ) -> list[Value]:
-    """The parts for torch; arrays of places as tensors. Whether places are in range shows when the graph runs: NumPy's
-    error then comes from a second run. Masks must have the shape of what they select from."""
+    """The parts for torch; index arrays as tensors. Whether indices are in range is known when the graph runs: NumPy's
+    error then comes from the rerun in eager. Masks must have the shape of what they select from."""
     taken: list[Value] = []
     dim = 0
     for part, kind in zip(parts, kinds):
@@ -160,7 +161,7 @@ def _selected(
                 raise Unsupported("subscript", what)
             dim += places.fake.dim()
         else:
-            rely_on_second_run(tx, "subscript", what)
+            rely_on_rerun(tx, "subscript", what)
             dim += 1
         taken.append(places)
     return taken
@@ -183,15 +184,15 @@ def _set(tx: Translator, array: NdarrayValue, key: Value, value: Value) -> None:
         raise Unsupported("set-item", what)
     number = operand(tx, value, array.dtype, unsafe=True)
     written(tx, array)
-    if not single:  # it may be part of the same memory
+    if not single:  # it may alias the memory
         number = tx.graph.call("clone", [number], {}, tx, op="call_method")
     where = TupleValue(taken, tuple) if len(taken) != 1 else taken[0]
     tx.graph.call(operator.setitem, [array.tensor, where, number], {}, tx)
 
 
 def arrays_as_places(tx: Translator, key: Value) -> Value:
-    """The key of a tensor with tensors in the place of arrays, and of lists with tensors among their numbers: torch
-    takes whole numbers as places, an array of bool as a mask (`sequenceToVariable` in
+    """The key of a tensor with tensors in place of arrays, and of lists that contain tensors among their integers:
+    torch takes integers as indices, an array of bool as a mask (`sequenceToVariable` in
     torch/csrc/autograd/python_variable_indexing.cpp)."""
     if isinstance(key, NdarrayValue):
         return _as_places(tx, key)

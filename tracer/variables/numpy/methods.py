@@ -1,4 +1,4 @@
-"""Attributes and methods of NumPy's arrays and numbers, and torch's functions that make tensors of arrays."""
+"""Attributes and methods of NumPy's arrays and numbers, and torch's functions that make tensors from arrays."""
 from __future__ import annotations
 
 import operator
@@ -57,7 +57,7 @@ def _nbytes(tx: Translator, array: ArrayValue) -> Value:
 
 def _strides(tx: Translator, array: ArrayValue) -> Value:
     if any(not isinstance(size, int) or size < 2 for size in array.fake.shape):
-        raise Unsupported("attribute", "ndarray.strides")  # of a dimension of 1 the stride may be any number
+        raise Unsupported("attribute", "ndarray.strides")  # the stride of a dimension of size 1 may be any number
     return constant(tuple(stride * array.dtype.itemsize for stride in array.fake.stride()))
 
 
@@ -76,7 +76,7 @@ ATTRIBUTES.update({
 
 # ---- methods -------------------------------------------------------------------------------------------------------
 def astype(tx: Translator, array: Value, dtype: Value, copy: Value | None = None) -> Value:
-    """A copy in another dtype, laid out alike."""
+    """A copy in another dtype, with the same layout."""
     assert isinstance(array, ArrayValue)
     wanted = named_dtype(dtype)
     if wanted is None or not plain(copy, True):
@@ -90,7 +90,7 @@ def astype(tx: Translator, array: Value, dtype: Value, copy: Value | None = None
 
 
 def _copy(tx: Translator, array: Value, order: Value | None = None) -> Value:
-    """In C's order, unless told otherwise."""
+    """In C order, unless requested otherwise."""
     assert isinstance(array, ArrayValue)
     if plain(order, "C") != "C":
         raise Unsupported("call", "ndarray.copy in another order")
@@ -100,7 +100,7 @@ def _copy(tx: Translator, array: Value, order: Value | None = None) -> Value:
 
 
 def _flatten(tx: Translator, array: Value) -> Value:
-    """A copy in a row."""
+    """A flattened copy."""
     assert isinstance(array, ArrayValue)
     return result(tx, method(tx, "reshape", method(tx, "clone", array.tensor), constant(-1)))
 
@@ -181,7 +181,7 @@ for _name, _function in _METHODS.items():
 
 
 def _kinds(kind: type) -> None:
-    """np.float32(number): a number of another kind."""
+    """np.float32(number): a number of another type."""
     others = handler_of(kind)
 
     @handles(kind)
@@ -199,9 +199,9 @@ for _kind in (np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, n
     _kinds(_kind)
 
 
-# ---- tensors of arrays ---------------------------------------------------------------------------------------------
+# ---- tensors from arrays -------------------------------------------------------------------------------------------
 def _on_array(*functions: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-    """Calls of torch's functions whose first argument is an array; others stay what they are."""
+    """Calls of torch's functions whose first argument is an array; others are unaffected."""
 
     def register(handler: Callable[..., Value]) -> Callable[..., Value]:
         for function in functions:
@@ -239,7 +239,7 @@ def _from_numpy(tx: Translator, array: Value) -> Value:
 
 
 def _converted(tx: Translator, array: Value, dtype: Value | None, device: Value | None) -> TensorValue:
-    """The array as a tensor of a dtype on the CPU, over its memory where it has that dtype already."""
+    """The array as a tensor of a dtype on the CPU, sharing its memory where it already has that dtype."""
     assert isinstance(array, ArrayValue)
     place = torch.get_default_device() if plain(device) is None else torch.device(plain(device))
     if place.type != "cpu":
@@ -261,7 +261,7 @@ def _tensor(
     tx: Translator, array: Value, *, dtype: Value | None = None, device: Value | None = None,
     requires_grad: Value | None = None,
 ) -> Value:  # fmt: skip
-    """A copy, laid out alike."""
+    """A copy with the same layout."""
     if plain(requires_grad, False):
         raise Unsupported("call", "torch.tensor(requires_grad=True)")
     made = _converted(tx, array, dtype, device)
@@ -269,7 +269,7 @@ def _tensor(
 
 
 def _new_tensor(tx: Translator, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
-    """`Tensor.new_tensor` of an array: a copy in the tensor's own dtype, where none is asked for."""
+    """`Tensor.new_tensor` of an array: a copy in the tensor's dtype, unless another is given."""
     if not args or not isinstance(args[0], ArrayValue):
         return None
     if tensor.fake.device.type != "cpu" and "device" not in kwargs:

@@ -1,9 +1,9 @@
-"""NumPy's arrays while a frame is traced: each is the memory of a tensor of the graph, as `Tensor.numpy()` gives it.
+"""NumPy's arrays while a frame is traced: each is the memory of a tensor of the graph, as `Tensor.numpy()` returns it.
 
-An array that leaves the frame is made by that method, so it shares memory with the tensor, as in eager. What NumPy
-computes, the graph computes with torch's operators (`ufuncs.py`, `shapes.py`, `methods.py`, ...) in
-the dtypes that NumPy itself names. An item, or a sum, is a number of NumPy's (`np.float32(...)`), which nobody can
-change: `NumpyNumber`, a tensor without dimensions.
+An array that leaves the frame is made by that method, so it shares memory with the tensor, as in eager. The graph
+computes NumPy's functions with torch's operators (`ufuncs.py`, `shapes.py`, `methods.py`, ...) in the dtypes that NumPy
+itself determines. An item, or a sum, is a NumPy number (`np.float32(...)`), which is immutable: `NumpyNumber`, a tensor
+without dimensions.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...breaks.unsupported import Unsupported
 from ...sources.array_memory import tensor_of
-from ...sources.display_names import expression_of, in_words
+from ...sources.display_names import display_name, expression_of
 from ...sources.source import CallSource, Source
 from ..containers.sequences import SequenceValue, TupleValue
 from ..core.base import Value
@@ -45,14 +45,14 @@ OPERATORS: dict[Callable[..., Any], Operator] = {}
 
 ATTRIBUTES: dict[str, Callable[[Translator, ArrayValue], Value]] = {}
 METHODS: dict[str, Callable[[Translator, ArrayValue, Args, Kwargs], Value]] = {}
-"""Of arrays and of their numbers, which have the same. `methods.py` fills both."""
+"""Shared by arrays and their numbers. `methods.py` fills both."""
 
 INDEXING: dict[str, Callable[..., Any]] = {}
 """`get(tx, array, key) -> Value` and `set(tx, array, key, value)`, of `indexing.py`."""
 
 
 class ArrayValue(Value):
-    """What arrays and their numbers have in common. `tensor` has the memory; it never requires a gradient."""
+    """What arrays and their numbers have in common. `tensor` has the memory; it never requires gradients."""
 
     __slots__ = ("tensor",)
 
@@ -71,7 +71,7 @@ class ArrayValue(Value):
         return self.tensor.fake
 
     def as_proxy(self) -> Any:
-        """No operator of torch takes an array."""
+        """Operators of torch do not take arrays."""
         raise Unsupported("call", f"torch's functions on {self.describe()}")
 
     def truth(self, tx: Translator) -> bool:
@@ -79,7 +79,7 @@ class ArrayValue(Value):
         raise Unsupported("data-dependent-branch", self.describe())
 
     def key(self) -> Any:
-        """Arrays have no hash; numbers are found by value, which is not known."""
+        """Arrays are unhashable; numbers are found by value, which is not known."""
         raise Unsupported("call", f"hash() of {self.describe()}")
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
@@ -104,7 +104,7 @@ class ArrayValue(Value):
         return INDEXING["get"](tx, self, key)
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """From the tables; the rest is left to eager."""
+        """From the tables; anything else is left to eager."""
         special = ATTRIBUTES.get(name)
         if special is not None:
             return special(tx, self)
@@ -127,10 +127,10 @@ class ArrayValue(Value):
         return self.tensor.call_method(tx, "item", [], {})
 
     def describe(self) -> str:
-        """The expression of the program that it is the value of."""
+        """The user's expression of which it is the value."""
         kind = "an array" if isinstance(self, NdarrayValue) else f"a number ({self.dtype})"
         if self.source is not None:
-            return f"{kind} of numpy `{in_words(self.source)}`"
+            return f"{kind} of numpy `{display_name(self.source)}`"
         stack = self.tensor.node.meta.get("stack")
         text = expression_of(stack[-1]) if stack else ""
         return f"{kind} of numpy `{text or self.tensor.node.name}`"
@@ -152,7 +152,7 @@ class NdarrayValue(ArrayValue):
         return self.tensor.sizes(tx).items[0]
 
     def iter(self, tx: Translator) -> Value:
-        """An iterator that reads each item when it is asked for."""
+        """An iterator that reads each item when it is requested."""
         if self.fake.dim() == 0:
             tx.raise_observed(TypeError, "iteration over a 0-d array")
         return ArrayIterator(self)
@@ -172,12 +172,12 @@ class NdarrayValue(ArrayValue):
 
 
 class NumpyNumber(ArrayValue):
-    """A number of NumPy's that only data tells."""
+    """A NumPy number that is data-dependent."""
 
     __slots__ = ()
 
     def python_type(self) -> type:
-        """np.float32, np.int64, ...; one that gradients pass through is an array of no dimensions."""
+        """np.float32, np.int64, ...; one that requires gradients is an array without dimensions."""
         return np.ndarray if self.fake.requires_grad else self.dtype.type
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -197,7 +197,7 @@ class ArrayIterator(OneByOneIterator):
         self.index = 0
 
     def python_type(self) -> type:
-        """The type of iterators over what has __getitem__."""
+        """The type of iterators over objects with __getitem__."""
         return type(iter(np.ones(1)))
 
     def next(self, tx: Translator) -> Value | None:
@@ -209,12 +209,12 @@ class ArrayIterator(OneByOneIterator):
         return self.array.getitem(tx, constant(self.index - 1))
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """An iterator over the same array, at the same place."""
+        """An iterator over the same array, at the same position."""
         codegen.call_const(iterator_at, [self.array, constant(self.index)])
 
 
 def _refuse_tracked(array: ArrayValue) -> None:
-    """Raises Unsupported for an array that gradients pass through: there is none outside of the trace."""
+    """Raises Unsupported for an array that requires gradients: it exists only in the trace."""
     if array.fake.requires_grad:
         raise Unsupported("reconstruct", array.describe())
 
@@ -249,15 +249,16 @@ def build_ndarray(tx: Translator, obj: np.ndarray[Any, Any], source: Source | No
 
 # ---- between tensors and arrays ------------------------------------------------------------------------------------
 def same_memory(tx: Translator, tensor: TensorValue) -> TensorValue:
-    """Another tensor over the same memory, with a version and gradients of its own."""
+    """Another tensor over the same memory, with its own version and gradients."""
     result = tx.graph.call(builtins.getattr, [tensor, constant("data")], {}, tx)
     assert isinstance(result, TensorValue)
     return result
 
 
 def array_of(tx: Translator, tensor: TensorValue, what: str) -> NdarrayValue:
-    """tensor.numpy(). Raises Unsupported (`what`) where that raises, or where no graph could hold the array. In what
-    torch.compiler.wrap_numpy made, compiled code has gradients pass through the array (where eager raises)."""
+    """tensor.numpy(). Raises Unsupported (`what`) where that raises, or where no graph could hold the array. In
+    functions wrapped by torch.compiler.wrap_numpy, compiled code lets gradients flow through the array (where eager
+    raises)."""
     fake = tensor.fake
     wrapped = tx.f_globals.get("__name__") == "torch._dynamo.external_utils"
     known = fake.dtype in NUMPY_DTYPES and fake.device.type == "cpu" and (wrapped or not fake.requires_grad)
@@ -268,7 +269,7 @@ def array_of(tx: Translator, tensor: TensorValue, what: str) -> NdarrayValue:
 
 
 def _tracked(tx: Translator, tensor: TensorValue) -> TensorValue:
-    """A view of the whole tensor, through which gradients pass."""
+    """A view of the whole tensor, through which gradients flow."""
     view = tx.graph.call(torch.ops.aten.alias.default, [tensor], {}, tx)
     assert isinstance(view, TensorValue)
     return view
@@ -287,8 +288,8 @@ TENSOR_METHODS["numpy"] = _numpy
 
 
 def tensor_from(tx: Translator, array: ArrayValue) -> TensorValue:
-    """torch.from_numpy(array). Raises Unsupported where its storage would be another: that of a part of an array begins
-    and ends with the part; and where the inference mode makes another kind of tensor of it."""
+    """torch.from_numpy(array). Raises Unsupported where its storage would differ: that of a part of an array begins and
+    ends with the part; and where the inference mode makes an inference tensor of it."""
     fake = array.fake
     if fake.is_inference() != torch.is_inference_mode_enabled():
         raise Unsupported("call", "torch.from_numpy under another inference mode")
@@ -304,7 +305,7 @@ def result(tx: Translator, tensor: Value, scalar: bool = False) -> ArrayValue:
 
 
 def laid_out(tx: Translator, tensor: Value, like: np.ndarray[Any, Any]) -> Value:
-    """A result with its dimensions in memory in the order in which NumPy put those of the sample."""
+    """A result with its dimensions in memory in the order that NumPy gave those of the sample."""
     assert isinstance(tensor, TensorValue)
     order = order_of(like)
     plain = order == sorted(order)
@@ -313,7 +314,7 @@ def laid_out(tx: Translator, tensor: Value, like: np.ndarray[Any, Any]) -> Value
     try:
         fits = tensor.fake.permute(order).is_contiguous()
     except GuardOnDataDependentSymNode as error:
-        raise Unsupported("call", "numpy with a result whose size only data tells, in another order") from error
+        raise Unsupported("call", "numpy with a result of data-dependent size in another memory order") from error
     if fits:
         return tensor
     if plain:
@@ -325,8 +326,8 @@ def laid_out(tx: Translator, tensor: Value, like: np.ndarray[Any, Any]) -> Value
 
 
 def written(tx: Translator, array: NdarrayValue) -> None:
-    """Call before the array's memory is written. NumPy tells autograd nothing: a tensor that was saved for a backward
-    would keep its old numbers in a graph."""
+    """Call before the array's memory is written. NumPy does not tell autograd: a tensor saved for the backward would
+    keep its old values in a graph."""
     graph = tx.graph
     inputs = [(node, node.meta["val"]) for node in graph.versions]
     if array.fake.requires_grad:  # autograd is told
@@ -350,7 +351,7 @@ def has_array(values: Sequence[Value]) -> bool:
 
 def on_arrays(*functions: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Register `function(tx, *args, **kwargs)` for calls of `functions` that have an array among the arguments. Other
-    calls go where they went."""
+    calls are handled as before."""
 
     def register(handler: Callable[..., Value]) -> Callable[..., Value]:
         for function in functions:
@@ -374,7 +375,7 @@ def _register(function: Any, handler: Callable[..., Value]) -> None:
 
 
 def called(tx: Translator, handler: Callable[..., Value], name: str, args: Args, kwargs: Kwargs) -> Value:
-    """handler(tx, *args, **kwargs). Raises Unsupported for arguments that it does not know."""
+    """handler(tx, *args, **kwargs). Raises Unsupported for arguments that the handler does not accept."""
     try:
         bound = inspect.signature(handler).bind(tx, *args, **kwargs)
     except TypeError as error:
@@ -383,7 +384,7 @@ def called(tx: Translator, handler: Callable[..., Value], name: str, args: Args,
 
 
 def plain(value: Value | None, default: Any = None) -> Any:
-    """The constant that an argument is. Raises Unsupported for what is none."""
+    """The constant value of an argument. Raises Unsupported where it is not constant."""
     if value is None:
         return default
     if isinstance(value, ArrayValue):
@@ -416,6 +417,6 @@ def array(value: Value, what: str) -> ArrayValue:
 
 
 def view(tx: Translator, a: ArrayValue, name: str, *args: Value) -> NdarrayValue:
-    """An array by a method of the tensor that gives a view; a number becomes an array of its own."""
+    """View an array by a tensor method; a number becomes an array."""
     memory = a.tensor if isinstance(a, NdarrayValue) else method(tx, "clone", a.tensor)
     return NdarrayValue(method(tx, name, memory, *args))

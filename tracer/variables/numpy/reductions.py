@@ -1,6 +1,6 @@
-"""NumPy's reductions of arrays: sums, means, extremes, places of extremes, running sums.
+"""NumPy's reductions of arrays: sums, means, extremes, indices of extremes, cumulative sums.
 
-The dtype of the result is the one that NumPy gives for a sample. Results are numbers where no dimension is left.
+The dtype of the result is the one that NumPy returns for a sample. Results are numbers where no dimension is left.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Compute = Callable[["Translator", TensorValue, Dims, bool, Any], Value]
 
 @dataclass(frozen=True)
 class Reduction:
-    """`works_in`: the dtype to compute in, "result" or "own". `warns`: NumPy may. `options`: what else it takes."""
+    """`works_in`: the dtype to compute in, "result" or "own". `warns`: NumPy may. `options`: further parameters."""
 
     compute: Compute
     works_in: str = "result"
@@ -50,7 +50,7 @@ def _over(target: Callable[..., Any]) -> Compute:
 
 
 def _truth(target: Callable[..., Any]) -> Compute:
-    """any and all: of what is true of each item."""
+    """any and all: of the truth value of each item."""
 
     def compute(tx: Translator, tensor: TensorValue, dims: Dims, keep: bool, _: Any) -> Value:
         truths = tx.graph.call("to", [tensor, constant(torch.bool)], {}, tx, op="call_method")
@@ -81,7 +81,7 @@ def _spread(target: Callable[..., Any]) -> Compute:
 
 
 def _place(target: Callable[..., Any]) -> Compute:
-    """The first place of the extreme: in all items, or along one dimension."""
+    """The first index of the extreme: in the flattened array, or along one dimension."""
 
     def compute(tx: Translator, tensor: TensorValue, dims: Dims, keep: bool, _: Any) -> Value:
         if tensor.fake.dtype is torch.bool:
@@ -108,7 +108,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "argmax": Reduction(_place(torch.argmax), works_in="own", one_axis=True),
     "argmin": Reduction(_place(torch.argmin), works_in="own", one_axis=True),
 }
-"""By name, of the function and of the method."""
+"""By name of the function and of the method."""
 
 
 def _dims(axis: Any, rank: int, what: str) -> Dims:
@@ -123,7 +123,7 @@ def reduced(
     tx: Translator, name: str, a: Value, axis: Value | None = None, keepdims: Value | None = None,
     dtype: Value | None = None, ddof: Value | None = None,
 ) -> Value:  # fmt: skip
-    """np.name(a, axis=axis, ...), of one array."""
+    """np.name(a, axis=axis, ...) of one array."""
     rule, what = REDUCTIONS[name], f"numpy.{name}"
     if not isinstance(a, ArrayValue):
         raise Unsupported("call", f"{what} of {a.describe()}")
@@ -209,7 +209,7 @@ def _norm(tx: Translator, x: Value, *, axis: Value | None = None, keepdims: Valu
 def _count_nonzero(
     tx: Translator, a: Value, axis: Value | None = None, *, keepdims: Value | None = None
 ) -> Value:
-    """Without an axis Python's int, which would be read out of the graph."""
+    """Without an axis it is Python's int, which would be read out of the graph."""
     if not isinstance(a, ArrayValue) or plain(axis) is None:
         raise Unsupported("call", "numpy.count_nonzero of all items")
     truths = tx.graph.call("to", [a.tensor, constant(torch.bool)], {}, tx, op="call_method")

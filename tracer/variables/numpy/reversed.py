@@ -1,7 +1,7 @@
-"""`array[::-1]`: a view with steps below zero, which is a kind of view that tensors do not have.
+"""`array[::-1]`: a view with negative steps, which tensors do not have.
 
-What reads it, and gives new memory, reads a flipped copy of the items as they are then. All else (writing to it,
-further views, handing it to torch) is left to eager, where the array itself is made by the same expression.
+Functions that read it and return new memory read a flipped copy of the current items. Everything else (writing to it,
+further views, passing it to torch) is left to eager, where the array itself is made by the same expression.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..core.constant import BoundBuiltin, constant
 from ..core.handlers import handler_of, handles
 from ..core.operators import IN_PLACE, apply
 from ..torch.tensor import TensorValue
-from . import creation, functions, methods, reductions, shapes  # noqa: F401  (whose handlers are asked here)
+from . import creation, functions, methods, reductions, shapes  # noqa: F401  (its handlers are looked up here)
 from .ndarrays import ATTRIBUTES, INDEXING, ArrayValue, NdarrayValue, result
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _METHODS = frozenset(
     "copy astype sum mean prod std var max min any all argmax argmin cumsum cumprod round clip dot flatten"
     " tolist".split()
 )
-"""Those that give new memory."""
+"""Those that return new memory."""
 
 _FUNCTIONS: dict[Any, int] = {
     **dict.fromkeys((
@@ -48,11 +48,11 @@ _FUNCTIONS: dict[Any, int] = {
     **dict.fromkeys((np.dot, np.matmul, np.outer), 2),
     np.where: 3,
 }  # fmt: skip
-"""Functions that give new memory, and how many of their arguments they read."""
+"""Functions that return new memory, and how many of their arguments they read."""
 
 
 class ReversedValue(Value):
-    """base[where], where a step is below zero: the items of `view`, a part of `base`, turned round along `dims`."""
+    """base[where] with a negative step: the items of `view`, a part of `base`, reversed along `dims`."""
 
     __slots__ = ("base", "dims", "view", "where")
 
@@ -68,7 +68,7 @@ class ReversedValue(Value):
         return np.ndarray
 
     def now(self, tx: Translator) -> ArrayValue:
-        """A copy of the items as they are now."""
+        """A copy of the current items."""
         return result(tx, tx.graph.call("flip", [self.view.tensor, constant(self.dims)], {}, tx, op="call_method"))
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
@@ -94,7 +94,7 @@ class ReversedValue(Value):
         return self.view.key()
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """What the view has too, and methods that read."""
+        """Attributes shared with the view, and methods that only read."""
         if name in _METADATA:
             return ATTRIBUTES[name](tx, self.view)
         if name in _METHODS:
@@ -117,7 +117,7 @@ class ReversedValue(Value):
 
 
 def _read(tx: Translator, value: Value) -> Value:
-    """The items of a reversed array, also inside of a list."""
+    """The items of a reversed array, also inside a list."""
     if isinstance(value, ReversedValue):
         return value.now(tx)
     if isinstance(value, SequenceValue) and any(isinstance(item, ReversedValue) for item in value.items):
@@ -148,7 +148,7 @@ _get_forward = INDEXING["get"]
 
 
 def _get(tx: Translator, array: ArrayValue, key: Value) -> Value:
-    """A reversed part where a step is below zero. A dimension of 1 has no direction: left to eager."""
+    """A reversed part where a step is negative. A dimension of 1 has no direction: left to eager."""
     parts = list(key.items) if isinstance(key, TupleValue) else [key]
     if not isinstance(array, NdarrayValue) or not any(_is_backward(part) for part in parts):
         return _get_forward(tx, array, key)
@@ -184,7 +184,7 @@ def _get(tx: Translator, array: ArrayValue, key: Value) -> Value:
 
 
 def _forward(taken: range) -> slice:
-    """The slice of the same places in ascending order."""
+    """The slice of the same indices in ascending order."""
     ascending = taken[::-1] if taken.step < 0 else taken
     return slice(ascending.start, ascending.stop, ascending.step)
 

@@ -1,7 +1,7 @@
-"""NumPy's scalars (`np.float64(0.5)`, `np.sqrt(64)`): NumPy computes with them while the frame is traced, or, where a
+"""NumPy's scalars (`np.float64(0.5)`, `np.sqrt(64)`): NumPy computes with them while the frame is traced or, where a
 number varies from call to call, before the graph runs.
 
-An operator of torch takes one as the Python number that it is, so that is what stands in the graph. Arrays, and numbers
+Operators of torch take one as the equivalent Python number, so that is what the graph contains. Arrays, and numbers
 that are not known, are left to eager.
 """
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import ComputedSource, Source
 from ..containers.sequences import SequenceValue
 from ..core.base import Value
@@ -39,11 +39,11 @@ _FUNCTIONS = (
     " deg2rad rad2deg"
     " gcd lcm float_power logical_and logical_or logical_not"
 ).split()
-"""Functions of NumPy that give a scalar for scalars, and for lists of them where they reduce."""
+"""Functions of NumPy that return a scalar for scalars, and for lists of them where they reduce."""
 
 
 class NumpyScalar(ConstantValue):
-    """A scalar of NumPy's."""
+    """A NumPy scalar."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class NumpyScalar(ConstantValue):
 
 
 class NumpyFloat(FloatValue):
-    """A float of NumPy's that varies: what is computed from it keeps NumPy's types and rounding."""
+    """A NumPy float that varies: results computed from it keep NumPy's types and rounding."""
 
     __slots__ = ()
 
@@ -68,15 +68,15 @@ class NumpyFloat(FloatValue):
         )
 
     def python_type(self) -> type:
-        """float16, float32 or float64 of NumPy's."""
+        """NumPy's float16, float32 or float64."""
         return type(self.number)
 
     def converted(self, tx: Translator, kind: type) -> Value:
-        """int(number), which is then known; float(number) is a float of Python's."""
+        """int(number), which is then known; float(number) is a Python float."""
         return self.computed_by(tx, kind, [self])
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """What its type says, and methods; for anything else the number is fixed."""
+        """Attributes of its type, and methods; anything else specializes the number."""
         if name in _OF_TYPE:
             return from_python(tx, getattr(self.number, name))
         if callable(getattr(self.number, name, None)):
@@ -84,7 +84,7 @@ class NumpyFloat(FloatValue):
         return self._fixed(tx).getattr(tx, name)
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`item()`; for other methods the number is fixed."""
+        """`item()`; other methods specialize the number."""
         if name == "item" and not args and not kwargs:
             return self.computed_by(tx, np.generic.item, [self])
         return self._fixed(tx).call_method(tx, name, args, kwargs)
@@ -94,8 +94,8 @@ class NumpyFloat(FloatValue):
 
 
 class NumpyInteger(Value):
-    """An integer of NumPy's that varies. To operators of torch, as an index and as an int it is an input of the graph,
-    and arithmetic is NumPy's, before the graph; whatever else asks for it gets the one of this call, guarded."""
+    """A NumPy integer that varies. To operators of torch, as an index and as an int it is an input of the graph, and
+    arithmetic is NumPy's, before the graph; every other read gets the value of this call, guarded."""
 
     __slots__ = ("number", "trace")
 
@@ -105,7 +105,7 @@ class NumpyInteger(Value):
         self.trace = tx.trace
 
     def python_type(self) -> type:
-        """int8, int16, int32 or int64 of NumPy's."""
+        """NumPy's int8, int16, int32 or int64."""
         return type(self.number)
 
     def is_constant(self) -> bool:
@@ -145,7 +145,7 @@ class NumpyInteger(Value):
         return NumpyScalar(self.as_constant()).getattr(tx, name)
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`item()` is the Python number; for other methods the integer is fixed."""
+        """`item()` is the Python number; other methods specialize the integer."""
         if name in _AS_INT and not args and not kwargs:
             return self.as_int()
         return NumpyScalar(self.as_constant()).call_method(tx, name, args, kwargs)
@@ -162,9 +162,9 @@ class NumpyInteger(Value):
         return compute(tx, IN_PLACE.get(function, function), [left, right])
 
     def describe(self) -> str:
-        """Its name in the program."""
+        """Its name in the user's code."""
         assert self.source is not None
-        return f"the number `{in_words(self.source)}`"
+        return f"the number `{display_name(self.source)}`"
 
 
 _AS_INT = ("item", "__index__", "__int__")
@@ -178,7 +178,7 @@ VARYING.update(dict.fromkeys((np.float16, np.float32, np.float64), NumpyFloat))
 
 @builds(np.generic)
 def build_numpy_scalar(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A scalar, guarded by type and value; by type where the policy says that it varies."""
+    """A scalar, guarded by type and value; by type only where the policy makes it dynamic."""
     kind = type(obj)
     if not issubclass(kind, (np.integer, np.floating, np.bool_)):
         raise Unsupported("unknown-type", kind.__qualname__)
@@ -204,7 +204,7 @@ def _plain(value: Value) -> Any:
     """The object behind a constant, or behind a list of them. Raises Unsupported for anything else."""
     if isinstance(value, SequenceValue):
         return [_plain(item) for item in value.items]
-    if isinstance(value, FloatValue) and not value.is_drawn:
+    if isinstance(value, FloatValue) and not value.is_random:
         return value.as_constant()
     if not value.is_constant() or not isinstance(value.as_constant(), (int, float, np.generic, type(None))):
         raise Unsupported("call", f"numpy on {value.describe()}")
@@ -217,7 +217,7 @@ def _is_float(value: Value) -> bool:
 
 
 def _computes(function: Callable[..., Any]) -> None:
-    """Calls of `function` on scalars are done while tracing."""
+    """Calls of `function` on scalars are made while tracing."""
 
     @handles(function)
     def handler(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -225,7 +225,7 @@ def _computes(function: Callable[..., Any]) -> None:
         if varies and not kwargs and all(map(_is_float, args)):
             return compute(tx, function, args)
         plain = [_plain(arg) for arg in args], {name: _plain(value) for name, value in kwargs.items()}
-        with np.errstate(all="raise"):  # what NumPy warns of, it does in eager
+        with np.errstate(all="raise"):  # eager shows NumPy's warnings
             try:
                 result = function(*plain[0], **plain[1])
             except Exception as error:

@@ -1,7 +1,7 @@
-"""NumPy's functions that give arrays another shape, join them and cut them.
+"""NumPy's functions that reshape, join and split arrays.
 
-What gives a view in NumPy gives a view here; where a function gives a view of a kind that tensors do not have (steps
-below zero, memory that must not be written), the graph breaks.
+What is a view in NumPy is a view here; where a function returns a kind of view that tensors do not have (negative
+steps, read-only memory), the graph breaks.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # ---- shapes --------------------------------------------------------------------------------------------------------
 def reshaped(tx: Translator, a: ArrayValue, sizes: Value) -> Value:
-    """A view where there can be one, else a copy: the rule of both libraries."""
+    """A view where possible, else a copy: the rule of both libraries."""
     shape = sizes if isinstance(sizes, SequenceValue) else TupleValue([sizes], tuple)
     return view(tx, a, "reshape", TupleValue(shape.items, tuple))
 
@@ -53,7 +53,7 @@ def _ravel(tx: Translator, a: Value) -> Value:
 
 
 def raveled(tx: Translator, a: ArrayValue) -> Value:
-    """In a row: a view where the array has no holes, else a copy (a row with holes, too)."""
+    """Flattened: a view where the array has no holes, else a copy (also of a one-dimensional array with holes)."""
     if not a.fake.is_contiguous():
         return result(tx, method(tx, "reshape", method(tx, "clone", a.tensor), constant(-1)))
     return reshaped(tx, a, constant(-1))
@@ -61,7 +61,7 @@ def raveled(tx: Translator, a: ArrayValue) -> Value:
 
 @on_arrays(np.transpose)
 def transposed(tx: Translator, a: Value, axes: Value | None = None) -> Value:
-    """A view with other axes; by default in reverse."""
+    """A view with permuted axes; reversed by default."""
     given = array(a, "transpose")
     order = plain(axes)
     return view(tx, given, "permute", constant(tuple(reversed(range(given.fake.dim()))) if order is None else order))
@@ -91,7 +91,7 @@ def _expand_dims(tx: Translator, a: Value, axis: Value) -> Value:
 
 @on_arrays(np.squeeze)
 def squeezed(tx: Translator, a: Value, axis: Value | None = None) -> Value:
-    """A view without dimensions of size 1 (one that is named must be); the array itself where there are none."""
+    """A view without dimensions of size 1 (named ones must be); the array itself where there are none."""
     given, axes = array(a, "squeeze"), plain(axis)
     if axes is None and all(size != 1 for size in given.fake.shape):
         return given
@@ -111,9 +111,9 @@ def _at_least(tx: Translator, a: Value) -> Value:
     return given
 
 
-# ---- joined and cut ------------------------------------------------------------------------------------------------
+# ---- join and split ------------------------------------------------------------------------------------------------
 def _joined(tx: Translator, function: Callable[..., Any], arrays: Value, **options: Any) -> Value:
-    """As NumPy joins samples: their dtype, order and number of dimensions."""
+    """As NumPy joins samples: their dtype, memory order and number of dimensions."""
     if not isinstance(arrays, SequenceValue):
         raise Unsupported("call", f"numpy.{function.__name__} of {arrays.describe()}")
     parts = [array(item, function.__name__) for item in arrays.items]
@@ -148,7 +148,7 @@ for _name in ("concatenate", "stack", "vstack", "hstack", "dstack", "column_stac
 
 @on_arrays(np.split)
 def _split(tx: Translator, ary: Value, indices_or_sections: Value, axis: Value | None = None) -> Value:
-    """Views, of equal size or between places."""
+    """Views, of equal size or between indices."""
     given, sections, where = array(ary, "split"), plain(indices_or_sections), plain(axis, 0)
     if type(sections) is int and (sections < 1 or given.fake.shape[where] % sections):
         raise Unsupported("call", "numpy.split into parts that are not equal")

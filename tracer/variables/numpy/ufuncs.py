@@ -1,9 +1,9 @@
-"""NumPy's element by element functions on arrays: for each, the operator of torch, and whether NumPy may warn.
+"""NumPy's ufuncs on arrays: for each, the operator of torch, and whether NumPy may warn.
 
-`call_ufunc` asks NumPy for the dtypes of operands and results, converts, and calls. NumPy warns of (or, as the program
-has set it, raises for) division by zero, overflow and invalid results: where a function may, the graph checks that
-every result is finite (or not a number because an operand is not), and where one is not, the frame runs again as it
-was written (`runtime_asserts.py`). To add a function, add a row to `UFUNCS`.
+`call_ufunc` gets the dtypes of operands and results from NumPy, converts, and calls. NumPy warns (or raises, as the
+user has configured it) about division by zero, overflow and invalid results: where a function may, the graph checks
+that every result is finite (or NaN because an operand is), and where one is not, the frame is rerun in eager
+(`runtime_asserts.py`). To add a function, add a row to `UFUNCS`.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
 from ..python.symbolic_numbers import NumberValue
-from ..torch.runtime_asserts import assume, rely_on_second_run
+from ..torch.runtime_asserts import assume, rely_on_rerun
 from ..torch.tensor import TensorValue
 from .dtypes import asked, computing_dtype, converted, kind_of, loop_dtypes, sample, torch_dtype
 from .ndarrays import OPERATORS, ArrayValue, NdarrayValue, laid_out, on_arrays, plain, result, written
@@ -33,12 +33,12 @@ Compute = Callable[["Translator", Operands], Value]
 
 @dataclass(frozen=True)
 class Ufunc:
-    """How a ufunc is computed: `compute(tx, operands)` on tensors of the dtypes of the loop. `warns`: floats may."""
+    """How a ufunc is computed: `compute(tx, operands)` on tensors of the loop's dtypes. `warns`: floats may."""
 
     compute: Compute
     warns: bool = False
     takes: str = "bif"
-    """Kinds of dtypes of the loops that it is right for: bool, int (unsigned too), float."""
+    """Kinds of loop dtypes for which it is right: bool, int (unsigned too), float."""
 
 
 def node(target: Callable[..., Any]) -> Compute:
@@ -53,7 +53,7 @@ def _tensor(value: Value) -> TensorValue:
 
 # ---- operands ------------------------------------------------------------------------------------------------------
 def operand(tx: Translator, value: Value, dtype: np.dtype[Any], unsafe: bool = False) -> Value:
-    """An array or number as a tensor of `dtype`. `unsafe`: as in assignments, any conversion goes."""
+    """An array or number as a tensor of `dtype`. `unsafe`: as in assignments, any conversion is allowed."""
     target = torch_dtype(dtype, "conversion")
     if isinstance(value, ArrayValue):
         return cast(tx, value.tensor, dtype)
@@ -92,13 +92,13 @@ def cast(tx: Translator, tensor: TensorValue, dtype: np.dtype[Any]) -> TensorVal
     return cast_tensor
 
 
-# ---- what NumPy would warn of --------------------------------------------------------------------------------------
+# ---- where NumPy would warn ----------------------------------------------------------------------------------------
 def _ignores_underflow(_: Any = None) -> bool:
     return np.geterr()["under"] == "ignore"
 
 
 def check_finite(tx: Translator, value: Value, operands: Sequence[Value] = ()) -> None:
-    """The graph checks that all results are finite, or not a number because an operand is none."""
+    """The graph checks that all results are finite, or NaN because an operand is."""
     if not _ignores_underflow():
         raise Unsupported("call", "numpy where underflow is not ignored")
     tx.guards.add(None, "LAMBDA", (_ignores_underflow, "numpy.geterr()['under'] == 'ignore'"))
@@ -110,7 +110,7 @@ def check_finite(tx: Translator, value: Value, operands: Sequence[Value] = ()) -
 
 
 def _assume_all(tx: Translator, condition: Value) -> None:
-    rely_on_second_run(tx, "call", "numpy, which may warn, where a graph cannot be run again")
+    rely_on_rerun(tx, "call", "numpy, which may warn, where a graph cannot be run again")
     assume(tx, tx.graph.call(torch.all, [condition], {}, tx), "what NumPy warns of")
 
 
@@ -118,7 +118,7 @@ _WRAP_SILENTLY = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.s
 
 
 def _check_integer(tx: Translator, ufunc: np.ufunc, rule: Ufunc, operands: Operands, dtype: np.dtype[Any]) -> None:
-    """Integers of arrays wrap around without a word; NumPy's single numbers warn."""
+    """Integers of arrays overflow silently; NumPy's scalars warn."""
     if ufunc in _WRAP_SILENTLY:
         return
     wide = [tx.graph.call("to", [one, constant(torch.float64)], {}, tx, op="call_method") for one in operands]
@@ -132,7 +132,8 @@ def _check_integer(tx: Translator, ufunc: np.ufunc, rule: Ufunc, operands: Opera
 
 # ---- calls ---------------------------------------------------------------------------------------------------------
 def call_ufunc(tx: Translator, ufunc: np.ufunc, args: Operands, out: NdarrayValue | None = None) -> Value:
-    """ufunc(*args), or into the memory of `out`. Raises Unsupported where NumPy raises, or is not known to agree."""
+    """ufunc(*args), or into the memory of `out`. Raises Unsupported where NumPy raises, or torch is not known to
+    agree."""
     rule = UFUNCS[ufunc]
     kinds = [kind_of(arg) for arg in args]
     loop = loop_dtypes(ufunc, kinds, out.dtype if out is not None else None)
@@ -172,7 +173,7 @@ def _rank(arg: Value) -> int:
 
 
 def _in_order(tx: Translator, function: Callable[..., Any], args: Operands, computed: TensorValue) -> Value:
-    """The result with strides as NumPy makes them of those of the operands."""
+    """The result with the strides that NumPy derives from those of the operands."""
     if computed.fake.dim() < 2:
         return laid_out(tx, computed, np.ones((1,) * computed.fake.dim()))
     if all(arg.fake.is_contiguous() for arg in args if isinstance(arg, ArrayValue)):
@@ -191,7 +192,7 @@ def _remainder(tx: Translator, operands: Operands) -> Value:
 
 
 def _by_float(compute: Compute) -> Compute:
-    """Integers by zero give zero and a warning, in torch an error: only for floats."""
+    """Integer division by zero gives zero and a warning in NumPy, but an error in torch: for floats only."""
 
     def chosen(tx: Translator, operands: Operands) -> Value:
         if not _tensor(operands[0]).fake.is_floating_point():
@@ -236,7 +237,7 @@ def _shifted(target: Callable[..., Any]) -> Compute:
 
 
 def _sign(tx: Translator, operands: Operands) -> Value:
-    """What is not a number stays so."""
+    """NaN stays NaN."""
     sign = tx.graph.call(torch.sign, list(operands), {}, tx)
     unknown = tx.graph.call(torch.isnan, list(operands), {}, tx)
     return tx.graph.call(torch.where, [unknown, operands[0], sign], {}, tx)
@@ -319,7 +320,7 @@ def _operator(ufunc: np.ufunc) -> Callable[[Translator, Operands, NdarrayValue |
 
 
 def _power_operator(tx: Translator, args: Operands, out: NdarrayValue | None) -> Value:
-    """`**` of a bool is a square with a dtype of its own."""
+    """`**` of a bool is a square with another dtype."""
     if any(kind_of(arg) == np.dtype(bool) for arg in args):
         raise Unsupported("operator", "** to an array of bools")
     return call_ufunc(tx, np.power, args, out)

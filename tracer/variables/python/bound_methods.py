@@ -1,7 +1,7 @@
-"""Methods written in C that the program holds bound to their object: `append = rows.append`, `table.get` as argument.
+"""Methods written in C that user code holds bound to their object: `append = rows.append`, `table.get` as argument.
 
-Such a method is a new object each time it is read, so it is guarded by what it is made of: its name, and its owner as
-any other object that the program reads.
+Such a method is a new object each time it is read, so its parts are guarded: its name, and its owner like any other
+object that is read.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OWNERS = frozenset((
 
 @builds(MethodWrapperType)
 def build_bound(tx: Translator, method: Any, source: Source | None) -> Value:
-    """A method with its owner; functions of modules are callables like any other."""
+    """A method with its owner; functions of modules are handled as other callables."""
     owner = getattr(method, "__self__", None)
     if type(owner) is frozenset and is_stable(source):  # keyword.iskeyword
         return BoundBuiltin(from_python(tx, owner), method.__name__, source)
@@ -46,7 +46,7 @@ def build_bound(tx: Translator, method: Any, source: Source | None) -> Value:
 
 
 def _is_found(owner: Any, method: Any) -> bool:
-    """Whether reading the name from the owner gives this method: a subclass may have another of that name."""
+    """Whether reading the name from the owner gives this method: a subclass may override it."""
     name = method.__name__
     found = inspect.getattr_static(type(owner), name, None)
     if not isinstance(found, (MethodDescriptorType, WrapperDescriptorType)) or name in getattr(owner, "__dict__", ()):

@@ -1,4 +1,4 @@
-"""Callables that are not entered: those written in C, torch's functions, functions with a handler."""
+"""Callables that are not interpreted: those written in C, torch's functions, functions with a handler."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.source import AttrSource, KnownSource, Source
+from ...sources.source import AttrSource, Source, WeakrefSource
 from ..core.base import Value, with_arguments
 from ..core.constant import REGISTRY, fold
 from ..core.handlers import handler_of, is_pure
@@ -28,14 +28,14 @@ BOUND: dict[type, Callable[..., Value]] = {}
 
 
 def _is_math_of_ints(function: Any, args: Sequence[Value]) -> bool:
-    """Whether it is a function of `math` given numbers, one of which varies: `math.pow(0.9, step)`."""
+    """Whether it is a function of `math` with a varying number among its arguments: `math.pow(0.9, step)`."""
     if getattr(function, "__module__", None) != "math" or not any(isinstance(arg, NumberValue) for arg in args):
         return False
     return all(isinstance(arg, NumberValue) or arg.is_constant() for arg in args)
 
 
 class BuiltinValue(Value):
-    """A callable that is not entered: a builtin, a torch function, a library function with a handler."""
+    """A callable that is not interpreted: a builtin, a torch function, a library function with a handler."""
 
     __slots__ = ("function",)
 
@@ -123,7 +123,7 @@ class BuiltinValue(Value):
 
 
 def _fits_graph(argument: Value) -> bool:
-    """Whether a node can have the argument: no function, module or object of the program's."""
+    """Whether a node can have the argument: no user-defined function, module or object."""
     if isinstance(argument, (FunctionValue, MethodValue, PartialValue)):
         return False
     try:
@@ -140,16 +140,16 @@ def build_function(tx: Translator, obj: FunctionType, source: Source | None) -> 
     if source is None:
         source = importable(obj)
         if source is None and not is_library(obj.__module__) and not tx.effects.local_classes:
-            source = KnownSource.of(obj)  # classes made here would have new methods each time
-    elif not is_stable(source) or _is_programs_method(tx, obj, source):
+            source = WeakrefSource.of(obj)  # classes made here would have new methods each time
+    elif not is_stable(source) or _is_user_method(tx, obj, source):
         tx.guards.add(source, "FUNCTION_MATCH", obj)
     if handler_of(obj) is not None or is_pure(obj) or is_graph_function(obj):
         return BuiltinValue(obj, source)
     return make_existing(tx, obj, source)
 
 
-def _is_programs_method(tx: Translator, obj: FunctionType, source: Source) -> bool:
-    """A method that the program's own code defines, where its source leads to it: the program may replace it."""
+def _is_user_method(tx: Translator, obj: FunctionType, source: Source) -> bool:
+    """A method that user code defines, where its source leads to it: user code may replace it."""
     if is_library(obj.__module__):
         return False
     try:

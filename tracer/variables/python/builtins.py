@@ -25,7 +25,7 @@ from ..core.handlers import handles
 from ..core.keys import check_hash, hash_of
 from ..core.operators import apply
 from ..core.registry import from_python
-from ..strings.strings import GivenText, TextValue, number_text, text_of
+from ..strings.strings import CarriedString, StringValue, number_text, string_of
 from ..torch.tensor import TensorValue
 from ..torch.tensor_constructors import warned_of_history
 from .exceptions import ExceptionValue
@@ -71,7 +71,7 @@ def _type(tx: Translator, value: Value, *rest: Value) -> Value:
 
 
 def _attribute(tx: Translator, name: Value) -> str:
-    """The name of an attribute as getattr() takes it."""
+    """The name of an attribute, as getattr() accepts it."""
     if not issubclass(name.python_type(), str):
         tx.raise_observed(TypeError, f"attribute name must be string, not '{name.python_type().__name__}'")
     found: str = name.as_constant()
@@ -129,7 +129,7 @@ def _id(tx: Translator, value: Value) -> Value:
 
 
 _MADE = TensorValue, ObjectValue, ListValue, DictValue, SetValue, ExceptionValue
-"""What is one object of its own, where the trace makes it."""
+"""Types that make a distinct object at each call in the trace."""
 
 
 def _hash(tx: Translator, value: Value) -> Value:
@@ -166,7 +166,7 @@ def _vars(tx: Translator, value: Value | None = None) -> Value:
 
 def _dir(tx: Translator, value: Value | None = None) -> Value:
     if value is None:
-        if sys.version_info < (3, 13) and tx.locals_asked:  # it changes the dict, too
+        if sys.version_info < (3, 13) and tx.locals_asked:  # it changes the dict as well
             raise Unsupported("call", "dir")
         return ListValue([constant(name) for name in sorted(_bound(tx, "dir"))], list)
     if value in tx.effects.attributes:
@@ -232,26 +232,26 @@ def _str(tx: Translator, value: Value | None = None, *rest: Value) -> Value:
         return constant("")
     if rest:
         return fold(tx, str, [value, *rest])
-    return text_of(tx, value, str)
+    return string_of(tx, value, str)
 
 
 def _repr(tx: Translator, value: Value) -> Value:
-    return text_of(tx, value, repr)
+    return string_of(tx, value, repr)
 
 
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
 
 
 def format_value(tx: Translator, value: Value, conversion: str, spec: Value | None) -> Value:
-    """What an f-string puts for a value."""
+    """How an f-string formats a value."""
     if conversion:
-        value = text_of(tx, value, _CONVERSIONS[conversion])
+        value = string_of(tx, value, _CONVERSIONS[conversion])
     pattern = spec.as_constant() if spec is not None else ""
     if isinstance(value, ObjectValue) and is_python_method(special(tx, value.cls, "__format__")):
         return value.call_method(tx, "__format__", [constant(pattern)], {})
     if not pattern and not value.is_constant():
-        return text_of(tx, value, str)
-    if isinstance(value, (GivenText, TextValue)) and not pattern:
+        return string_of(tx, value, str)
+    if isinstance(value, (CarriedString, StringValue)) and not pattern:
         return value
     if isinstance(value, NumberValue):
         if value.python_type() is int and not conversion:
@@ -262,7 +262,7 @@ def format_value(tx: Translator, value: Value, conversion: str, spec: Value | No
 
 @handles(locals)
 def _locals(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """The variables that are bound; before Python 3.13 later calls change the dict, so it is made once."""
+    """The bound variables; before Python 3.13 later calls change the dict, so it is made once."""
     if sys.version_info < (3, 13) and tx.locals_asked:
         raise Unsupported("call", "locals")
     tx.locals_asked = True
@@ -271,8 +271,8 @@ def _locals(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _bound(tx: Translator, asked: str) -> list[str]:
-    """The names of the function's variables that are bound. Raises Unsupported in the body of a class statement, whose
-    variables are a dict that the program may write."""
+    """The names of the function's bound variables. Raises Unsupported in the body of a class statement, whose variables
+    are a dict that user code may write."""
     if not tx.code.co_flags & inspect.CO_OPTIMIZED:
         raise Unsupported("call", asked)
     return [name for name in tx.code.co_varnames if name not in tx.cells and tx.is_bound(name)] + list(tx.bound_cells())
@@ -399,8 +399,8 @@ def _extremum(function: Any, better: Callable[..., Any], symbolic: Callable[...,
 
 
 def symbolic_extremum(tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-    """torch.sym_min or sym_max, where one of two numbers varies. Python gives one of the two: its type is known where
-    they have the same."""
+    """torch.sym_min or sym_max, where one of two numbers varies. Python returns one of the operands: its type is known
+    where both have the same."""
     number = left if isinstance(left, NumberValue) else right
     if not isinstance(number, NumberValue) or left.python_type() is not right.python_type():
         return None
@@ -432,7 +432,7 @@ def _divmod(tx: Translator, left: Value, right: Value) -> Value:
             return owner.call_method(tx, name, [other], {})
     if left.is_constant() and right.is_constant():
         return fold(tx, divmod, [left, right])
-    if any(issubclass(value.python_type(), torch.Tensor) for value in (left, right)):  # torch has none: a TypeError
+    if any(issubclass(value.python_type(), torch.Tensor) for value in (left, right)):  # TypeError in Python
         raise Unsupported("call", "divmod of a tensor")
     return TupleValue([apply(tx, operator.floordiv, left, right), apply(tx, operator.mod, left, right)], tuple)
 
@@ -444,7 +444,7 @@ def _pow(tx: Translator, base: Value, exponent: Value, modulus: Value | None = N
 
 
 def _concat(tx: Translator, left: Value, right: Value) -> Value:
-    for value in (left, right):  # of a subclass, `+` may be another thing
+    for value in (left, right):  # `+` of a subclass may be user-defined
         if value.python_type() not in (str, bytes, list, tuple):
             raise Unsupported("call", f"operator.concat of {value.describe()}")
     return apply(tx, operator.add, left, right)

@@ -1,6 +1,6 @@
-"""Functions of Python's library that are written in C, as the Python that they stand for: heapq, bisect, Counter's.
+"""Functions of the standard library that are written in C, as equivalent Python: heapq, bisect, Counter's helper.
 
-The forms follow Lib/heapq.py and Lib/bisect.py of CPython, which say step by step which items are compared.
+They follow Lib/heapq.py and Lib/bisect.py of CPython, which define the order in which items are compared.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # ---- heapq -----------------------------------------------------------------------------------------------------------
 def _down(heap: list[Any], start: int, place: int) -> None:
-    """Move the item at `place` towards the root, past its parents that are larger, no further than `start`."""
+    """Move the item at `place` towards the root, past larger parents, no further than `start`."""
     item = heap[place]
     while place > start:
         parent = (place - 1) >> 1
@@ -32,7 +32,7 @@ def _down(heap: list[Any], start: int, place: int) -> None:
 
 
 def _up(heap: list[Any], place: int) -> None:
-    """Move the smaller child up until a leaf is reached, then the item from there to where it belongs."""
+    """Move the smaller child up until a leaf is reached, then the item from there to its position."""
     end, start, item = len(heap), place, heap[place]
     child = 2 * place + 1
     while child < end:
@@ -134,7 +134,7 @@ _FORMS: dict[Callable[..., Any], Any] = {
     _heapq.heappushpop: _heappushpop, _heapq.heapify: _heapify, bisect.bisect_left: _bisect_left,
     bisect.bisect_right: _bisect_right, bisect.insort_left: _insort_left, bisect.insort_right: _insort_right,
     _collections._count_elements: _count_elements,
-    **{form: form for form in (_up, _down, _bisect_left, _bisect_right)},  # which the others call
+    **{form: form for form in (_up, _down, _bisect_left, _bisect_right)},  # the others call it
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""`with warnings.catch_warnings():` and what is filtered and warned of inside, all within the trace.
+"""`with warnings.catch_warnings():`, its filters and the warnings inside, all within the trace.
 
-The filters that the block sets are gone when it ends, so the trace keeps them to itself: a warning that one of them
-takes is ignored, raised, or put into the block's list. What none of them takes is shown, which only eager does.
+The filters that the block sets are gone when it ends, so they stay in the trace: a warning that one of them matches is
+ignored, raised, or appended to the block's list. What none of them matches would be shown, which only eager does.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Kwargs = Mapping[str, Value]
 
 class CaughtWarnings(Value):
     """warnings.catch_warnings(record=...). `filters` are those that the block set, the first one first; `log` is the
-    list of what was warned of, `operations` how many the graph had when the block began."""
+    list of caught warnings, `operations` how many the graph had when the block began."""
 
     __slots__ = ("filters", "log", "operations", "record")
 
@@ -47,7 +47,7 @@ class CaughtWarnings(Value):
         return True
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """What `with` calls."""
+        """The methods that `with` calls."""
         if name == "__exit__":
             return _Leave(self)
         return super().getattr(tx, name)
@@ -66,14 +66,14 @@ class CaughtWarnings(Value):
         return self.log
 
     def leave(self, tx: Translator) -> Value:
-        """The block ends. Operators may have warned, too, which a list of warnings would have."""
+        """The block ends. Operators may have warned, too, which a list of warnings would contain."""
         if self.record and tx.graph.operations != self.operations:
             raise Unsupported("call", "warnings.filterwarnings around operators, whose warnings are recorded")
         tx.trace.caught_warnings.remove(self)
         return constant(None)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """One that no block has entered yet."""
+        """A new one that has not been entered."""
         if self.log is not None or self.filters:
             super().reconstruct(codegen)
         codegen.push_null()

@@ -1,4 +1,4 @@
-"""Closure cells, and what a deleted variable leaves behind."""
+"""Closure cells, and deleted variables."""
 from __future__ import annotations
 
 from types import CellType
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Deleted(Value):
-    """The content of an attribute, cell or global that the program deleted."""
+    """The content of an attribute, cell or global that traced code deleted."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ DELETED = Deleted()
 
 
 class CellValue(Value):
-    """A closure cell. `real` is the cell object when it exists before the frame ran; `name` its name in the root
+    """A closure cell. `real` is the cell object when it existed before the frame ran; `name` its name in the root
     frame's code when it is one of that frame's cells; `content` None while it is empty or not read yet."""
 
     __slots__ = ("content", "name", "real")
@@ -47,7 +47,7 @@ class CellValue(Value):
         return self.content is not None and self.content is not DELETED
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """Push the cell object: the root frame's own, or that of the function which it was read through."""
+        """Push the cell object: the root frame's own, or that of the function through which it was read."""
         if self.name:
             codegen.emit_cell(self.name)
         elif self.source is not None:

@@ -1,10 +1,10 @@
-"""Class statements inside of a traced function.
+"""Class statements inside a traced function.
 
-Each call of the function makes a class of its own. While tracing, a real class stands for it, whose methods are the
-functions that the trace made (`values_by_id` has them), and whose other attributes are stores of the trace. That class
-must not be seen outside of the trace: where it, or an instance, would be needed after the graph, the graph breaks at
-the statement instead. Classes with a metaclass, keywords, `__del__`, or bases written in Python are left to eager: they
-run code of the program, or are found through `__subclasses__`.
+Each call of the function makes a new class. While tracing, a real class represents it, whose methods are the functions
+that the trace made (`values_by_id` has them), and whose other attributes are stores of the trace. That class must not
+be visible outside of the trace: where it, or an instance, would be needed after the graph, the graph breaks at the
+statement instead. Classes with a metaclass, keywords, `__del__`, or bases written in Python are left to eager: they run
+user code, or are found through `__subclasses__`.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HEAP_TYPE = 1 << 9
 
 
 class LocalClass(ClassValue):
-    """A class that the trace made. `annotations` is the dict of its own, None where it has none."""
+    """A class that the trace made. `annotations` is its own dict of them, None without one."""
 
     __slots__ = ("annotations",)
 
@@ -79,7 +79,7 @@ class LocalDescriptor(Value):
 
 
 class _With(Value):
-    """`a_property.setter`: called with a function it gives a property with that."""
+    """`a_property.setter`: called with a function it returns a property with that setter."""
 
     __slots__ = ("place", "whole")
 
@@ -117,7 +117,7 @@ def _build_class(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or not isinstance(body, FunctionValue) or body.function is not None:
         raise Unsupported("call", "__build_class__")
     if set(body.code.co_varnames) & set(body.code.co_freevars):
-        # A comprehension inside of it, since 3.12, has variables of its own with the names of the free ones.
+        # A comprehension inside it, since 3.12, has variables of its own with the names of the free ones.
         raise Unsupported("call", "__build_class__")
     real_bases = tuple(_base(tx, base) for base in bases)
     namespace = tx.run_class_body(body)
@@ -148,7 +148,7 @@ def _local(tx: Translator, cls: type, annotations: Value | None = None) -> Local
 
 
 def _base(tx: Translator, base: Value) -> type:
-    """A base that runs no code when a class derives from it: one of Python's own, or another that the trace made."""
+    """A base class that runs no code when a class derives from it: a builtin, or another class that the trace made."""
     cls = base.cls if isinstance(base, ClassValue) else None
     if cls is not None and type(cls) is type and not isinstance(lookup(cls, "__init_subclass__"), classmethod):
         made = cls in tx.effects.local_classes and not hasattr(cls, "_fields")
@@ -158,7 +158,7 @@ def _base(tx: Translator, base: Value) -> type:
 
 
 def _members(tx: Translator, namespace: Mapping[str, Value]) -> tuple[dict[str, Any], dict[str, Value]]:
-    """What the real class has, and what is stored in the trace."""
+    """The members of the real class, and what is stored in the trace."""
     real, stored = {}, {}
     for name, value in namespace.items():
         if isinstance(value, (FunctionValue, LocalDescriptor)):
@@ -179,7 +179,8 @@ def _members(tx: Translator, namespace: Mapping[str, Value]) -> tuple[dict[str, 
 
 
 def _stand_in(tx: Translator, value: Value) -> Any:
-    """A real function or descriptor for one that the trace made: never called, the trace calls its own."""
+    """A real function or descriptor in place of one that the trace made: never called, since the trace calls its
+    own."""
     if isinstance(value, LocalDescriptor):
         return value.kind(*[_stand_in(tx, part) for part in value.parts])
     if not isinstance(value, FunctionValue):
@@ -195,7 +196,7 @@ def _stand_in(tx: Translator, value: Value) -> Any:
 
 @handles(dataclasses.dataclass)
 def _dataclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Of a class that the trace made, dataclasses' own; it writes methods, from constants."""
+    """dataclasses.dataclass itself, on a class that the trace made; it writes methods from constants."""
     if not args:
         return PartialValue(from_python(tx, dataclasses.dataclass), [], kwargs)
     made = args[0]

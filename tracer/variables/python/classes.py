@@ -1,4 +1,4 @@
-"""Classes as values: their attributes, and what calling them makes."""
+"""Classes as values: their attributes, and the instances that calling them makes."""
 from __future__ import annotations
 
 import enum
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...breaks.unsupported import Unsupported
-from ...sources.source import AttrSource, CallSource, KnownSource, Source
+from ...sources.source import AttrSource, CallSource, Source, WeakrefSource
 from ..containers.sequences import TupleValue, field_names, is_plain
 from ..core.attributes import (
     MISSING,
     bind,
     is_behind_descriptor,
-    is_programs,
     is_python_method,
+    is_user_defined,
     lookup,
     method_of,
     part_of,
@@ -26,9 +26,9 @@ from ..core.attributes import (
     stored_in_class,
 )
 from ..core.base import Value
-from ..core.constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, fold
+from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant, fold
 from ..core.handlers import PURE, handler_of, handles
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.operators import REFLECTED
 from ..core.registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_library, is_stable
 from ..torch.context_manager import CONSTRUCTORS
@@ -68,7 +68,8 @@ class ClassValue(Value):
         return self.cls
 
     def truth(self, tx: Translator) -> bool:
-        """Classes are true, but where the metaclass says otherwise; an enum's counts members: it has some."""
+        """Classes are true unless the metaclass decides otherwise; an enum's counts its members, of which it has
+        some."""
         special = self._special(tx, "__bool__") or self._special(tx, "__len__")
         return special is None or is_plain_enum(self.cls) or special.truth(tx)
 
@@ -117,21 +118,22 @@ class ClassValue(Value):
         found = lookup(type(self.cls), name)
         if isinstance(found, FunctionType):
             return MethodValue(method_of(tx, type(self.cls), name, found), self)
-        if isinstance(found, property) and is_programs(type(self.cls)) and isinstance(found.fget, FunctionType):
+        if isinstance(found, property) and is_user_defined(type(self.cls)) and isinstance(found.fget, FunctionType):
             return part_of(tx, type(self.cls), name, "fget", found.fget).call(tx, [self], {})
-        if found is MISSING and is_programs(self.cls):
-            guard_kept(tx, self.cls, lambda cls: lookup(cls, name) is lookup(type(cls), name), name)  # that is nothing
-        told = self._special(tx, "__getattr__", constant(name)) if found is MISSING else None
-        if told is not None:
-            return told
+        if found is MISSING and is_user_defined(self.cls):
+            # both look-ups find nothing
+            guard_unchanged(tx, self.cls, lambda cls: lookup(cls, name) is lookup(type(cls), name), name)
+        given = self._special(tx, "__getattr__", constant(name)) if found is MISSING else None
+        if given is not None:
+            return given
         try:
             real = getattr(self.cls, name)
         except AttributeError as error:
             tx.raise_observed(AttributeError, *error.args)
         if callable(real) and not isinstance(real, type):
             return BoundBuiltin(self, name)
-        if name in _TYPE_ATTRIBUTES - {"__class__", "__dict__"} and is_programs(self.cls):
-            guard_kept(tx, self.cls, lambda cls: getattr(cls, name) == real, name)
+        if name in _TYPE_ATTRIBUTES - {"__class__", "__dict__"} and is_user_defined(self.cls):
+            guard_unchanged(tx, self.cls, lambda cls: getattr(cls, name) == real, name)
         if found is real and self.source is not None:
             return build(tx, real, AttrSource(CallSource(self.source, "type"), name))
         return existing(tx, real) if found is real else from_python(tx, real)
@@ -144,8 +146,8 @@ class ClassValue(Value):
         return method_of(tx, type(self.cls), name, found).call(tx, [self, *args], {})
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
-        """A side effect on the class. Methods and other descriptors, which instances do not read as they are, are left
-        to eager."""
+        """A side effect on the class. Methods and other descriptors, which instances do not read directly, are left to
+        eager."""
         descriptor = any(hasattr(kind, "__get__") for kind in (value.python_type(), type(lookup(self.cls, name))))
         descriptor = descriptor or is_behind_descriptor(type(self.cls), name)
         own = is_python_method(special(tx, type(self.cls), "__setattr__"))
@@ -183,7 +185,7 @@ class ClassValue(Value):
         raise Unsupported("call", f"type.{name} of {self.describe()}")
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """Methods of the class or of its metaclass; those of builtin types on constants are run for real."""
+        """Methods of the class or of its metaclass; those of builtin types on constants are called for real."""
         if name == "mro" and not args:
             return from_python(tx, self.cls.mro())
         if name == "__new__":
@@ -218,9 +220,9 @@ class ClassValue(Value):
         return self.iter(tx).iterate(tx)
 
     def iter(self, tx: Translator) -> Value:
-        """An iterator over the members of an enum, or what the metaclass gives."""
+        """An iterator over the members of an enum, or the one that the metaclass defines."""
         if is_plain_enum(self.cls):
-            return ItemsIterator(self.iterate(tx), iter, self.cls)
+            return SnapshotIterator(self.iterate(tx), iter, self.cls)
         return self._special(tx, "__iter__") or super().iter(tx)
 
     def contains(self, tx: Translator, item: Value) -> bool:
@@ -263,7 +265,7 @@ _SUBCLASSES = type.__dict__["__subclasses__"]
 
 
 class BuiltinNew(Value):
-    """`cls.__new__` where no class of the program defines it; called by an override through super()."""
+    """`cls.__new__` where no user-defined class overrides it; called by an override through super()."""
 
     __slots__ = ("cls",)
 
@@ -312,7 +314,7 @@ def instantiate(tx: Translator, cls_value: ClassValue, args: Sequence[Value], kw
     else:
         raise Unsupported("call", cls_value.describe())
     source = cls_value.source
-    if made.python_type() is not cls:  # a class below, whose constructor it then is
+    if made.python_type() is not cls:  # a subclass, whose constructor is then called
         cls, source = made.python_type(), None
     init = special(tx, cls, "__init__")
     if init is not object.__init__ and (is_python_method(init) or not issubclass(cls, (tuple, frozenset))):
@@ -326,13 +328,13 @@ _HEAP_TYPE = 1 << 9
 
 
 def _is_made_by_builtin(cls: type, new: Any = None) -> bool:
-    """Whether instances need no more than `new(cls)`, where `new` is its `__new__` or the one that an override calls:
-    classes written in Python over object or a container, and object."""
+    """Whether `new(cls)` suffices to make an instance, where `new` is its `__new__` or the one that an override calls:
+    classes written in Python that derive from object or a container, and object."""
     if cls is object:
         return True
     if not cls.__flags__ & _HEAP_TYPE or getattr(cls, "__abstractmethods__", None):
         return False
-    if lookup(cls, "__del__") is not MISSING:  # it runs where the object dies
+    if lookup(cls, "__del__") is not MISSING:  # it runs when the object dies
         return False
     if issubclass(cls, (*_MORE_THAN_ATTRIBUTES, torch.Tensor, type)):
         return False
@@ -340,7 +342,7 @@ def _is_made_by_builtin(cls: type, new: Any = None) -> bool:
 
 
 _MORE_THAN_ATTRIBUTES = torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel, torch.fx.GraphModule
-"""Modules that are made of more than what `__init__` stores; those of other classes are objects like any."""
+"""Modules that consist of more than what `__init__` stores; other classes make ordinary objects."""
 
 _NEWS = tuple(kind.__new__ for kind in (object, dict, list, set, tuple, frozenset))
 
@@ -377,7 +379,7 @@ def _refused(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping[s
 
 
 def _has_plain_new(cls: type) -> bool:
-    """Whether the `__new__` of a named tuple is the one that was made for it, and there is no `__init__`."""
+    """Whether the `__new__` of a named tuple is the generated one, and there is no `__init__`."""
     if is_python_method(lookup(cls, "__init__")):
         return False
     return "_fields" in next(base for base in cls.__mro__ if "__new__" in base.__dict__).__dict__ or (
@@ -399,14 +401,14 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, torch.Tensor), lambda tx, *call: REGISTRY["make_tensor"](tx, *call)),
     (lambda cls: cls.__module__.startswith(_REFUSED) and not is_traced(cls), _refused),
 ]
-"""(predicate, make(tx, cls, args, kwargs)): what calling a class of the family gives. First match."""
+"""(predicate, make(tx, cls, args, kwargs)): the result of calling a class of the family. First match."""
 
 
 @builds(type)
 def build_class(tx: Translator, obj: type, source: Source | None) -> Value:
-    """A class, guarded by identity where the program could rebind it."""
+    """A class, guarded by identity where user code could rebind it."""
     if source is None:
-        source = importable(obj) or (KnownSource.of(obj) if is_programs(obj) else None)
+        source = importable(obj) or (WeakrefSource.of(obj) if is_user_defined(obj) else None)
     elif not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return ClassValue(obj, source)
@@ -417,7 +419,7 @@ CONSTANT_TYPES.update((
     type(typing.Callable[[int], int]), type(typing.Literal[1]), type(Callable[[int], int]),
     type(typing.Sequence), type(typing.Tuple), type(typing.Callable), type(typing.Optional), type(typing.Literal),  # noqa: UP006
 ))  # fmt: skip
-"""Types written as expressions are constants, and so is what they are written with."""
+"""Generic aliases and unions are constants, and so are their parts."""
 
 
 @builds(type(object.__new__))

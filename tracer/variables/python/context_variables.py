@@ -1,5 +1,4 @@
-"""contextvars.ContextVar: what the traced program sets is known to the trace; it has to be reset before the graph ends.
-"""
+"""contextvars.ContextVar: the trace records what traced code sets, which must be reset before the graph ends."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +67,7 @@ class ContextVariableValue(Value):
 
 
 class TokenValue(Value):
-    """What `set` gives for `reset`."""
+    """The token that `set` returns for `reset`."""
 
     __slots__ = ("depth", "variable")
 

@@ -1,4 +1,4 @@
-"""copy.copy and copy.deepcopy: of containers, and of instances of plain classes as `object.__reduce_ex__` says."""
+"""copy.copy and copy.deepcopy: of containers, and of instances of plain classes as `object.__reduce_ex__` does it."""
 from __future__ import annotations
 
 import copy
@@ -49,7 +49,7 @@ def _constant_copy(copier: Callable[[Any], Any], value: Value) -> Value:
     real = value.as_constant()
     try:
         copied = copier(real)
-    except Exception as error:  # it is raised where the program calls
+    except Exception as error:  # raised where the user calls it
         raise Unsupported("call", f"copy.{copier.__name__} of {value.describe()}") from error
     return value if copied is real else constant(copied)
 
@@ -62,7 +62,7 @@ def _deepcopy(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]
 
 
 def deep_copy(tx: Translator, value: Value, memo: dict[Value, Value]) -> Value:
-    """A deep copy; what was copied already is in `memo`, so that what was one object is one in the copy."""
+    """A deep copy; copies so far are in `memo`, so that one object stays one in the copy."""
     if value in memo:
         return memo[value]
     if isinstance(value, (FunctionValue, NumberValue)):
@@ -88,7 +88,7 @@ def deep_copy(tx: Translator, value: Value, memo: dict[Value, Value]) -> Value:
         return copied
     if isinstance(value, DictValue) and value.has_attributes(tx):
         raise Unsupported("call", f"copy.deepcopy of {value.describe()} with attributes")
-    if isinstance(value, (DictValue, SetValue)) and value.kind is not frozenset:  # of which copies are made, but of {}
+    if isinstance(value, (DictValue, SetValue)) and value.kind is not frozenset:  # copied, except {}
         if all(item.is_constant() for item in _members(tx, value)):
             memo[value] = value.call_method(tx, "copy", [], {})
             return memo[value]
@@ -102,7 +102,7 @@ def _members(tx: Translator, value: Value) -> list[Value]:
 
 
 def _object_copy(tx: Translator, value: Value, memo: dict[Value, Value], deep: bool) -> Value:
-    """A new instance with the attributes of `value`, past its class's `__init__` and `__setattr__`."""
+    """A new instance with the attributes of `value`, bypassing its class's `__init__` and `__setattr__`."""
     what = f"copy.{'deepcopy' if deep else 'copy'} of {value.describe()}"
     if type(value) is not ObjectValue or value.storage is not None:
         raise Unsupported("call", what)
@@ -111,7 +111,7 @@ def _object_copy(tx: Translator, value: Value, memo: dict[Value, Value], deep: b
         raise Unsupported("call", what)
     hooked = any(lookup(cls, name) not in (MISSING, getattr(object, name, None)) for name in _HOOKS)
     slotted = any("__slots__" in base.__dict__ for base in cls.__mro__[:-1])
-    asked = lookup(cls, "__getattr__") is not MISSING  # of objects, not of their class, for some of the hooks
+    asked = lookup(cls, "__getattr__") is not MISSING  # on the object, not on its class, for some of the hooks
     if hooked or slotted or asked or lookup(cls, "__new__") is not object.__new__:
         raise Unsupported("call", what)
     attributes = value.getattr(tx, "__dict__")

@@ -1,4 +1,4 @@
-"""Members of enumerations, which are constants, but for what the program gives them and their classes."""
+"""Members of enumerations, which are constants except for attributes that user code sets on them and their classes."""
 from __future__ import annotations
 
 import enum
@@ -7,10 +7,10 @@ from types import DynamicClassAttribute
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...breaks.unsupported import Unsupported
-from ..core.attributes import MISSING, bind, is_programs, is_python_method, lookup, special
+from ..core.attributes import MISSING, bind, is_python_method, is_user_defined, lookup, special
 from ..core.base import Value
 from ..core.constant import REGISTRY, ConstantValue, fold
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.registry import existing, is_library
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def attribute_of_member(tx: Translator, member: ConstantValue, name: str) -> Value | None:
-    """`member.name` where the program may give another answer at the next call; None where it cannot."""
+    """`member.name` where user code may give another result at the next call; None where it cannot."""
     real = member.value
     cls = type(real)
     found = lookup(cls, name)
-    if not is_programs(cls) or (isinstance(found, DynamicClassAttribute) and found.fget.__module__ == "enum"):
+    if not is_user_defined(cls) or (isinstance(found, DynamicClassAttribute) and found.fget.__module__ == "enum"):
         return None  # its name or its value
     own = vars(real).get(name, MISSING)
-    guard_kept(tx, cls, lambda cls: lookup(cls, name) is found, name)
-    guard_kept(tx, cls, lambda _: vars(real).get(name, MISSING) is own, f"{real.name}.{name}")
+    guard_unchanged(tx, cls, lambda cls: lookup(cls, name) is found, name)
+    guard_unchanged(tx, cls, lambda _: vars(real).get(name, MISSING) is own, f"{real.name}.{name}")
     if own is not MISSING and not isinstance(found, property):
         return existing(tx, own)
     if isinstance(found, property) or is_python_method(found):
@@ -37,7 +37,7 @@ def attribute_of_member(tx: Translator, member: ConstantValue, name: str) -> Val
 
 
 def truth_of_member(tx: Translator, member: ConstantValue) -> bool:
-    """bool(member); what the program says about that is traced."""
+    """bool(member); a user-defined one is traced."""
     for name in ("__bool__", "__len__"):
         found = special(tx, type(member.value), name)
         if is_python_method(found) and not is_library(found.__module__):
@@ -50,12 +50,12 @@ REGISTRY["truth_of_member"] = truth_of_member
 
 
 def is_plain_enum(cls: type) -> TypeGuard[type[enum.Enum]]:
-    """Whether the class is an enumeration, and its metaclass is not the program's own."""
+    """Whether the class is an enumeration whose metaclass is not user-defined."""
     return isinstance(cls, enum.EnumMeta) and is_library(type(cls).__module__)
 
 
 def member_of(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """`cls(value)`. The program's own `_missing_` runs in eager, and so does what makes a new enumeration."""
+    """`cls(value)`. A user-defined `_missing_` runs in eager, and so does the making of a new enumeration."""
     assert issubclass(cls, enum.Enum)
     own: Any = lookup(cls, "_missing_")
     if not is_plain_enum(cls) or len(args) != 1 or kwargs:

@@ -1,4 +1,4 @@
-"""Exceptions that the traced program makes, raises and catches itself."""
+"""Exceptions that traced code makes, raises and catches itself."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
 
 class TracebackValue(Value):
-    """The traceback of an exception that the trace raised: nothing can be read from it."""
+    """The traceback of an exception raised in the trace: nothing can be read from it."""
 
     __slots__ = ()
 
@@ -33,8 +33,8 @@ class TracebackValue(Value):
 
 
 class ExceptionValue(Value):
-    """An instance of an exception class, made in the trace. `attributes` are those that the program set, `raised_at` is
-    the step of the outermost frame in which it was raised first."""
+    """An instance of an exception class, made in the trace. `attributes` are those that traced code set, `raised_at` is
+    the step of the outermost frame at which it was first raised."""
 
     __slots__ = ("args", "attributes", "cls", "raised_at")
 
@@ -59,7 +59,7 @@ class ExceptionValue(Value):
             return
         link: Value = handled
         passed: set[Value] = set()
-        while isinstance(link, ExceptionValue) and link not in passed:  # the program may have closed the chain
+        while isinstance(link, ExceptionValue) and link not in passed:  # the user may have closed the chain
             passed.add(link)
             if link.attributes.get("__context__") is self:  # Python breaks the cycle, too
                 link.attributes["__context__"] = constant(None)
@@ -67,11 +67,11 @@ class ExceptionValue(Value):
         self.attributes["__context__"] = handled
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """`args`, what the program set, what the class computes; links that nobody set are None."""
+        """`args`, attributes set or computed by the class; links that were not set are None."""
         if name in self.attributes:
             return self.attributes[name]
         if name == "args":
-            if issubclass(self.cls, OSError) and len(self.args) > 2:  # it takes the names of files out
+            if issubclass(self.cls, OSError) and len(self.args) > 2:  # it extracts the names of files
                 return fold_result(tx, self.as_real().args)
             return REGISTRY["make_tuple"](tx, list(self.args))
         if name == "exceptions" and issubclass(self.cls, BaseExceptionGroup) and len(self.args) == 2:
@@ -98,7 +98,7 @@ class ExceptionValue(Value):
         return bind(tx, found, name, self, self.cls, None)
 
     def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """What BaseException defines: `super().__init__(*args)` in a constructor of the program, texts, notes."""
+        """Methods of BaseException: `super().__init__(*args)` in a user-defined constructor, str and repr, notes."""
         if name == "__init__":
             self.args = tuple(args)
             return constant(None)
@@ -115,7 +115,7 @@ class ExceptionValue(Value):
         raise Unsupported("call", f"{self.describe()}.{name}")
 
     def as_real(self) -> BaseException:
-        """An exception with the same arguments, for what Python's own classes say about them."""
+        """A real exception with the same arguments, to compute what builtin classes derive from them."""
         args = [arg.as_constant() for arg in self.args]
         real = self.cls.__new__(self.cls, *args)
         if not is_python_method(lookup(self.cls, "__init__")):
@@ -130,7 +130,7 @@ class ExceptionValue(Value):
             return bind(tx, found, name, self, self.cls, None).call(tx, [], {})
         own_repr = is_python_method(special(tx, self.cls, "__repr__"))
         if found is BaseException.__str__ and len(self.args) == 1 and not self.args[0].is_constant():
-            return REGISTRY["text_of"](tx, self.args[0], str)
+            return REGISTRY["string_of"](tx, self.args[0], str)
         if own_repr and function is not repr and found is not BaseException.__str__:
             raise Unsupported("call", f"str() of {self.describe()}")
         return constant(function(self.as_real()))
@@ -151,13 +151,13 @@ class ExceptionValue(Value):
         if name == "__traceback__" and not issubclass(kind, (TracebackType, NoneType)):
             tx.raise_observed(TypeError, "__traceback__ must be a traceback or None")
         self.attributes[name] = value
-        if name == "__cause__":  # which also sets that the context is not shown: after what was set before
+        if name == "__cause__":  # which also hides the context: after what was set before
             self.attributes.pop("__suppress_context__", None)
             self.attributes["__suppress_context__"] = constant(True)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """The exception with its arguments and attributes, for one that was never raised. One that was has a traceback
-        and a context, which only eager can give it: the graph breaks where it is raised."""
+        """The exception with its arguments and attributes, if it was never raised. One that was has a traceback and a
+        context, which only eager can give it: the graph breaks where it is raised."""
         if self.raised_at is not None:
             raise Unsupported("reconstruct", self.describe(), earlier=self.raised_at)
         codegen.push_function(unraised)
@@ -185,10 +185,10 @@ def unraised(cls: type[BaseException], args: tuple[Any, ...], values: tuple[Any,
 
 
 _WITH_KEYWORDS = (ImportError, AttributeError, NameError)
-"""Exceptions of Python whose constructors take keywords."""
+"""Builtin exceptions whose constructors take keywords."""
 
 _NOT_ASKED = ("__new__", "__setattr__", "__bool__", "__len__", "__eq__", "__ne__")
-"""Methods that an ExceptionValue does not ask a class of the program for."""
+"""Methods of a user-defined class that an ExceptionValue does not call."""
 
 
 def make_exception(
@@ -199,7 +199,7 @@ def make_exception(
         if is_python_method(special(tx, exc_type, name)):
             raise Unsupported("raises", f"{exc_type.__qualname__}, whose {name} is written in Python")
     value = ExceptionValue(exc_type, args)
-    if exc_type is OSError and 2 <= len(args) <= 5:  # the number says of which class below it is
+    if exc_type is OSError and 2 <= len(args) <= 5:  # the number selects a subclass
         value.cls = type(value.as_real())
     init = special(tx, exc_type, "__init__")
     if is_python_method(init):
@@ -213,14 +213,14 @@ def make_exception(
 
 @builds(BaseException)
 def build_exception(tx: Translator, obj: BaseException, source: Source | None) -> Value:
-    """An exception that exists already, as one that eager raised: an object like others."""
+    """An existing exception, such as one that eager raised: an ordinary object."""
     if source is None:
         raise Unsupported("unknown-type", type(obj).__qualname__)
     return REGISTRY["object"](tx, obj, source)
 
 
 class Handling(Value):
-    """What PUSH_EXC_INFO leaves below the exception: that `exception` is now being handled, `previous` was before."""
+    """What PUSH_EXC_INFO leaves below the exception: `exception` is now being handled, `previous` was before."""
 
     __slots__ = ("exception", "previous")
 

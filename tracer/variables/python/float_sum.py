@@ -25,7 +25,7 @@ def add_up(tx: Translator, items: Value, start: Value) -> Value:
     if issubclass(start.python_type(), (str, bytes, bytearray)):
         return fold(tx, sum, [constant(()), start])  # raises
     total = start
-    floats: list[Value] = []  # that are to be added in one go
+    floats: list[Value] = []  # to be added in one go
     whole, compensated = total.python_type() is int, _COMPENSATED and total.python_type() is float
     for item in each(tx, items):
         kind = item.python_type()
@@ -40,19 +40,19 @@ def add_up(tx: Translator, items: Value, start: Value) -> Value:
 
 
 def _with(tx: Translator, total: Value, floats: Sequence[Value]) -> Value:
-    """The total and what is to be added in one go. One addition is what `+` gives."""
+    """The total plus the numbers to be added in one go. A single one is added by `+`."""
     if len(floats) < 2:
         return apply(tx, operator.add, total, floats[0]) if floats else total
     parts = [_known(tx, part) for part in (total, *floats)]
     if all(part.is_constant() for part in parts):
         return fold(tx, sum_of, parts)
     if not all(part.is_constant() or isinstance(part, FloatValue) for part in parts):
-        raise Unsupported("call", "sum() of floats that only data tells")
+        raise Unsupported("call", "sum() of data-dependent floats")
     return compute(tx, sum_of, parts)
 
 
 def _known(tx: Translator, part: Value) -> Value:
-    """A size that varies is fixed."""
+    """A varying size is specialized."""
     whole = isinstance(part, NumberValue) and part.python_type() is int
     return constant(part.specialize(tx)) if whole else part  # type: ignore[attr-defined]
 

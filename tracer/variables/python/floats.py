@@ -1,8 +1,8 @@
 """Floats that vary from call to call: a learning rate, a temperature, a running average in Python.
 
-Such a float is an input of the graph. What the program computes from it in Python is computed in Python, before the
-graph runs, by the same functions in the same order, and is an input again: so no rounding differs. What the program
-decides by it (`if rate > 0.1`) is decided for this call and guarded.
+Such a float is an input of the graph. What user code computes from it in Python is computed in Python, before the graph
+runs, by the same functions in the same order, and is another input: so no rounding differs. Branches on it (`if rate >
+0.1`) are decided for this call and guarded.
 """
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FloatValue(NumberValue):
         return False
 
     def as_constant(self) -> float:
-        """Whoever needs the number itself gets the one of this call, guarded."""
+        """Reads of the number itself get the one of this call, guarded."""
         return self.specialize(None)  # type: ignore[arg-type]
 
     def as_proxy(self) -> Any:
@@ -115,34 +115,34 @@ class FloatValue(NumberValue):
         return self.computed_by(tx, round, [self] if digits is None else [self, digits])
 
     def describe(self) -> str:
-        """Its name in the program."""
-        from ...sources.display_names import in_words
+        """Its name in the user's code."""
+        from ...sources.display_names import display_name
 
         assert self.source is not None
-        return f"the number `{in_words(self.source)}`"
+        return f"the number `{display_name(self.source)}`"
 
 
 VARYING: dict[type, Callable[..., Value]] = {float: FloatValue}
-"""By the type of a float, or of a number of NumPy's, its Value where it varies: it has the number of this call."""
+"""By the type of a float, or of a NumPy number, its Value where it varies: it has the number of this call."""
 
 _NUMPYS_FUNCTION = type(np.prod)
 
 
 def is_numpys(value: Value) -> bool:
-    """Whether it is a number of NumPy's that has a value at this call."""
+    """Whether it is a NumPy number that has a value at this call."""
     return (isinstance(value, FloatValue) or value.is_constant()) and issubclass(
         value.python_type(), (np.number, np.bool_)
     )
 
 
 def fits_symbol(number: float) -> bool:
-    """Whether a formula can have this value: sympy knows no NaN and no sign of zero."""
+    """Whether a formula can have this value: sympy has no NaN and no sign of zero."""
     return math.isfinite(number) and (number != 0 or math.copysign(1.0, number) > 0)
 
 
 @functools.cache
 def _strictly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which raises what NumPy would warn of."""
+    """`function`, raising for what NumPy would warn about."""
 
     @functools.wraps(function)
     def computed(*args: Any) -> Any:
@@ -153,11 +153,11 @@ def _strictly(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value]) -> Value:
-    """`function(*args)` of numbers: a float is an input of its own, anything else is guarded and known. What is
-    computed from a drawn number is known as little as that.
+    """`function(*args)` of numbers: a float is a separate input, anything else is guarded and known. The result of a
+    computation with a random number is random, too.
 
-    Where it raises, or an argument has no source, the floats are specialised. What NumPy raises or warns of, it does in
-    eager.
+    Where it raises, or an argument has no source, the floats are specialized. What NumPy raises or warns about is left
+    to eager.
     """
     sources = [_source_of(tx, arg) for arg in args]
     of_numpy = isinstance(function, (np.ufunc, _NUMPYS_FUNCTION)) or any(map(is_numpys, args))
@@ -167,8 +167,8 @@ def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value])
         result = None if None in sources else function(*[_number_of(tx, arg) for arg in args])
     except (ArithmeticError, ValueError, TypeError):
         result = None
-    is_drawn = any(isinstance(arg, NumberValue) and arg.is_drawn for arg in args)
-    if of_numpy and (result is None or is_drawn or not isinstance(result, (np.generic, int, float))):
+    is_random = any(isinstance(arg, NumberValue) and arg.is_random for arg in args)
+    if of_numpy and (result is None or is_random or not isinstance(result, (np.generic, int, float))):
         raise Unsupported("call", f"{function.__name__} of NumPy's numbers")
     if result is None:
         known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
@@ -177,8 +177,8 @@ def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value])
     value = tx.trace.values_by_source.get(source)
     if value is not None:
         return value
-    if is_drawn:
-        value = REGISTRY["computed_from_drawn"](tx, source, result)
+    if is_random:
+        value = REGISTRY["computed_from_random"](tx, source, result)
     elif type(result) in VARYING and fits_symbol(result):
         _guard_computable(tx, source)
         value = VARYING[type(result)](tx, result, source)
@@ -212,7 +212,7 @@ _NEVER_RAISE = (operator.add, operator.sub, operator.mul, operator.neg, operator
 
 
 def _guard_computable(tx: Translator, source: ComputedSource) -> None:
-    """Division by zero and the like are errors of the program at their place, also where nothing needs the result."""
+    """Division by zero and the like raise where user code computes them, even where nothing needs the result."""
     if source.function not in _NEVER_RAISE:
         tx.guards.add(source, "COMPUTABLE")
 
@@ -247,7 +247,7 @@ def _number_of(tx: Translator, value: Value) -> Any:
 
 
 def symbolic_float(tx: Translator, obj: float, source: Source) -> Value | None:
-    """The float at `source` as an input of the graph, when the policy says that it varies."""
+    """The float at `source` as an input of the graph, when the policy makes it dynamic."""
     if not fits_symbol(obj) or not tx.graph.shapes.policy.number(source, obj):
         return None
     tx.guards.add(source, "TYPE_MATCH", float)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
 from ...guards.cached_results import NOT_CACHED, cached_result
-from ...runtime.rng_ops import draws as draws_numbers
+from ...runtime.rng_ops import draws as is_random_op
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
@@ -44,8 +44,8 @@ def _partial(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(function, args[1:], kwargs)
 
 
-class MadeKeywords(DictValue):
-    """The keyword arguments of a partial that the trace made: they are read, and no more."""
+class PartialKeywords(DictValue):
+    """The keyword arguments of a partial that the trace made: they can only be read."""
 
     __slots__ = ("partial",)
 
@@ -60,12 +60,12 @@ class MadeKeywords(DictValue):
         raise Unsupported("set-item", f"the keywords of {self.partial.describe()}")
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """The partial's own."""
+        """That of the partial."""
         codegen(self.partial)
         codegen.load_attr("keywords")
 
 
-REGISTRY["keywords"] = MadeKeywords
+REGISTRY["keywords"] = PartialKeywords
 
 
 @handles(functools.reduce)
@@ -87,14 +87,14 @@ def _update_wrapper(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(wrapper, FunctionValue) or wrapper.function is not None:
         raise Unsupported("call", "functools.update_wrapper of an existing function")
     for name in ("__module__", "__name__", "__qualname__", "__doc__", *_own_attributes(wrapped)):
-        with suppress(ObservedException):  # as of a partial: what it has not is not copied
+        with suppress(ObservedException):  # as for a partial: missing attributes are not copied
             wrapper.attributes[name] = wrapped.getattr(tx, name)
     wrapper.attributes["__wrapped__"] = wrapper.wrapped = wrapped
     return wrapper
 
 
 def _own_attributes(wrapped: Value) -> list[str]:
-    """The names in its `__dict__`, where it is a function."""
+    """The names in its `__dict__`, if it is a function."""
     if not isinstance(wrapped, FunctionValue):
         return []
     return list(wrapped.attributes if wrapped.function is None else vars(wrapped.function))
@@ -110,8 +110,8 @@ def _wraps(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 # ---- functions with a cache -----------------------------------------------------------------------------------------
 class CachedFunction(Value):
-    """A function with lru_cache that exists. Its results for constants are objects that the program has: the call is an
-    expression that reads them from the cache, which fills as in eager; such a read is no hit in its statistics."""
+    """An existing function with lru_cache. Its results for constants are the user's objects: the call is an expression
+    that reads them from the cache, which is filled as in eager; such a read does not count as a hit."""
 
     __slots__ = ("inner", "real")
 
@@ -133,7 +133,7 @@ class CachedFunction(Value):
         return MethodValue(self, owner)
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        """The object that the cache has; the body is interpreted where only the trace knows the arguments."""
+        """The cached object; the body is interpreted where an argument exists only in the trace."""
         source, owner = self.source, args[0] if args else None
         real = self.real
         if isinstance(owner, ObjectValue) and owner.real is not None and owner.source is not None:
@@ -161,19 +161,19 @@ class CachedFunction(Value):
         return build(tx, result, place)
 
     def _refuse_effects(self, tx: Translator, args: Args, kwargs: Kwargs) -> None:
-        """Raises Unsupported where the function does not only compute: the trace is about to run it, so that its cache
-        has the result. Only eager may then run it, in its turn."""
+        """Raises Unsupported where the function does more than compute: the trace is about to call it, to fill its
+        cache. Only eager may then call it, in order."""
         limit, last = self.real.cache_parameters()["maxsize"], next(iter(reversed(tx.graph.graph.nodes)), None)
         if limit is None or self.real.cache_info().currsize < limit:
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 self.inner.call(tx, args, kwargs)
             new = itertools.takewhile(lambda node: node is not last, reversed(tx.graph.graph.nodes))
-            if not any(map(draws_numbers, new)) and not tx.effects.reach_outside():
+            if not any(map(is_random_op, new)) and not tx.effects.reach_outside():
                 return
         raise Unsupported("call", f"{self.describe()}, whose cache does not have the result,")
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """What the function has; what the cache says about itself is left to eager."""
+        """What the function has; cache statistics are left to eager."""
         if name.startswith("cache_"):
             raise Unsupported("call", f"{self.describe()}.{name}")
         return self.inner if name == "__wrapped__" else self.inner.getattr(tx, name)
@@ -221,7 +221,7 @@ class NewCachedFunction(Value):
         return True
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        """From the cache, or the call."""
+        """The cached result, or the call."""
         keys = tuple(checked_key(tx, arg) for arg in args), {n: checked_key(tx, value) for n, value in kwargs.items()}
         key: Any = functools._make_key(*keys, self.typed)
         if key in self.cache:
@@ -293,7 +293,7 @@ _DISPATCH = functools.singledispatch(lambda arg: arg).dispatch.__code__
 
 
 def dispatched(tx: Translator, dispatch: FunctionValue, kind: type) -> Value:
-    """`dispatch(kind)` of a function with singledispatch: the implementation that it has now, and must have."""
+    """`dispatch(kind)` of a function with singledispatch: the current implementation, which is guarded."""
     function: Any = dispatch.function
     found = function(kind)
     if dispatch.source is None or is_stable(dispatch.source):
@@ -311,7 +311,7 @@ CODES[_DISPATCH] = lambda tx, function, args: dispatched(tx, function, args[0].a
 
 # ---- comparison functions -------------------------------------------------------------------------------------------
 class ComparisonKey(Value):
-    """cmp_to_key(function), or what it makes of an object when a sort calls it."""
+    """cmp_to_key(function), or its result for an object when a sort calls it."""
 
     __slots__ = ("function", "object")
 

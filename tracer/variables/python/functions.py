@@ -1,4 +1,4 @@
-"""Functions of the program: interpreted when they are called."""
+"""User-defined functions: interpreted when they are called."""
 from __future__ import annotations
 
 import functools
@@ -14,7 +14,7 @@ from ..core.base import Value
 from ..core.binding import Signature, bind_arguments
 from ..core.constant import REGISTRY, constant
 from ..core.disabled_functions import is_compiled_by_stock, is_marked_for_others, refuse_marked
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.registry import build, from_python, is_library, is_stable
 from .cells import CellValue
 from .partials import MethodValue, PartialValue
@@ -27,7 +27,7 @@ _MUTABLE = (list, dict, set, deque, OrderedDict, defaultdict)
 
 
 CODES: dict[CodeType, Callable[..., Value]] = {}
-"""By code: functions that Python's library makes one by one, `handler(tx, function, args)`."""
+"""By code: functions that the standard library makes one by one, `handler(tx, function, args)`."""
 
 
 class FunctionValue(Value):
@@ -60,8 +60,8 @@ class FunctionValue(Value):
         self.function = function
         self.tx = tx
         self.attributes: dict[str, Value] = {}
-        self.annotations: Value | None = None  # names and what they are annotated with, in turn
-        self.wrapped: Value | None = None  # of which functools.update_wrapper made it look
+        self.annotations: Value | None = None  # names and their annotations, alternating
+        self.wrapped: Value | None = None  # the function that functools.update_wrapper made it look like
         made = function is None
         self._defaults: tuple[Value, ...] | None = defaults if made else None
         self._kwdefaults: dict[str, Value] | None = (kwdefaults or {}) if made else None
@@ -69,7 +69,7 @@ class FunctionValue(Value):
 
     @property
     def globals_source(self) -> Source | None:
-        """Where the function's globals are read, for functions of no module."""
+        """The source of the function's globals, for functions of no module."""
         return AttrSource(self.source, "__globals__") if self.source is not None else None
 
     @property
@@ -94,8 +94,8 @@ class FunctionValue(Value):
         return CellValue(content, real=cell)
 
     def _guard_shared(self, known: CellValue, source: CellSource) -> None:
-        """A second way to a variable: it must stay the same one. No guard can reach the cells of the frame's own
-        function; what is in them can be told."""
+        """A second path to a closure variable: it must stay the same one. No guard can reach the cells of the frame's
+        own function, but their contents are comparable."""
         assert self.tx is not None
         if isinstance(known.source, CellSource):
             self.tx.guards.add(source.cell, "DUPLICATE_INPUT", known.source.cell)
@@ -125,7 +125,7 @@ class FunctionValue(Value):
         closure: tuple[CellValue, ...] | None = None,
         annotations: Value | None = None,
     ) -> None:
-        """Give a function that was just made its parts, one at a time, as SET_FUNCTION_ATTRIBUTE of 3.13 does."""
+        """Set one part of a function that was just made, as SET_FUNCTION_ATTRIBUTE of 3.13 does."""
         self._defaults = self._defaults if defaults is None else defaults
         self._kwdefaults = self._kwdefaults if kwdefaults is None else kwdefaults
         self._closure = self._closure if closure is None else closure
@@ -159,7 +159,7 @@ class FunctionValue(Value):
         return Signature(self.code, self.name, self.defaults, self.kwdefaults)
 
     def bind(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> dict[str, Value]:
-        """The locals at the start of a call. Wrong arguments raise TypeError in the program."""
+        """The locals at the start of a call. Wrong arguments raise TypeError in traced code."""
         self.tx = tx
         if self.function is not None:
             code = self.code
@@ -169,14 +169,14 @@ class FunctionValue(Value):
         return bind_arguments(tx, self.signature(), args, kwargs)
 
     def _guard_defaults(self, tx: Translator, missing: Sequence[str]) -> None:
-        """The call gives no arguments for these parameters: which of them have defaults, and where nothing else guards
-        the defaults, these. Somebody may set others."""
+        """The call gives no arguments for these parameters: guard which of them have defaults and, where nothing else
+        guards the defaults, these. User code may replace them."""
         function = self.function
         if not missing or function is None or is_library(function.__module__):
             return
         source, by_name = self.source, self.code.co_varnames[self.code.co_argcount :]
         if source is None or is_stable(source):
-            guard_kept(tx, function, _Defaults(function).holds, "defaults")
+            guard_unchanged(tx, function, _Defaults(function).holds, "defaults")
             return
         if any(name not in by_name for name in missing):
             many = function.__defaults__
@@ -229,7 +229,7 @@ class FunctionValue(Value):
             if self.source is not None and (name in self.function.__dict__ or name in ("__annotations__", "__dict__")):
                 return build(tx, found, AttrSource(self.source, name))
             if name in _TEXTS and not is_library(self.function.__module__):
-                guard_kept(tx, self.function, lambda function: getattr(function, name) == found, name)
+                guard_unchanged(tx, self.function, lambda function: getattr(function, name) == found, name)
             return from_python(tx, found)
         if name in ("__name__", "__qualname__"):
             return constant(self.name.rpartition(".")[2] if name == "__name__" else self.name)
@@ -254,7 +254,7 @@ class FunctionValue(Value):
         raise Unsupported("attribute", f"{self.describe()}.{name}")
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
-        """Attributes of a function made in the trace; those of others are side effects."""
+        """Attributes of a function made in the trace; those of existing functions are side effects."""
         if self.function is None:
             if hasattr(FunctionType, name) and name not in _TEXTS:
                 raise Unsupported("set-attribute", f"{self.describe()}.{name}")
@@ -299,18 +299,18 @@ class _Defaults:
         self.defaults, self.by_name = function.__defaults__, dict(function.__kwdefaults__ or {})
 
     def holds(self, function: FunctionType) -> bool:
-        """Whether the function has these."""
+        """Whether the function has these defaults."""
         now: dict[str, Any] = function.__kwdefaults__ or {}
         same = function.__defaults__ is self.defaults and len(now) == len(self.by_name)
         return same and all(name in now and now[name] is value for name, value in self.by_name.items())
 
 
 _TEXTS = ("__module__", "__name__", "__qualname__", "__doc__")
-"""What a program may set of a function that is made in the trace, besides attributes of its own."""
+"""Attributes of a function made in the trace that user code may set, besides its own."""
 
 
 _PARTS = ("__kwdefaults__", "__globals__", "__closure__")
-"""What a call reads and the program may change through the function."""
+"""What a call reads and user code may change through the function."""
 
 
 def _docstring(code: CodeType) -> str | None:
@@ -322,7 +322,7 @@ def make_real_function(
     code: CodeType, f_globals: dict[str, Any], name: str, defaults: Any, kwvalues: Any, closure: Any, kwnames: Any,
     annotations: tuple[Any, ...] | None, wrapped: Any, names: tuple[str, ...], attributes: tuple[Any, ...],
 ) -> FunctionType:  # fmt: skip
-    """The function object for one that the trace made. Where it wraps another, it has the annotations of that one."""
+    """The function object for one that the trace made. Where it wraps another, it has that one's annotations."""
     function = FunctionType(code, f_globals, name.rpartition(".")[2], defaults or None, closure or None)
     function.__kwdefaults__ = dict(zip(kwnames, kwvalues)) or None
     function.__qualname__ = name
@@ -336,11 +336,11 @@ def make_real_function(
 
 
 def _is_empty(cell: CellType) -> bool:
-    return cell == CellType()  # cells compare by content, and an empty one is like no other
+    return cell == CellType()  # cells compare by content, and an empty one equals no other
 
 
 def make_existing(tx: Translator, function: FunctionType, source: Source | None = None) -> FunctionValue:
-    """A function that exists, whose code is interpreted when it is called."""
+    """An existing function, whose code is interpreted when it is called."""
     code = function.__code__
     return FunctionValue(code, function.__qualname__, function.__globals__, function=function, source=source, tx=tx)
 

@@ -1,4 +1,4 @@
-"""id() of objects that the trace makes: numbers that only the running program knows, told apart by the objects."""
+"""id() of objects that the trace makes: integers known only at run time, distinguished by the objects."""
 from __future__ import annotations
 
 import operator
@@ -30,7 +30,7 @@ class IdentityValue(Value):
         return True
 
     def key(self) -> Any:
-        """As a key it is found by its owner, which has one."""
+        """As a key it is found by its owner."""
         return self
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:

@@ -1,5 +1,5 @@
-"""isinstance and issubclass, by the class that the program sees: what decides is the metaclass's `__instancecheck__`
-and `__subclasscheck__`. Those of the program are interpreted, never run. And the classes below one."""
+"""isinstance and issubclass, by the class that traced code sees: the metaclass's `__instancecheck__` and
+`__subclasscheck__` decide. User-defined ones are interpreted, never called. And `__subclasses__`."""
 from __future__ import annotations
 
 import abc
@@ -19,7 +19,7 @@ from ..containers.slices import SliceValue
 from ..core.attributes import is_python_method, lookup, method_of, special
 from ..core.base import Value
 from ..core.constant import REGISTRY, fold
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.opaque import OpaqueTensorValue
 from ..core.registry import build, from_python, importable, is_library
 from ..torch.tensor import TensorValue
@@ -39,7 +39,7 @@ def is_instance(tx: Translator, value: Value, classes: Value) -> bool:
     """isinstance(value, classes)."""
     try:
         return _among(tx, value, classes.as_constant())
-    except TypeError as error:  # what is no class; eager has other words than issubclass
+    except TypeError as error:  # not a class; eager's message differs from issubclass's
         raise Unsupported("raises", f"TypeError: isinstance of {value.describe()}: {error}") from error
 
 
@@ -48,7 +48,7 @@ def _among(tx: Translator, value: Value, kinds: Any) -> bool:
         return any(_among(tx, value, kind) for kind in (kinds if isinstance(kinds, tuple) else kinds.__args__))
     check = special(tx, type(kinds), "__instancecheck__")
     if check is _OF_PARAMETERS and isinstance(value, OpaqueTensorValue):
-        raise Unsupported(*value.why)  # a parameter whose class is not below Parameter says that it is one
+        raise Unsupported(*value.why)  # a parameter whose class does not derive from Parameter says that it is one
     if value.python_type() is kinds or check in _BY_CLASS or not isinstance(kinds, type):
         return by_class(tx, value, kinds)
     if check is _OF_LEGACY_TYPES:
@@ -65,7 +65,7 @@ def is_subclass(tx: Translator, cls: Value, classes: Value) -> bool:
     """issubclass(cls, classes)."""
     kinds = classes.as_constant()
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        if _asks_the_program(kind):
+        if _has_user_defined_check(kind):
             check = method_of(tx, type(kind), "__subclasscheck__", lookup(type(kind), "__subclasscheck__"))
             found = check.call(tx, [from_python(tx, kind), cls], {}).truth(tx)
         else:
@@ -78,7 +78,7 @@ def is_subclass(tx: Translator, cls: Value, classes: Value) -> bool:
 
 
 def _guard_registered(tx: Translator, cls: Any, kind: Any) -> None:
-    """Whether a class counts as below an abstract one of the program may change, by `kind.register`."""
+    """Whether a class counts as a subclass of an abstract one can change, by `kind.register`."""
     if isinstance(kind, abc.ABCMeta) and not is_library(kind.__module__) and kind not in getattr(cls, "__mro__", ()):
         now = abc.get_cache_token()
         unchanged = (lambda _: abc.get_cache_token() == now, "no class was registered with an abstract one")
@@ -86,8 +86,8 @@ def _guard_registered(tx: Translator, cls: Any, kind: Any) -> None:
 
 
 def subclasses(tx: Translator, cls: type, source: Source | None) -> Value:
-    """cls.__subclasses__(): those that live now. Neither guards nor code keep any alive: a class that no module has is
-    read from the list."""
+    """cls.__subclasses__(): the living ones. Neither guards nor code keep any alive: a class that no module has is read
+    from the list."""
     below: list[type] = type.__subclasses__(cls)
     known = [weakref.ref(kind) for kind in below]
 
@@ -95,7 +95,7 @@ def subclasses(tx: Translator, cls: type, source: Source | None) -> Value:
         now: list[type] = type.__subclasses__(cls)
         return len(now) == len(known) and all(ref() is kind for ref, kind in zip(known, now))
 
-    guard_kept(tx, cls, same, "the list of subclasses")
+    guard_unchanged(tx, cls, same, "the list of subclasses")
     items = []
     for index, kind in enumerate(below):
         if importable(kind) is not None:
@@ -107,15 +107,15 @@ def subclasses(tx: Translator, cls: type, source: Source | None) -> Value:
     return ListValue(items, list)
 
 
-def _asks_the_program(kind: Any) -> bool:
-    """Whether a metaclass of the program says which classes are below a class of its own."""
+def _has_user_defined_check(kind: Any) -> bool:
+    """Whether a user-defined metaclass decides which classes are subclasses."""
     check = lookup(type(kind), "__subclasscheck__")
     return is_python_method(check) and not is_library(check.__module__)
 
 
 def by_class(tx: Translator, value: Value, kind: Any) -> bool:
-    """type.__instancecheck__ or ABCMeta's: the class, or what the instance says its class is."""
-    asks = _asks_the_program(kind)
+    """type.__instancecheck__ or ABCMeta's: by the class, or by the instance's `__class__`."""
+    asks = _has_user_defined_check(kind)
     if asks and isinstance(kind, abc.ABCMeta):
         raise Unsupported("call", f"isinstance of {value.describe()} and {kind.__qualname__}")
     _guard_registered(tx, value.python_type(), kind)
@@ -134,7 +134,7 @@ def by_class(tx: Translator, value: Value, kind: Any) -> bool:
 
 
 def _default_check(kind: Any) -> Callable[[Any, Any], bool]:
-    """isinstance(object, kind) as a function of both, past what a metaclass of the program says."""
+    """isinstance(object, kind) as a function of both, bypassing a user-defined metaclass."""
     if not isinstance(kind, type):
         return lambda kind, value: isinstance(value, kind)
     return abc.ABCMeta.__instancecheck__ if isinstance(kind, abc.ABCMeta) else type.__instancecheck__
@@ -145,7 +145,7 @@ def _is_below(cls: type, kind: Any, asks: bool) -> bool:
 
 
 def _of_legacy_type(value: Value, kind: Any) -> bool:
-    """Whether a tensor is of a type such as torch.FloatTensor: its dtype and device."""
+    """Whether a tensor is of a type such as torch.FloatTensor: by its dtype and device."""
     if not isinstance(value, TensorValue):
         return False
     fake = value.fake

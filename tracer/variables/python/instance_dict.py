@@ -1,4 +1,4 @@
-"""`__dict__` of an instance: as Python has it, and as the program reads and changes it."""
+"""`__dict__` of an instance: the real dict, and the changes of traced code."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class InstanceDict(DictValue):
         """The owner's attribute was stored, or deleted (None)."""
         if isinstance(lookup(self.owner.cls, name), MemberDescriptorType):
             return  # which is in a slot
-        self.stored[name] = None  # how many there are depends on whether it was there
+        self.stored[name] = None  # the length depends on whether it was there
         self.changes += (name in self.items) != (new is not None)
         if new is not None:
             self.items[name] = new
@@ -44,15 +44,15 @@ class InstanceDict(DictValue):
             self.items.pop(name, None)
 
     def guard_absent(self, tx: Translator, key: Any) -> None:
-        """An attribute that the program has deleted may have been there."""
+        """An attribute that traced code has deleted may have existed."""
         if not tx.effects.has_pending(self.owner, key):
             super().guard_absent(tx, key)
 
     def changed(self, tx: Translator) -> None:
-        """What changes are attributes of the owner."""
+        """Changes are changes of the owner's attributes."""
 
     def setitem(self, tx: Translator, key: Value, value: Value) -> None:
-        """Set an attribute, past the class's `__setattr__`."""
+        """Set an attribute, bypassing the class's `__setattr__`."""
         if key.python_type() is not str or isinstance(lookup(self.owner.cls, key.as_constant()), MemberDescriptorType):
             raise Unsupported("set-item", f"{key.describe()} of {self.owner.describe()}.__dict__")
         super().setitem(tx, key, value)
@@ -64,7 +64,7 @@ class InstanceDict(DictValue):
         tx.effects.delete_attr(self.owner, key.as_constant())
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """As dicts; what would change all items at once is left to eager."""
+        """As dicts; methods that change all items at once are left to eager."""
         if name in ("clear", "move_to_end", "__ior__"):
             raise Unsupported("call", f"{name} of {self.owner.describe()}.__dict__")
         return super().call_method(tx, name, args, kwargs)
@@ -79,7 +79,7 @@ NO_DICT: dict[str, Any] = {}
 
 
 def own_dict(tx: Translator, owner: Value, real: Any, changes: bool = False) -> dict[str, Any]:
-    """`real.__dict__`. Raises Unsupported where the program holds it as a dict too (since before a break, or because it
+    """`real.__dict__`. Raises Unsupported where user code also holds it as a dict (since before a break, or because it
     shares it), and that has changed or is about to."""
     own = instance_dict(real)
     if changes and own is not real:
@@ -91,7 +91,7 @@ def own_dict(tx: Translator, owner: Value, real: Any, changes: bool = False) -> 
 
 
 def instance_dict(real: Any) -> dict[str, Any]:
-    """`real.__dict__` past any override; empty for objects without one."""
+    """`real.__dict__`, bypassing overrides; empty for objects without one."""
     try:
         return object.__getattribute__(real, "__dict__")
     except AttributeError:

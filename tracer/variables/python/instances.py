@@ -1,4 +1,4 @@
-"""Instances that exist, and new ones: the ObjectValue of each, with its items where it derives from a container."""
+"""Existing instances and new ones: the ObjectValue of each, with its items where it derives from a container."""
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
@@ -57,7 +57,7 @@ def _empty_storage(kind: type) -> Value:
 
 
 def build_object(tx: Translator, obj: Any, source: Source | None) -> ObjectValue:
-    """An instance that exists; its type is guarded, its attributes are when they are read."""
+    """An existing instance; its type is guarded, its attributes when they are read."""
     cls = type(obj)
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", cls)
@@ -82,14 +82,14 @@ def _real_storage(tx: Translator, obj: Any, kind: type, source: Source | None) -
             raise Unsupported("unknown-type", type(obj).__qualname__)
         return items_of_set(tx, obj, kind, source)
     if any(getattr(type(obj), name) is not getattr(kind, name) for name in ("__iter__", "__len__", "__getitem__")):
-        raise Unsupported("unknown-type", type(obj).__qualname__)  # the trace and its guards would ask the program
+        raise Unsupported("unknown-type", type(obj).__qualname__)  # the trace and its guards would run user code
     items = read_items(tx, obj, source)
     return ListValue(items, list, source) if kind is list else TupleValue(items, tuple, source)
 
 
 @builds(object)
 def build_any(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """Every type that has no builder of its own."""
+    """Every type without a builder of its own."""
     return build_object(tx, obj, source)
 
 

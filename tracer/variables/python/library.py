@@ -23,7 +23,7 @@ from ..containers.sequences import TupleValue, make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold
 from ..core.handlers import NAMED, handles, pure
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
 from .classes import ClassValue
 from .exceptions import TracebackValue
@@ -52,11 +52,11 @@ pure(
 
 CONSTANT_TYPES.update((re.Pattern, re.Match))  # immutable, and their methods have no side effects
 CONSTANT_TYPES.add(TorchVersion)
-BY_IDENTITY.add(TorchVersion)  # 2.13 is equal to "2.13.0"
+BY_IDENTITY.add(TorchVersion)  # 2.13 equals "2.13.0"
 
 
 def _build_version(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A version: it is compared, and never changes."""
+    """A version: immutable."""
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
     return ConstantValue(obj, source)
@@ -94,7 +94,7 @@ def _signature(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _binds(bind: Callable[..., inspect.BoundArguments]) -> None:
-    """`Signature.bind` or `bind_partial`: Python binds numbers of the arguments, the trace has what they stand for."""
+    """`Signature.bind` or `bind_partial`: Python binds indices of the arguments, the trace has their values."""
 
     @handles(bind)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -124,7 +124,7 @@ for _method in (inspect.Signature.bind, inspect.Signature.bind_partial):
 
 
 def real_callable(value: Value) -> Any:
-    """The callable behind a value, as far as its signature goes; None when the trace made it."""
+    """The callable behind a value, as far as its signature is concerned; None when the trace made it."""
     if isinstance(value, FunctionValue):
         return value.function
     if isinstance(value, MethodValue):
@@ -142,7 +142,7 @@ _KINDS: dict[Any, type] = {inspect.isfunction: FunctionType, inspect.ismethod: M
 
 
 def _asks(function: Any) -> None:
-    """A predicate of `inspect` on what kind of object it is."""
+    """A predicate of `inspect` on the kind of an object."""
 
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -159,7 +159,7 @@ for _function in (inspect.isclass, inspect.isfunction, inspect.ismethod, inspect
 
 @handles(typing.get_type_hints)
 def _get_type_hints(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Of a class or function that exists; its annotations, and what they name, are to stay."""
+    """Of an existing class or function; its annotations, and what they refer to, are guarded."""
     real = real_callable(args[0]) if len(args) == 1 else None
     if real is None or not set(kwargs) <= {"include_extras"}:
         raise Unsupported("call", "typing.get_type_hints")
@@ -168,7 +168,7 @@ def _get_type_hints(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         hints = typing.get_type_hints(real, **options)
     except Exception as error:
         raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
-    guard_kept(tx, real, lambda real: typing.get_type_hints(real, **options) == hints, "the type hints")
+    guard_unchanged(tx, real, lambda real: typing.get_type_hints(real, **options) == hints, "the type hints")
     return from_python(tx, hints)
 
 
@@ -205,7 +205,7 @@ def _method_type(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 # ---- messages ------------------------------------------------------------------------------------------------------
 def _shows(logger: logging.Logger, level: int) -> bool:
-    """`logger.isEnabledFor(level)`, which would note its answer in the logger's cache."""
+    """`logger.isEnabledFor(level)`, which would cache its answer in the logger."""
     if logger.disabled:
         return False
     known = logger._cache.get(level)  # type: ignore[attr-defined]
@@ -254,7 +254,8 @@ def _get_logger(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _logged_once(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """`logger.warning_once(...)` of transformers shows a message once in a process: it may as well be while tracing."""
+    """`logger.warning_once(...)` of transformers shows a message once per process: it may as well be shown while
+    tracing."""
     logger, message = args[0], args[1]
     if not isinstance(logger, ObjectValue) or not isinstance(logger.real, logging.Logger) or len(args) > 2 or kwargs:
         raise Unsupported("call", "logger.warning_once")
@@ -266,7 +267,7 @@ NAMED["transformers.utils.logging", "warning_once"] = _logged_once
 
 
 def _install_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """transformers puts hooks that collect hidden states on a model at its first call, once: done while tracing."""
+    """transformers installs hooks that collect hidden states on a model at its first call, once: done while tracing."""
     model = getattr(args[0], "real", None)
     if model is None or kwargs:
         raise Unsupported("call", "maybe_install_capturing_hooks")
@@ -279,7 +280,7 @@ NAMED["transformers.utils.output_capturing", "maybe_install_capturing_hooks"] = 
 
 @handles(traceback.clear_frames)
 def _clear_frames(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Of what the trace raised the frames have ended, and let go of their variables."""
+    """The frames of exceptions raised in the trace have ended, and released their variables."""
     if len(args) != 1 or not isinstance(args[0], TracebackValue):
         raise Unsupported("call", "traceback.clear_frames")
     return constant(None)

@@ -1,4 +1,4 @@
-"""Functions of `math` that take the items of what they are given one by one."""
+"""Functions of `math` that process the items of an iterable one by one."""
 from __future__ import annotations
 
 import math
@@ -21,7 +21,7 @@ Kwargs = Mapping[str, Value]
 
 @handles(math.prod)
 def _prod(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """From the first to the last, as Python multiplies: sizes that vary and tensors are factors too."""
+    """In order, as Python multiplies: varying sizes and tensors are allowed as factors."""
     if len(args) != 1 or kwargs.keys() - {"start"}:
         return fold(tx, math.prod, args, kwargs)  # raises
     items = list(each(tx, args[0]))
@@ -36,5 +36,5 @@ def _prod(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(math.fsum)
 def _fsum(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Of numbers that are known."""
+    """Of known numbers."""
     return fold(tx, math.fsum, [TupleValue(list(each(tx, arg)), tuple) for arg in args], kwargs)

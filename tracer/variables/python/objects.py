@@ -1,4 +1,4 @@
-"""Instances of classes: those that exist, and those the trace makes. The class is always real.
+"""Instances of classes, existing or made by the trace. The class is always real.
 
 Special methods written in Python are interpreted. A class that derives from dict, list, set or tuple keeps its items in
 `storage`, a Value of the builtin type; methods that the builtin base defines work on that.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from torch.autograd.graph import Node
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, Source
 from ..containers.dict_views import DictView
 from ..containers.mappings import DictValue
@@ -62,7 +62,7 @@ class ObjectValue(Value):
         self.cls = cls
         self.real = real
         self.storage: Value | None = None
-        self.hashed: Any = None  # the key (see `keys.py`) of an object whose class has `__hash__` of its own
+        self.hashed: Any = None  # the key (see `keys.py`) of an object whose class defines `__hash__`
 
     def python_type(self) -> type:
         """The class."""
@@ -78,7 +78,8 @@ class ObjectValue(Value):
         return self.generic_getattr(tx, name)
 
     def _reader(self, tx: Translator, name: str) -> Any:
-        """The method of the class that reads attributes: guards of what an object that exists has come by it, too."""
+        """The method of the class that reads attributes: guards on attributes of an existing object read through it,
+        too."""
         return lookup(self.cls, name) if self.source is not None else special(tx, self.cls, name)
 
     def generic_getattr(self, tx: Translator, name: str) -> Value:
@@ -86,7 +87,8 @@ class ObjectValue(Value):
         return self._or_fallback(tx, name, lambda: self.find_attr(tx, name))
 
     def _or_fallback(self, tx: Translator, name: str, find: Callable[[], Value | None]) -> Value:
-        """What `find` finds; what `__getattr__` gives where it finds nothing, or raises AttributeError."""
+        """The attribute that `find` finds, else that of `__getattr__` where it finds nothing or raises
+        AttributeError."""
         fallback = self._reader(tx, "__getattr__")
         try:
             found = find()
@@ -134,7 +136,7 @@ class ObjectValue(Value):
         return bind(tx, found, name, self, self.cls, type_source(self))
 
     def guard_missing(self, tx: Translator, name: str) -> None:
-        """The program has seen that there is no such attribute, which it has not deleted itself."""
+        """Traced code has seen that there is no such attribute, and has not deleted it itself."""
         if self.real is None:
             special(tx, self.cls, name)
         if self.source is None or self.real is None or tx.effects.has_pending(self, name):
@@ -146,18 +148,18 @@ class ObjectValue(Value):
             self.guard_not_hidden(tx, name)
 
     def guard_not_hidden(self, tx: Translator, name: str) -> None:
-        """No attribute of the instance hides what the class has under `name`; what the program has deleted is none."""
+        """Guard that no instance attribute hides the class attribute `name`; a deleted one does not."""
         if self.source is None or self.real is None or tx.effects.has_pending(self, name):
             return
         if instance_dict(self.real) is not NO_DICT:
             tx.guards.add(AttrSource(self.source, "__dict__", generic=True), "NOT_IN_DICT", name)
 
     def _instance_attr(self, tx: Translator, name: str, found: Any) -> Value | None:
-        """What the real object has in its `__dict__` or in a slot."""
+        """The real object's attribute in its `__dict__` or in a slot."""
         if issubclass(type(self.real), threading.local):
             return self._of_this_thread(tx, name)
         own = own_dict(tx, self, self.real)
-        if name in own and not isinstance(found, MemberDescriptorType):  # a slot comes before what is in the dict
+        if name in own and not isinstance(found, MemberDescriptorType):  # a slot takes precedence over the dict
             if self.source is not None and is_python_method(lookup(type(found), "__get__")):
                 shown = AttrSource(self.source, "__dict__", generic=True)  # guards do not compute a cached property
                 return build(tx, own[name], ItemSource(shown, name))
@@ -169,7 +171,7 @@ class ObjectValue(Value):
                 value = found.__get__(self.real, self.cls)
             except AttributeError:
                 return None
-            except Exception as error:  # the program is to see it itself
+            except Exception as error:  # traced code must see it itself
                 raise Unsupported("attribute", f"{self.describe()}.{name}") from error
             return self.read(tx, value, name)
         return None
@@ -182,15 +184,15 @@ class ObjectValue(Value):
         return build(tx, value, self.source_of(name))
 
     def source_of(self, name: str) -> AttrSource:
-        """Where the real object has an attribute: past what the program says about those that are missing, which guards
-        are not to run."""
+        """The source of a real object's attribute: bypassing a user-defined `__getattr__`, which guards must not
+        run."""
         assert self.source is not None
         asked = [lookup(self.cls, method) for method in ("__getattribute__", "__getattr__")]
         generic = any(is_python_method(found) and not is_library(found.__module__) for found in asked)
         return AttrSource(self.source, name, generic)
 
     def _guard_unreachable(self, tx: Translator, value: Any, name: str) -> None:
-        """A number or text in an object that no expression reaches (what a call gave, a logger) stays that."""
+        """Guard that a number or string in an object without a source (a call's result, a logger) is unchanged."""
         if type(value) in (bool, int, float, str, NoneType) and not self.cls.__module__.startswith("torch"):
             real, known = self.real, (type(value), repr(value))
 
@@ -231,7 +233,7 @@ class ObjectValue(Value):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
         in_dict = self.cls.__dictoffset__ or self.cls is threading.local
         if not in_dict and not isinstance(found, MemberDescriptorType):
-            if lookup(self.cls, "__setattr__") is not object.__setattr__:  # a class in C with a way of its own
+            if lookup(self.cls, "__setattr__") is not object.__setattr__:  # a class in C with its own implementation
                 raise Unsupported("set-attribute", f"{self.describe()}.{name}")
             missing = f"has no attribute '{name}'"
             if VERSION >= (3, 13):
@@ -245,8 +247,8 @@ class ObjectValue(Value):
         tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
 
     def _is_set_by_descriptor(self, tx: Translator, found: Any, how: str, args: list[Value]) -> bool:
-        """Whether a descriptor of the class sets or deletes what stands under its name; if so, it has. What has one of
-        both methods refuses the other (typeobject.c, slot_tp_descr_set)."""
+        """Whether a descriptor of the class sets or deletes the attribute; if so, it has. One with only one of both
+        methods refuses the other operation (typeobject.c, slot_tp_descr_set)."""
         kind = type(found)
         if found is MISSING or isinstance(found, MemberDescriptorType) or (
             not hasattr(kind, "__set__") and not hasattr(kind, "__delete__")
@@ -289,7 +291,7 @@ class ObjectValue(Value):
         tx.effects.delete_attr(self, name)
 
     def _let_go(self, tx: Translator, name: str) -> None:
-        """The attribute's object is dropped. Raises Unsupported where the program may see it die."""
+        """The attribute's object is dropped. Raises Unsupported where its death may be observable."""
         held: Any = None
         if tx.effects.has_pending(self, name):
             held = getattr(tx.effects.load_attr(self, name), "real", None)
@@ -314,14 +316,15 @@ class ObjectValue(Value):
 
     # ---- special methods -------------------------------------------------------------------------------------------
     def method(self, tx: Translator, name: str) -> Value | None:
-        """The special method `name`, looked up on the class; None when it has none (or hides it with None)."""
+        """The special method `name`, looked up on the class; None when it has none (or disables it with None)."""
         found = special(tx, self.cls, name)
         if found is MISSING or found is None:
             return None
         return bind(tx, found, name, self, self.cls, type_source(self))
 
     def _special(self, tx: Translator, name: str, args: Sequence[Value]) -> Value | None:
-        """The call of a special method; None when the class has none. One that is not Python is left to eager."""
+        """The call of a special method; None when the class has none. One that is not written in Python is left to
+        eager."""
         method = self.method(tx, name)
         if method is None:
             return None
@@ -353,7 +356,7 @@ class ObjectValue(Value):
         return checked_length(tx, result)
 
     def hint(self, tx: Translator) -> None:
-        """`__len__`, else `__length_hint__`, of the program."""
+        """A user-defined `__len__`, else `__length_hint__`."""
         for name in ("__len__", "__length_hint__"):
             found = special(tx, self.cls, name)
             if not is_python_method(found) or is_library(found.__module__):
@@ -431,7 +434,7 @@ class ObjectValue(Value):
         return checked_index(tx, result) if function is operator.index else result
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """`__add__`, `__radd__`, `__iadd__`, ...; None where they give NotImplemented."""
+        """`__add__`, `__radd__`, `__iadd__`, ...; None where they return NotImplemented."""
         in_place = IN_PLACE.get(function)
         if in_place is not None and left is self:
             result = self._answer(tx, f"__{function.__name__}__", right)
@@ -449,8 +452,8 @@ class ObjectValue(Value):
     def _answer_of_both(
         self, tx: Translator, names: tuple[str, str], right: ObjectValue, compares: bool
     ) -> Value | None:
-        """The special method of this object, or the reflected one of `right`: first where that is of a subclass which
-        has its own (or always, for comparisons); not at all for one type, but for comparisons."""
+        """The special method of this object, or the reflected one of `right`: that first where its class is a subclass
+        with its own (or always, for comparisons); not at all for one type, except for comparisons."""
         same_type = right.cls is self.cls
         own = compares or special(tx, right.cls, names[1]) is not special(tx, self.cls, names[1])
         reflected_first = not same_type and issubclass(right.cls, self.cls) and own
@@ -475,13 +478,13 @@ class ObjectValue(Value):
             return None
         return result
 
-    def hashed_by_program(self, tx: Translator) -> bool:
-        """Where `__hash__` is written in Python, or that of the builtin class whose items it has."""
+    def has_user_hash(self, tx: Translator) -> bool:
+        """Where `__hash__` is written in Python, or is that of the builtin class whose items it has."""
         frozen = isinstance(self.storage, TupleValue) or getattr(self.storage, "kind", None) is frozenset
         return frozen or is_python_method(lookup(self.cls, "__hash__"))
 
     def key(self) -> Any:
-        """Objects are keys by identity, unless their class says otherwise."""
+        """Objects are keys by identity, unless their class defines otherwise."""
         if self.hashed is not None:
             return self.hashed
         if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
@@ -490,7 +493,7 @@ class ObjectValue(Value):
 
     # ---- what builtin bases define -----------------------------------------------------------------------------------
     def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """A method of a builtin base class, past any override."""
+        """A method of a builtin base class, bypassing overrides."""
         known = _OBJECT_METHODS.get(name)
         if name == "__init__" and self.storage is None and (args or kwargs):
             raise Unsupported("raises", "TypeError: the arguments of object.__init__")
@@ -510,7 +513,7 @@ class ObjectValue(Value):
         if name == "fromkeys":
             made: Value = with_arguments(REGISTRY["fromkeys"], tx, self.cls, *args, **kwargs)
             return made
-        if name in _BINARY:  # the other operand, too, is what it derives from
+        if name in _BINARY:  # the other operand, too, is converted to its builtin base
             args = [arg.storage if isinstance(arg, ObjectValue) and arg.storage is not None else arg for arg in args]
         result = self.storage.call_method(tx, name, args, kwargs)
         if isinstance(result, DictView):
@@ -529,7 +532,7 @@ class ObjectValue(Value):
             super().reconstruct(codegen)
 
     def create(self, codegen: Codegen, cls: type) -> None:
-        """One that cannot be filled later is made of its items."""
+        """One that cannot be filled later is made from its items."""
         if isinstance(self.storage, TupleValue):
             return self.storage.create(codegen, cls)
         if issubclass(cls, frozenset) and self.storage is not None:
@@ -540,7 +543,7 @@ class ObjectValue(Value):
         return super().create(codegen, cls)
 
     def _of_this_thread(self, tx: Translator, name: str) -> Value | None:
-        """An attribute of a `threading.local`, whose `__dict__` is another in each thread: only getattr finds it."""
+        """An attribute of a `threading.local`, whose `__dict__` differs in each thread: only getattr finds it."""
         if type(self.real) is not threading.local or self.source is None or name == "__dict__":
             raise Unsupported("attribute", f"{self.describe()}.{name}, of which each thread has its own")
         if not hasattr(self.real, name):
@@ -548,22 +551,22 @@ class ObjectValue(Value):
         return build(tx, getattr(self.real, name), AttrSource(self.source, name))
 
     def describe(self) -> str:
-        """For messages: what it is called where it is a function of NumPy's, which has classes of its own for these."""
+        """For messages: its name where it is a NumPy function, for which NumPy has classes of its own."""
         if callable(self.real) and self.cls.__module__.startswith(("numpy", "_cython")):
             named = getattr(self.real, "__qualname__", "") or getattr(self.real, "__name__", "")
             if named:
                 return f"{self.real.__module__}.{named}"
-        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        where = f" `{display_name(self.source)}`" if self.source is not None else ""
         return f"{'an' if self.cls.__qualname__[0].lower() in 'aeiou' else 'a'} {self.cls.__qualname__}{where}"
 
 
 _OF_ITS_CLASS = ("copy", "__copy__", "__or__", "__ror__")
-"""Methods of ordered and default dicts that make one of the subclass."""
+"""Class members that an instance attribute takes precedence over; so do descriptors in Python that only read."""
 
 _BINARY = frozenset(itertools.chain.from_iterable(REFLECTED.values()))
 
 _HIDDEN = (FunctionType, staticmethod, classmethod, functools._lru_cache_wrapper)
-"""What a class holds that an attribute of the instance comes before; so do descriptors in Python that only read."""
+"""Methods of OrderedDict (odictobject.c) that call methods of a subclass, where dict's do not: which ones they call."""
 
 _BY_ITEM = dict.fromkeys(("__init__", "update", "__ior__"), ("__setitem__",)) | {
     "setdefault": ("__contains__", "__getitem__", "__setitem__"), "pop": ("__contains__", "__getitem__", "__delitem__"),

@@ -1,4 +1,4 @@
-"""Operators that Python refuses because of the types of their operands: what it says, it says of empty containers."""
+"""Operators that Python refuses because of the types of their operands: the message is taken from empty containers."""
 from __future__ import annotations
 
 import operator
@@ -24,11 +24,12 @@ OPERATORS: set[str] = set()
 
 
 def refuse_types(tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> None:
-    """TypeError in the program where `function` knows no operands of these types; nothing where it may know them."""
+    """TypeError in traced code where `function` does not support operands of these types; nothing where it may support
+    them."""
     samples = _sample(left), _sample(right)
     if any(sample is _NO_VALUE for sample in samples) or (function is operator.mod and isinstance(samples[0], str)):
         return
-    if not any(isinstance(sample, tuple(_EMPTY)) for sample in samples):  # two constants: what they are counts
+    if not any(isinstance(sample, tuple(_EMPTY)) for sample in samples):  # two constants: their values count
         return
     try:
         function(*samples)
@@ -52,7 +53,7 @@ def _sample(value: Value) -> Any:
 
 
 def _of_subclass(cls: type, kind: type) -> Any:
-    """An empty instance of a class of the same name that changes nothing; none where operators are the program's."""
+    """An empty instance of a class of the same name that changes nothing; None where operators are user-defined."""
     own = set().union(*(vars(base) for base in cls.__mro__[: cls.__mro__.index(kind)]))
     if kind not in _EMPTY or not OPERATORS.isdisjoint(own):
         return _NO_VALUE
@@ -63,8 +64,8 @@ def call_method_with(
     method: Callable[..., Any], name: str, tx: Translator, owner: Value, args: Sequence[Value],
     kwargs: Mapping[str, Value],
 ) -> Any:  # fmt: skip
-    """method(tx, owner, *args, **kwargs), our method `name` of a builtin container; TypeError in the program, as the
-    container says it, for arguments that do not fit."""
+    """method(tx, owner, *args, **kwargs), the tracer's method `name` of a builtin container; TypeError in traced code,
+    with the container's message, for arguments that do not fit."""
     try:
         return with_arguments(method, tx, owner, *args, **kwargs)
     except Unsupported as error:
@@ -91,8 +92,8 @@ def _refuse_arguments(tx: Translator, kind: type, name: str, count: int, kwargs:
 
 
 def refuse_construction(tx: Translator, cls: type, count: int, kwargs: Mapping[str, Value]) -> None:
-    """TypeError in the program where a class that has the constructor of a builtin container is called with arguments
-    that this does not take."""
+    """TypeError in traced code where a class with the constructor of a builtin container is called with arguments that
+    it does not accept."""
     kind = next(kind for kind in cls.__mro__ if kind in _EMPTY)
     try:
         type(cls.__name__, (kind,), {})(*[()] * count, **dict.fromkeys(kwargs))

@@ -1,4 +1,4 @@
-"""operator.itemgetter, attrgetter and methodcaller: made in the trace, or read from the program."""
+"""operator.itemgetter, attrgetter and methodcaller, made in the trace or read from user code."""
 from __future__ import annotations
 
 import operator
@@ -22,7 +22,7 @@ Kwargs = Mapping[str, Value]
 
 
 class AccessorValue(Value):
-    """One of them, of type `kind`, with the arguments that made it."""
+    """An accessor of type `kind`, with the arguments that made it."""
 
     __slots__ = ("args", "kind", "kwargs")
 
@@ -41,7 +41,7 @@ class AccessorValue(Value):
         return True
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        """The item, attribute or result of the method; a tuple of them where several are asked for."""
+        """The item, attribute or result of the method; a tuple of them where several are requested."""
         if len(args) != 1 or kwargs:
             raise Unsupported("call", f"{self.describe()} of {len(args)} arguments")
         if self.kind is operator.methodcaller:
@@ -88,7 +88,7 @@ for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
 
 @builds(operator.itemgetter, operator.attrgetter, operator.methodcaller)
 def build_accessor(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """One that exists: it cannot change."""
+    """An existing accessor: it is immutable."""
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
     _, args, *_ = obj.__reduce__()

@@ -1,4 +1,4 @@
-"""Callables with arguments given beforehand: bound methods and functools.partial."""
+"""Callables with bound arguments: bound methods and functools.partial."""
 from __future__ import annotations
 
 import functools
@@ -41,7 +41,7 @@ class MethodValue(Value):
         return self.function.call(tx, [self.owner, *args], kwargs)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Bound methods are equal when function and owner are."""
+        """Bound methods are equal when function and owner are equal."""
         if function.__name__ not in ("eq", "ne") or not isinstance(left, MethodValue):
             return None
         same = isinstance(right, MethodValue) and right.owner is left.owner and right.function is left.function
@@ -67,8 +67,8 @@ class MethodValue(Value):
 
 
 class PartialValue(Value):
-    """functools.partial(function, *args, **kwargs). `own` are attributes that one which exists was given, `parts` its
-    arguments as the program sees them: a tuple, and a dict that may change."""
+    """functools.partial(function, *args, **kwargs). `own` are attributes set on an existing one, `parts` its arguments
+    as traced code sees them: a tuple, and a dict that may change."""
 
     __slots__ = ("args", "function", "given", "own", "parts")
 
@@ -92,11 +92,11 @@ class PartialValue(Value):
         return True
 
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """The function on both."""
+        """Call the function with both."""
         return self.function.call(tx, [*self.args, *args], {**self.kwargs(tx), **kwargs})
 
     def kwargs(self, tx: Translator) -> dict[str, Value]:
-        """The keyword arguments, as they are now."""
+        """The current keyword arguments."""
         keywords = self.parts.get("keywords")
         return self.given if keywords is None else _by_name(tx, keywords)
 
@@ -140,7 +140,7 @@ class PartialValue(Value):
 # ---- real ones -----------------------------------------------------------------------------------------------------
 @builds(MethodType)
 def build_method(tx: Translator, obj: MethodType, source: Source | None) -> Value:
-    """A bound method: function and owner are guarded each."""
+    """A bound method: function and owner are guarded separately."""
     handler = handler_of(obj.__func__)
     if source is not None and type(obj.__self__) in MODES:
         manager = build(tx, obj.__self__, AttrSource(source, "__self__"))
@@ -154,7 +154,7 @@ def build_method(tx: Translator, obj: MethodType, source: Source | None) -> Valu
 
 @builds(functools.partial)
 def build_partial(tx: Translator, obj: functools.partial[Any], source: Source | None) -> Value:
-    """A partial: its parts are guarded each. A subclass may be called in another way."""
+    """A partial: its parts are guarded separately. A subclass may define another call."""
     if type(obj) is not functools.partial:
         raise Unsupported("unknown-type", type(obj).__qualname__)
     names = ("func", "args", "keywords")

@@ -1,8 +1,8 @@
-"""Python's random numbers as values: generators of `random`, and what is drawn from them.
+"""Python's random numbers as values: generators of `random`, and their results.
 
-`tracer/effects/random_inputs.py` says when they are drawn. Arithmetic on a drawn float is done in Python before the
-graph runs (`floats.py`); a drawn int is an unbacked symbol of the graph, as what `.item()` gives. `_METHODS` says for
-each method of random.Random what it gives; a method that is not there, or with other arguments, breaks the graph.
+`tracer/effects/random_inputs.py` says when they are sampled. Arithmetic on a random float is done in Python before the
+graph runs (`floats.py`); a random int is an unbacked symbol of the graph, like the result of `.item()`. `_METHODS` has
+the result type of each method of random.Random; a method that is not there, or with other arguments, breaks the graph.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import in_words
+from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ComputedSource, ConstantSource, ItemSource, ModuleGlobalSource, Source
 from ..containers.lists import ListValue
 from ..containers.sequences import SequenceValue
@@ -37,32 +37,32 @@ Kwargs = Mapping[str, Value]
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
-class DrawnFloat(FloatValue):
-    """A float that was drawn, or computed from a drawn number; `number` is an example."""
+class RandomFloat(FloatValue):
+    """A random float, or one computed from a random number; `number` is an example."""
 
     __slots__ = ()
 
-    is_drawn = True
+    is_random = True
 
     def _placeholder(self) -> torch.fx.Node:
         graph, source = self.trace.graph, self.source
         assert source is not None
-        return graph.inputs.get(source) or graph.add_placeholder(source, graph.shapes.drawn(float))
+        return graph.inputs.get(source) or graph.add_placeholder(source, graph.shapes.random_symbol(float))
 
     def specialize(self, tx: Translator) -> float:
-        """There is no number that it always is."""
+        """Raises Unsupported: it has no fixed value."""
         _refuse(self.describe())
 
 
-class DrawnInt(NumberValue):
-    """An int that was drawn, or computed from a drawn float; `number` is an example."""
+class RandomInt(NumberValue):
+    """A random int, or one computed from a random float; `number` is an example."""
 
     __slots__ = ("number", "trace")
 
-    is_drawn = True
+    is_random = True
 
     def __init__(self, tx: Translator, number: int, source: Source, bounds: tuple[int, int] | None = None) -> None:
-        super().__init__(tx.graph.shapes.drawn(int, bounds), make_node=self._placeholder, source=source)
+        super().__init__(tx.graph.shapes.random_symbol(int, bounds), make_node=self._placeholder, source=source)
         self.number = number
         self.trace = tx.trace
 
@@ -72,7 +72,7 @@ class DrawnInt(NumberValue):
         return graph.inputs.get(source) or graph.add_placeholder(source, self.symbol)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Symbolic with ints; what gives a float is computed in Python."""
+        """Symbolic with ints; operations that give a float are computed in Python."""
         other = right if left is self else left
         kind = other.python_type() if isinstance(other, NumberValue) or other.is_constant() else None
         if kind is float or (kind is int and function in (operator.truediv, operator.itruediv)):
@@ -88,7 +88,7 @@ class DrawnInt(NumberValue):
         return compute(tx, round, [self] if digits is None else [self, digits])
 
     def specialize(self, tx: Translator) -> int:
-        """There is no number that it always is."""
+        """Raises Unsupported: it has no fixed value."""
         _refuse(self.describe())
 
 
@@ -99,30 +99,30 @@ def _refuse(what: str) -> NoReturn:
 def _number(
     tx: Translator, kind: type, example: Any, source: Source, bounds: tuple[int, int] | None = None
 ) -> Value:
-    """The number at `source`, which is a `kind` each time."""
+    """The number at `source`, which has type `kind` at each call."""
     if kind is int and type(example) is int:
-        return DrawnInt(tx, example, source, bounds)
+        return RandomInt(tx, example, source, bounds)
     if kind is float and type(example) is float:
-        return DrawnFloat(tx, example, source)
-    _refuse(in_words(source))
+        return RandomFloat(tx, example, source)
+    _refuse(display_name(source))
 
 
 def _computed(tx: Translator, source: ComputedSource, example: Any) -> Value:
-    """What Python computes from a drawn number, where that is of one type whatever was drawn."""
+    """What Python computes from a random number, where the result has the same type for every value."""
     if source.function in (pow, operator.pow):
         base, exponent = source.args[:2]
         whole = isinstance(exponent, ConstantSource) and type(exponent.value) is int
         if not whole and not (isinstance(base, ConstantSource) and base.value > 0):  # it may be complex
-            _refuse(in_words(source))
+            _refuse(display_name(source))
     return _number(tx, type(example), example, source)
 
 
-REGISTRY["computed_from_drawn"] = _computed
+REGISTRY["computed_from_random"] = _computed
 
 
 # ---- generators ------------------------------------------------------------------------------------------------------
-class DrawnObject(Value):
-    """Anything else that a generator gives: its state, bytes. It can be kept, returned, and given to a generator."""
+class RandomObject(Value):
+    """Any other result of a generator: its state, bytes. It can be kept, returned, and passed to a generator."""
 
     __slots__ = ("example",)
 
@@ -143,7 +143,7 @@ class DrawnObject(Value):
         _refuse(self.describe())
 
 
-class RandomValue(Value):
+class RandomGenerator(Value):
     """A generator: `real` where it exists, else `example` goes through the states that it will have."""
 
     __slots__ = ("_example", "real")
@@ -162,10 +162,10 @@ class RandomValue(Value):
         return True
 
     def example(self, tx: Translator) -> random.Random:
-        """A generator to draw examples from."""
+        """A generator to sample examples from."""
         if self._example is None:
             assert self.real is not None
-            self._example = tx.trace.draws.copy_of(self.real)
+            self._example = tx.trace.random_calls.copy_of(self.real)
         return self._example
 
     def getattr(self, tx: Translator, name: str) -> Value:
@@ -175,7 +175,7 @@ class RandomValue(Value):
         raise Unsupported("attribute", f"{self.describe()}.{name}")
 
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """Draw."""
+        """Sample."""
         if name not in _METHODS:
             raise Unsupported("call", f"random.{name}")
         return _METHODS[name](tx, self, name, args, kwargs)
@@ -190,18 +190,18 @@ _GLOBAL = ModuleGlobalSource("random", "_inst")
 
 @builds(random.Random)
 def build_random(tx: Translator, obj: random.Random, source: Source | None) -> Value:
-    """A generator; of a subclass nothing is known."""
+    """A generator; subclasses are not supported."""
     if type(obj) is not random.Random:
         return build_object(tx, obj, source)
     if source is None and obj is not random._inst:
         raise Unsupported("unknown-type", "a generator of random numbers that no expression reaches")
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", random.Random)
-    return RandomValue(source or _GLOBAL, obj)
+    return RandomGenerator(source or _GLOBAL, obj)
 
 
 def _bound(tx: Translator, method: Any, source: Source | None) -> Value:
-    """`random.random`, and what else is a method written in C."""
+    """`random.random`, and other methods written in C."""
     if source is None:
         return BoundBuiltin(build_random(tx, method.__self__, None), method.__name__)
     tx.guards.add(source, "TYPE_MATCH", BuiltinFunctionType)
@@ -215,14 +215,14 @@ BOUND[random.Random] = _bound
 @handles(random.Random)
 def _new(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     source, example = _draw(tx, None, random.Random, "Random", args, kwargs)
-    return RandomValue(source, None, example)
+    return RandomGenerator(source, None, example)
 
 
-# ---- drawing ---------------------------------------------------------------------------------------------------------
+# ---- sampling --------------------------------------------------------------------------------------------------------
 def _draw(
-    tx: Translator, owner: RandomValue | None, function: Callable[..., Any], name: str, args: Args, kwargs: Kwargs
+    tx: Translator, owner: RandomGenerator | None, function: Callable[..., Any], name: str, args: Args, kwargs: Kwargs
 ) -> tuple[Source, Any]:
-    """Note the call `function(owner, *args, **kwargs)`; returns its result's source, and an example."""
+    """Record the call `function(owner, *args, **kwargs)`; returns its result's source, and an example."""
     text = f"random.{name}"
     _refuse_here(tx, text)
     given = [_argument(tx, value, text) for value in (*args, *kwargs.values())]
@@ -231,21 +231,21 @@ def _draw(
     owners = [owner.example(tx)] if owner is not None else []
     try:
         example = function(*owners, *examples[: len(args)], **named)
-    except Exception as error:  # Python raises it where the program calls
+    except Exception as error:  # Python raises it where the user calls it
         raise Unsupported("call", text) from error
     where = tx.own_location()
     subject = f"{text}@{where.file.rpartition('/')[2]}:{where.line}"
-    why = "it is drawn before the graph runs, in the program's order"
+    why = "it is sampled before the graph runs, in program order"
     if tx.trace.context.decide("random", subject, ("input", "break"), "input", why) == "break":
         raise Unsupported("call", text)
     generator = owner.source if owner is not None else None
     sources = [source for source, _ in given]
-    return tx.trace.draws.add(function, generator, sources, tuple(kwargs), text), example
+    return tx.trace.random_calls.add(function, generator, sources, tuple(kwargs), text), example
 
 
 def _refuse_here(tx: Translator, text: str) -> None:
-    """Raises Unsupported where drawing before the graph would be too early or too often: in code that need not run
-    once, and after an operator that the program wrote in Python, which may draw too."""
+    """Raises Unsupported where sampling before the graph would be too early or too often: in code that need not run
+    once, and after a user-defined operator written in Python, which may sample too."""
     if len(tx.graph.scopes.open) > 1 or tx.graph.checkpoint or tx.effects.is_sealed():
         raise Unsupported("effect-in-region", f"{text} changes a generator")
     if any(map(_is_of_program, tx.graph.graph.nodes)):
@@ -259,16 +259,16 @@ def _is_of_program(node: torch.fx.Node) -> bool:
 
 
 def _argument(tx: Translator, value: Value, text: str) -> tuple[Source, Any]:
-    """Where an argument is found before the graph runs, and an example of it."""
+    """The source of an argument before the graph runs, and an example of it."""
     if value.is_constant():
         known = value.as_constant()
         return ConstantSource(repr(known), known), known
     if isinstance(value, SequenceValue):
         items = [_argument(tx, item, text) for item in value.items]
         return ComputedSource(_tuple, tuple(s for s, _ in items)), tuple(example for _, example in items)
-    if value.source is not None and isinstance(value, (FloatValue, DrawnInt)):
+    if value.source is not None and isinstance(value, (FloatValue, RandomInt)):
         return value.source, value.number
-    if value.source is not None and isinstance(value, DrawnObject):
+    if value.source is not None and isinstance(value, RandomObject):
         return value.source, value.example
     raise Unsupported("call", f"{text} of {value.describe()}")
 
@@ -278,7 +278,7 @@ def _tuple(*items: Any) -> tuple[Any, ...]:
 
 
 def _kind_of(value: Value, text: str) -> type:
-    """The one type of the numbers in a sequence. Raises Unsupported where there are others."""
+    """The common type of the numbers in a sequence. Raises Unsupported where there are others."""
     items = list(value.as_constant()) if value.is_constant() and isinstance(value.as_constant(), range) else None
     if items is None and not isinstance(value, SequenceValue):
         raise Unsupported("call", f"{text} of {value.describe()}")
@@ -294,9 +294,9 @@ def _unbound(name: str) -> Callable[..., Any]:
 
 
 def _gives(kind: type) -> Callable[..., Value]:
-    """The method gives a number of that type."""
+    """The method returns a number of that type."""
 
-    def method(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
         source, example = _draw(tx, owner, _unbound(name), name, args, kwargs)
         return _number(tx, kind, example, source, _bounds(name, args, kwargs))
 
@@ -304,7 +304,7 @@ def _gives(kind: type) -> Callable[..., Value]:
 
 
 def _bounds(name: str, args: Args, kwargs: Kwargs) -> tuple[int, int] | None:
-    """Between which numbers a drawn int is, both included."""
+    """The range of a random int, inclusive."""
     if kwargs or not all(arg.is_constant() and type(arg.as_constant()) is int for arg in args):
         return None
     numbers = [arg.as_constant() for arg in args]
@@ -315,8 +315,8 @@ def _bounds(name: str, args: Args, kwargs: Kwargs) -> tuple[int, int] | None:
     return (0, 2 ** numbers[0] - 1) if name == "getrandbits" else None
 
 
-def _choice(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """One of some numbers."""
+def _choice(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
+    """One of several numbers."""
     if not args:
         raise Unsupported("call", f"random.{name} by keywords")
     kind = _kind_of(args[0], "random.choice")
@@ -324,7 +324,7 @@ def _choice(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: K
     return _number(tx, kind, example, source)
 
 
-def _several(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _several(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A list of some of the numbers."""
     if not args:
         raise Unsupported("call", f"random.{name} by keywords")
@@ -339,7 +339,7 @@ def _items(tx: Translator, kind: type, source: Source, examples: Sequence[Any]) 
     return [_number(tx, kind, example, ItemSource(source, i)) for i, example in enumerate(examples)]
 
 
-def _shuffle(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _shuffle(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A list of numbers, in place."""
     shuffled, *rest = args
     if type(shuffled) is not ListValue or rest or kwargs:
@@ -352,21 +352,21 @@ def _shuffle(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: 
 
 
 def in_other_order(generator: random.Random, items: Sequence[Any]) -> list[Any]:
-    """A new list of the items as `generator.shuffle` leaves them."""
+    """A new list of the items in the order that `generator.shuffle` leaves."""
     made = list(items)
     generator.shuffle(made)
     return made
 
 
-def _nothing(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """The method changes the generator only."""
+def _nothing(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
+    """The method only changes the generator."""
     _draw(tx, owner, _unbound(name), name, args, kwargs)
     return constant(None)
 
 
-def _object(tx: Translator, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _object(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     source, example = _draw(tx, owner, _unbound(name), name, args, kwargs)
-    return DrawnObject(example, source)
+    return RandomObject(example, source)
 
 
 _METHODS: dict[str, Callable[..., Value]] = {
@@ -384,7 +384,7 @@ _METHODS: dict[str, Callable[..., Value]] = {
 def _method(name: str) -> None:
     @handles(getattr(random.Random, name))
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        if not args or not isinstance(args[0], RandomValue):
+        if not args or not isinstance(args[0], RandomGenerator):
             raise Unsupported("call", f"random.{name}")
         return args[0].call_method(tx, name, args[1:], kwargs)
 

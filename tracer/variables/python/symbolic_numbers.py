@@ -1,6 +1,7 @@
 """Numbers that vary with the shapes: torch.SymInt, SymFloat and SymBool of the shape environment.
 
-Arithmetic stays symbolic; a comparison asks the ShapeEnv, which notes the condition as a guard, and gives a constant.
+Arithmetic stays symbolic; a comparison is evaluated by the ShapeEnv, which records the condition as a guard, and gives
+a constant.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ...breaks.unsupported import Unsupported
-from ...sources.display_names import expression_of, in_words
+from ...sources.display_names import display_name, expression_of
 from ...sources.source import ComputedSource, ConstantSource, Source
 from ..core.base import Value
 from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, of_64_bits
@@ -31,13 +32,13 @@ _MATH = {math.sqrt: torch.sym_sqrt, math.floor: math.floor, math.ceil: math.ceil
 
 
 class NumberValue(Value):
-    """An int, float or bool that is not known. `make_node` gives its node when the graph first needs it; it asks for
-    the nodes of `operands`, of which `function` makes the number."""
+    """An int, float or bool of unknown value. `make_node` makes its node when the graph first needs it; it uses the
+    nodes of `operands`, from which `function` computes the number."""
 
     __slots__ = ("_make_node", "_node", "_operands", "function", "symbol")
 
-    is_drawn = False
-    """Whether Python's random gives it, and there is no value of this call to decide by."""
+    is_random = False
+    """Whether it comes from Python's random, so that there is no value of this call to branch on."""
 
     def __init__(
         self, symbol: Any, node: torch.fx.Node | None = None, make_node: Callable[[], torch.fx.Node] | None = None,
@@ -75,15 +76,15 @@ class NumberValue(Value):
         return _TYPES[type(self.symbol)]
 
     def is_constant(self) -> bool:
-        """Once the guards leave one value only."""
+        """Once the guards leave a single value."""
         return _known(self.symbol) is not None
 
     def is_backed(self) -> bool:
-        """Whether it has a value at this call: no data and no drawn number decides it."""
-        return not self.is_drawn and not free_unbacked_symbols(self.symbol)
+        """Whether it has a hint, its value at this call: it depends on no data and no random number."""
+        return not self.is_random and not free_unbacked_symbols(self.symbol)
 
     def as_constant(self) -> Any:
-        """The one value that the guards leave."""
+        """The single value that the guards leave."""
         value = _known(self.symbol)
         if value is None:
             raise Unsupported("not-a-constant", self.describe())
@@ -98,7 +99,7 @@ class NumberValue(Value):
             raise Unsupported(self._code("value"), self.describe()) from error
 
     def _code(self, what: str) -> str:
-        """Of the break where the number would have to be known."""
+        """The code of the break where the number would have to be known."""
         return _code(self.symbol, what)
 
     def as_proxy(self) -> Any:
@@ -122,16 +123,16 @@ class NumberValue(Value):
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Arithmetic makes a node; a comparison is decided and guarded."""
         for side in (left, right):
-            if isinstance(side, NumberValue) and side.symbol is None:  # a float that is an input knows better
+            if isinstance(side, NumberValue) and side.symbol is None:  # a float that is an input decides itself
                 return side.binary(tx, function, left, right)
             if not isinstance(side, NumberValue) and not is_number(side):
                 differs = side.is_constant() and function in (operator.eq, operator.ne)
                 return constant(function is operator.ne) if differs else None
         tx.trace.spend(10)
         a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
-        if torch.SymBool not in (type(a), type(b)):  # torch's formulas compare no number with True
+        if torch.SymBool not in (type(a), type(b)):  # torch's formulas cannot compare a number with True
             a, b = (int(side) if type(side) is bool else side for side in (a, b))
-        function = IN_PLACE.get(function, function)  # numbers have none, and FX would print `2 += s0`
+        function = IN_PLACE.get(function, function)  # numbers have no in-place operators, and FX would print `2 += s0`
         if function in _COMPARISONS and (_is_read_float(a) or _is_read_float(b)):
             raise Unsupported("data-dependent-branch", self.describe())
         if function in _DIVISIONS and len(_symbols(a) | _symbols(b)) > MOST_DIVIDED:
@@ -139,14 +140,14 @@ class NumberValue(Value):
         if function is operator.pow and type(b) is torch.SymInt and tx.graph.shapes.may_fix([*_symbols(b)]):
             if type(a) in (float, torch.SymFloat):  # 0.9**step
                 return REGISTRY["compute_from_ints"](tx, function, [left, right])
-            b = _fixed(tx, b)  # torch's formulas know no such power of a negative number, and kernels none at all
+            b = _fixed(tx, b)  # torch's formulas have no such power of a negative number, nor do kernels
         _check_divisor(tx, function, b)
         if _is_error(function, a, b):
             known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in (left, right)]
             return fold(tx, function, known)
         try:
             result = function(a, b)
-        except Exception:  # torch's symbols do not know it, or Python raises too: with the numbers of this call
+        except Exception:  # no symbolic rule, or Python raises too: specialize
             sides = (left, right)
             known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in sides]
             return fold(tx, function, known)
@@ -198,7 +199,7 @@ class NumberValue(Value):
 
     def math(self, tx: Translator, function: Callable[..., Any]) -> Value:
         """math.sqrt, floor, ceil of the number. Other functions of `math` are computed in Python before the graph runs,
-        where the number is made of the program's own; else they specialise it."""
+        where the number is made from the user's own numbers; else they specialize it."""
         known = _MATH.get(function)
         if known is None:
             return REGISTRY["compute_from_ints"](tx, function, [self])
@@ -218,26 +219,26 @@ class NumberValue(Value):
         return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """Methods specialise the number, but conversions."""
+        """Methods specialize the number, except conversions."""
         if name in ("__index__", "__int__", "__trunc__", "conjugate") and not args:
             return self
         return constant(self.specialize(tx)).call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """What the graph computed."""
+        """The result of the graph."""
         value = _known(self.symbol)
         codegen.const(value) if value is not None else codegen.load_node(self.node)
 
     def _condition(self) -> str:
-        """What a branch on it depends on: a number, or a size that data tells."""
-        told = free_unbacked_symbols(self.symbol)
-        is_size = told and told <= self.symbol.node.shape_env.size_like
+        """What a branch on it depends on: a number, or a data-dependent size."""
+        unbacked = free_unbacked_symbols(self.symbol)
+        is_size = unbacked and unbacked <= self.symbol.node.shape_env.size_like
         return self.describe().replace("the number", "the size", 1) if is_size else self.describe()
 
     def describe(self) -> str:
-        """Where the program reads it, or the expression that it is the value of, else the one over symbols."""
+        """Where user code reads it, or the expression that computes it, else the expression over symbols."""
         if self.source is not None:
-            return f"the number `{in_words(self.source)}`"
+            return f"the number `{display_name(self.source)}`"
         stack = self._node.meta.get("stack") if self._node is not None else None
         return f"the number `{(expression_of(stack[-1]) if stack else '') or self.symbol}`"
 
@@ -246,31 +247,31 @@ _UNARY = (operator.neg, operator.pos, operator.abs, abs)
 
 
 MOST_TERMS, MOST_NESTED = 500, 50
-"""Of a formula over symbols. sympy takes time that grows faster than the formula, and Python's stack for its depth."""
+"""Limit for a formula over symbols. sympy's time grows faster than the formula, and Python's stack with its depth."""
 
 
 MOST_DIVIDED = 16
-"""Symbols in a division. sympy looks for common factors of polynomials, which takes seconds for 64 symbols."""
+"""Limit of symbols in a division. sympy looks for common factors of polynomials, which takes seconds for 64 symbols."""
 
 _DIVISIONS = (operator.mod, operator.floordiv)
 
 
 def _code(symbol: Any, what: str) -> str:
-    """Of the break where a number that only data or Python's random tells would have to be known."""
-    drawn = getattr(symbol.node.shape_env, "drawn", ())
-    return f"data-dependent-{what}" if symbol.node.expr.free_symbols.isdisjoint(drawn) else "random-value"
+    """The code of the break where a data-dependent or random number would have to be known."""
+    random_symbols = getattr(symbol.node.shape_env, "random_symbols", ())
+    return f"data-dependent-{what}" if symbol.node.expr.free_symbols.isdisjoint(random_symbols) else "random-value"
 
 
 def _check_divisor(tx: Translator, function: Callable[..., Any], divisor: Any) -> None:
-    """One that only data tells is checked by the graph. Raises Unsupported where that cannot be."""
+    """A data-dependent divisor is checked by the graph. Raises Unsupported where that is impossible."""
     if function in (*_DIVISIONS, operator.truediv) and type(divisor) in _TYPES and free_unbacked_symbols(divisor):
         nonzero = sympy.Ne(divisor.node.expr, 0)
         REGISTRY["check_at_run_time"](tx, [nonzero], "a division of numbers", _code(divisor, "value"))
 
 
 def _is_error(function: Callable[..., Any], a: Any, b: Any) -> bool:
-    """Whether Python raises for these numbers, guarded: the graph would raise later than the program does, and not at
-    all where nothing needs the result. Of numbers that only data tells, nobody knows."""
+    """Whether Python raises for these numbers, guarded: the graph would raise later than user code does, and not at all
+    where nothing needs the result. Unknown for data-dependent numbers."""
     if any(type(number) in _TYPES and free_unbacked_symbols(number) for number in (a, b)):
         return False
     if function in (*_DIVISIONS, operator.truediv):
@@ -296,8 +297,8 @@ def _is_too_large(formula: sympy.Basic) -> bool:
 
 
 def _fixed(tx: Translator, number: Any) -> int | float | bool:
-    """The number at this call; each symbol of its formula gets a guard that it is what it is now, so that the formulas
-    that follow are short."""
+    """The number at this call; each symbol of its formula is specialized, so that the formulas that follow are
+    short."""
     symbols = sorted(number.node.expr.free_symbols, key=str)
     if not tx.graph.shapes.may_fix(symbols):
         size = f"more than {MOST_TERMS} terms, {MOST_NESTED} levels or, in a division, {MOST_DIVIDED} symbols"
@@ -311,14 +312,14 @@ _COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt,
 
 
 def _is_read_float(number: Any) -> bool:
-    """Whether this float is one that the graph reads out of a tensor. It may be NaN, which sympy does not know: to it
-    `a == a` is true, and torch even takes `a < a` for true."""
+    """Whether the graph reads this float from a tensor. It may be NaN, which sympy does not model: it takes `a == a`
+    for true, and torch even `a < a`."""
     return isinstance(number, torch.SymFloat) and bool(free_unbacked_symbols(number))
 
 
 def _is_reassociated(result: Any, *operands: Any) -> bool:
-    """Whether sympy may have changed the order of float arithmetic on a number that the graph reads, and then rounds
-    otherwise than Python does, or left an operand out: `a - a` is not 0 for infinity, nor `a + 0` a for -0."""
+    """Whether sympy may have reordered float arithmetic on a number that the graph reads, which then rounds differently
+    from Python, or dropped an operand: `a - a` is not 0 for infinity, nor `a + 0` a for -0."""
     read = [operand for operand in operands if _is_read_float(operand)]
     if not read:
         return False
@@ -332,7 +333,7 @@ def _is_reassociated(result: Any, *operands: Any) -> bool:
 
 
 def _known(symbol: Any) -> Any:
-    """The number, when the guards leave one value only."""
+    """The number, when the guards leave a single value."""
     expression = symbol.node.expr
     if expression.is_number:
         return symbol.node.pytype(expression)
@@ -344,7 +345,7 @@ def _known(symbol: Any) -> Any:
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is an int or float that is known. Raises Unsupported for complex ones, and for NumPy's."""
+    """Whether a value is a known int or float. Raises Unsupported for complex numbers, and for NumPy's."""
     if not value.is_constant():
         return False
     known = value.as_constant()
@@ -354,8 +355,8 @@ def is_number(value: Value) -> bool:
 
 
 def origin(tx: Translator, value: Value) -> Source | None:
-    """Where a number is found before the graph runs, or what it is computed from there; None where only the graph knows
-    it, or it is a float that varies or one that is drawn."""
+    """The source of a number before the graph runs, or what it is computed from there; None where only the graph knows
+    it, or it is a float that varies or a random one."""
     if value.is_constant():
         known = value.as_constant()
         return ConstantSource(repr(known), known) if type(known) in (int, float) else None
@@ -391,7 +392,7 @@ def size_value(
 
 
 def symbolic_int(tx: Translator, obj: int, source: Source) -> Value | None:
-    """The int at `source` as an input of the graph, when the policy says that it varies."""
+    """The int at `source` as an input of the graph, when the policy makes it dynamic."""
     number = tx.graph.shapes.symbolic_int(obj, source)
     if not isinstance(number, torch.SymInt):
         return None

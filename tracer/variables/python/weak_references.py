@@ -1,4 +1,4 @@
-"""Weak references and their proxies: what they refer to lives until the guards that ask for it are written."""
+"""Weak references and their proxies: their referents live until the guards that need them are written."""
 from __future__ import annotations
 
 import weakref
@@ -23,13 +23,13 @@ Kwargs = Mapping[str, Value]
 @handles(weakref.ref)
 def _ref(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or len(args) != 1:
-        raise Unsupported("call", "weakref.ref")  # Python calls the callback where the referent dies
+        raise Unsupported("call", "weakref.ref")  # Python calls the callback when the referent dies
     tx.trace.referents.add(args[0])
     return WeakReference(args[0])
 
 
 class WeakReference(Value):
-    """weakref.ref(referent), or the reference `real` that exists: its referent is looked up when it is asked for."""
+    """weakref.ref(referent), or the existing reference `real`: its referent is looked up when it is read."""
 
     __slots__ = ("real", "referent")
     identified = False  # Python makes one for each referent
@@ -48,8 +48,8 @@ class WeakReference(Value):
         return True
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        """The referent, which lives until the guards that ask for it are written. Raises Unsupported where it was made
-        in the trace and no variable has it: it may be dead."""
+        """The referent, which lives until the guards that need it are written. Raises Unsupported where it was made in
+        the trace and no variable holds it: it may be dead."""
         if self.referent is not None:
             if self.referent.source is None and not _is_held(tx, self.referent):
                 raise Unsupported("call", "weakref.ref")
@@ -70,7 +70,7 @@ class WeakReference(Value):
 
 
 def _is_held(tx: Translator | None, value: Value) -> bool:
-    """Whether a variable of a frame that runs has the object."""
+    """Whether a variable of a running frame holds the object."""
     while tx is not None:
         if any(other is value for other in (*tx.locals.values(), *map(tx.effects.load_cell, tx.cells.values()))):
             return True
@@ -80,7 +80,7 @@ def _is_held(tx: Translator | None, value: Value) -> bool:
 
 @builds(weakref.ref)
 def build_reference(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A weak reference that exists."""
+    """An existing weak reference."""
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
     return WeakReference(None, obj, source)
@@ -101,7 +101,7 @@ def callable_type(kind: type) -> bool:
 
 
 class WeakProxy(Value):
-    """weakref.proxy(referent): all that the program does with it, it does with the referent."""
+    """weakref.proxy(referent): every operation goes to the referent."""
 
     __slots__ = ("kind", "referent")
     identified = False  # Python makes one for each referent
@@ -116,7 +116,7 @@ class WeakProxy(Value):
         return self.kind
 
     def alive(self, tx: Translator) -> Value:
-        """The referent. Raises Unsupported where it may be dead: it was made in the trace, and no variable has it."""
+        """The referent. Raises Unsupported where it may be dead: it was made in the trace, and no variable holds it."""
         if self.referent.source is None and not _is_held(tx, self.referent):
             raise Unsupported("call", "weakref.proxy")
         return self.referent
@@ -138,11 +138,11 @@ class WeakProxy(Value):
         return self.alive(tx).unary(tx, function)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """function of the referents of what is a proxy among the operands."""
+        """function of the referents of those operands that are proxies."""
         return apply(tx, function, *(each.alive(tx) if isinstance(each, WeakProxy) else each for each in (left, right)))
 
     def is_hashable(self) -> bool:
-        """It is not, though its class has `__hash__`."""
+        """Not hashable, though its class has `__hash__`."""
         return False
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -182,10 +182,10 @@ class WeakProxy(Value):
 
 @builds(weakref.ProxyType, weakref.CallableProxyType)
 def build_proxy(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A proxy that exists."""
+    """An existing proxy."""
     try:
         referent = proxied(obj)
-    except (LookupError, ReferenceError) as error:  # the program is to see a dead one itself
+    except (LookupError, ReferenceError) as error:  # traced code must see a dead one itself
         raise Unsupported("unknown-type", type(obj).__name__) from error
     if source is None:
         return WeakProxy(type(obj), from_python(tx, referent))

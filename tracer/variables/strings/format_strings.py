@@ -16,7 +16,7 @@ from ..core.base import Value
 from ..core.constant import REGISTRY, constant, fold
 from ..python.builtins import format_value
 from ..python.symbolic_numbers import NumberValue
-from .strings import joined, number_text, text_of
+from .strings import joined, number_text, string_of
 
 if TYPE_CHECKING:
     from ..core.base import Translator
@@ -32,7 +32,7 @@ def _formatted(tx: Translator, template: str, args: Sequence[Value], kwargs: Map
 
 
 def _firsts(template: str) -> Iterator[int | str]:
-    """What the fields name, those in their formats too."""
+    """The names in the fields, and in their formats."""
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
@@ -46,7 +46,7 @@ def _firsts(template: str) -> Iterator[int | str]:
 def _fields(
     tx: Translator, template: str, args: Sequence[Value], kwargs: Mapping[str, Value], numbers: Iterator[int]
 ) -> Iterator[Value]:
-    """The texts that the template's parts become. `numbers` counts the fields that have no name."""
+    """The strings that the template's parts become. `numbers` counts the fields without a name."""
     for text, field, spec, conversion in Formatter().parse(template):
         yield constant(text)
         if field is None:
@@ -61,7 +61,7 @@ def _fields(
 def _argument(
     tx: Translator, field: str, args: Sequence[Value], kwargs: Mapping[str, Value], numbers: Iterator[int]
 ) -> Value:
-    """What a field names: an argument, or an attribute or item of one."""
+    """The argument that a field names, or an attribute or item of one."""
     first, rest = formatter_field_name_split(field)
     if first == "":
         first = next(numbers, None)
@@ -98,7 +98,7 @@ def _percent(tx: Translator, template: str, given: Value) -> Value:
         end = match.end()
         if match[0] == "%%":
             texts.append(constant("%"))
-        elif match["kind"] in "%hlL":  # the last three are lengths, which say nothing
+        elif match["kind"] in "%hlL":  # the last three are length modifiers, which have no effect
             raise refused()
         elif match["key"] is not None:
             if not isinstance(given, DictValue):
@@ -118,7 +118,7 @@ def _converted(tx: Translator, match: re.Match[str], value: Value) -> Value:
     """One conversion."""
     kind, flags, width = match["kind"], match["flags"], match["width"]
     if kind in _TEXTS:
-        text = text_of(tx, value, _TEXTS[kind])
+        text = string_of(tx, value, _TEXTS[kind])
         if not (flags or width or match["rest"]):
             return text
         return _folded(tx, f"%{flags}{width}{match['rest'] or ''}s", text)

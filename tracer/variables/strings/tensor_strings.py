@@ -1,4 +1,4 @@
-"""Texts with the values of tensors: the message of a check that holds, which nothing reads."""
+"""Strings with the values of tensors: the message of a check that holds, which nothing reads."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-class DataText(Value):
-    """A text that only the running program knows. The graph goes on as long as nothing asks for it; where something
-    does, it breaks where the text is made: later, the tensor may have been written."""
+class DataDependentString(Value):
+    """A string known only at run time. Tracing continues as long as nothing reads it; where something does, the graph
+    breaks where the string is made: later, the tensor may have been written."""
 
     __slots__ = ("refusal",)
 
@@ -54,14 +54,14 @@ class DataText(Value):
 
     def describe(self) -> str:
         """For messages."""
-        return "a text with values of a tensor"
+        return "a string with values of a tensor"
 
 
-def text_of_tensor(tx: Translator, value: TensorValue, function: Callable[[Any], str]) -> Value:
-    """str(value) or repr(value); of a tensor that has no text of its own, and that nothing stands around."""
+def string_of_tensor(tx: Translator, value: TensorValue, function: Callable[[Any], str]) -> Value:
+    """str(value) or repr(value) of a tensor whose class does not define its own, and that is in no container."""
     code, detail = "data-dependent-value", f"{function.__name__}() of {value.describe()}"
     watched = tx.trace.overrides.modes or _functorch.get_dynamic_layer_stack_depth()
     if value.python_type() not in _PLAIN or watched:
         raise Unsupported(code, detail)
     where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
-    return DataText(Unsupported(code, detail, **where))
+    return DataDependentString(Unsupported(code, detail, **where))

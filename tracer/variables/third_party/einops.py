@@ -1,5 +1,5 @@
-"""einops (Rogozhnikov, ICLR 2022): `rearrange(x, "b (h d) -> b h d", h=2)`. What it finds out once and keeps for good,
-without a trace of it that the program sees, is found out while tracing; the rest of it is interpreted like any code."""
+"""einops (Rogozhnikov, ICLR 2022): `rearrange(x, "b (h d) -> b h d", h=2)`. What it computes once and caches, without
+an observable trace, is computed while tracing; the rest is interpreted like any code."""
 from __future__ import annotations
 
 import contextlib
@@ -25,7 +25,7 @@ Kwargs = Mapping[str, Value]
 
 
 def _backend(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """The backend for a type of tensors, which the first call with that type looks for among the subclasses of one."""
+    """The backend for a tensor type, which the first call with that type looks for among the subclasses of one."""
     get_backend, tensor = sys.modules["einops._backends"].get_backend, args[0]
     if not isinstance(tensor, TensorValue):
         return tx.inline(make_existing(tx, get_backend), args, kwargs)
@@ -33,8 +33,8 @@ def _backend(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _recipe(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """What a pattern says: cached, and read only. The trace has a copy, of which nothing is guarded. A pattern that is
-    wrong, or that reduces by a function of the program, is interpreted, and all are where warnings are errors."""
+    """The parsed pattern: cached, and only read. The trace has a copy, of which nothing is guarded. A pattern that is
+    wrong, or that reduces by a user-defined function, is interpreted, and all are where warnings are errors."""
     prepare = sys.modules["einops.einops"]._prepare_transformation_recipe
     if all(entry[0] != "error" for entry in warnings.filters):
         with contextlib.suppress(Exception):

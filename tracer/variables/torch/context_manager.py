@@ -1,8 +1,8 @@
 """Context managers that set a mode of torch: gradients, autocast. Entering one sets the mode for the rest of the trace
-and adds the node that sets it when the graph runs; leaving it does the same with the mode that was there before.
+and adds the node that sets it when the graph runs; leaving it does the same with the previous mode.
 
-Managers written in Python (contextlib.nullcontext, the program's own) are ordinary objects and are traced through.
-`CONSTRUCTORS` says what calling one of torch's manager classes gives.
+Managers written in Python (contextlib.nullcontext, user-defined ones) are ordinary objects and are traced through.
+`CONSTRUCTORS` has the result of calling each of torch's manager classes.
 """
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class ModeValue(Value):
-    """A manager that is not a Python-level one. Subclasses say how the mode is set; `source` is that of a real one."""
+    """A context manager that is modeled instead of interpreted. Subclasses say how the mode is set; `source` is that of
+    a real one."""
 
     __slots__ = ()
 
@@ -43,7 +44,7 @@ class ModeValue(Value):
         raise NotImplementedError
 
     def leave(self, tx: Translator) -> None:
-        """`__exit__`: set the mode that was there before."""
+        """`__exit__`: set the previous mode."""
         raise NotImplementedError
 
     def clone(self) -> ModeValue:
@@ -134,7 +135,7 @@ class GradModeValue(ModeValue):
         """Set the mode; `set_grad_enabled` did so when it was made, and remembers the mode before that."""
         if self.previous is None or self.cls is not torch.set_grad_enabled:
             self.previous = torch.is_grad_enabled()
-        if _functorch.get_dynamic_layer_stack_depth():  # who runs the graph may have gradients off where they are on
+        if _functorch.get_dynamic_layer_stack_depth():  # the graph may be called with gradients off
             self.node = mode_node(tx, exchange_grad_mode, (self.enabled,))
             torch._C._set_grad_enabled(self.enabled)
         else:
@@ -142,7 +143,7 @@ class GradModeValue(ModeValue):
         return constant(None)
 
     def leave(self, tx: Translator) -> None:
-        """Back to the mode before."""
+        """Restore the previous mode."""
         if self.previous is None:
             raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
         if self.node is not None:
@@ -157,14 +158,14 @@ class GradModeValue(ModeValue):
         return GradModeValue(self.cls, self.enabled)
 
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """As a decorator; `set_grad_enabled` then takes back what it set when it was made."""
+        """As a decorator; `set_grad_enabled` then undoes what it set when it was made."""
         if self.cls is torch.set_grad_enabled and self.previous is not None:
             set_grad_mode(tx, self.previous)
         return super().call(tx, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`cls()`; where it was entered, it remembers the mode before. A fresh set_grad_enabled would set the mode: one
-        that was never entered is a manager of the same mode that does not."""
+        """`cls()`; where it was entered, it remembers the previous mode. A fresh set_grad_enabled would set the mode:
+        one that was never entered is a manager of the same mode that does not."""
         made = (self.cls, self.enabled, self.previous) if self.previous is not None else ()
         codegen.push_function(entered if made else torch.enable_grad if self.enabled else torch.no_grad)
         for part in made:
@@ -177,8 +178,8 @@ class GradModeValue(ModeValue):
 
 
 def entered(cls: Any, mode: bool, previous: bool) -> Any:
-    """A manager of the grad mode that was made, or entered, when the mode was `previous`; the mode now is left alone.
-    """
+    """A manager of the grad mode that was made, or entered, when the mode was `previous`; the current mode is not
+    changed."""
     manager = cls.__new__(cls)
     manager.prev = previous
     if cls is torch.set_grad_enabled:
@@ -187,7 +188,7 @@ def entered(cls: Any, mode: bool, previous: bool) -> Any:
 
 
 def boolean(value: Value, what: str) -> bool:
-    """The bool that `value` is: C++ raises TypeError for all else, an int too, so that such calls are left to eager."""
+    """The bool value: C++ raises TypeError for anything else, even an int, so such calls are left to eager."""
     plain = value.as_constant()
     if type(plain) is not bool:
         raise Unsupported("call", f"{what} of what is not a bool")
@@ -202,8 +203,8 @@ def set_grad_mode(tx: Translator, enabled: bool) -> None:
 
 
 class AutocastValue(ModeValue):
-    """`torch.autocast(device_type, dtype, enabled, cache_enabled)`: a pair of nodes around the block. `found`: what one
-    that exists keeps of its last block, which may still be open; it goes back there when it is left."""
+    """`torch.autocast(device_type, dtype, enabled, cache_enabled)`: a pair of nodes around the block. `found`: the
+    state that an existing one keeps of its last block, which may still be open; it is restored when it is left."""
 
     __slots__ = ("found", "node", "real", "settings")
 
@@ -226,7 +227,7 @@ class AutocastValue(ModeValue):
             raise Unsupported("context-manager", f"{self.describe()} is entered again before it is left")
         if self.found is not None:
             guard_autocast_dtype(tx, self.settings[0])
-            if self.found != _autocast_state(self.settings[0]):  # entering would change what it goes back to
+            if self.found != _autocast_state(self.settings[0]):  # entering would change the state that it restores
                 raise Unsupported("context-manager", "an autocast block that was entered outside the traced function")
         try:
             self.real = _enter_autocast(*self.settings)
@@ -244,7 +245,7 @@ class AutocastValue(ModeValue):
         self.real = None
 
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """As a decorator: the function, with this very manager around each call."""
+        """As a decorator: the function, with this manager around each call."""
         return from_python(tx, autocast_decorator).call(tx, [self, *args], kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -286,7 +287,7 @@ def _set_grad_enabled(tx: Translator, args: Sequence[Value], kwargs: Mapping[str
 
 
 def guard_autocast_dtype(tx: Translator, device: str) -> None:
-    """The dtype that autocast has where none is given: C++ compares it only where autocast is on."""
+    """Autocast's default dtype: C++ compares it only where autocast is enabled."""
     now = tx.trace.modes.autocast_dtype(device)
     words = f"torch.get_autocast_dtype({device!r}) is {now}"
     tx.guards.add(None, "LAMBDA", (lambda _: torch.get_autocast_dtype(device) is now, words))
@@ -311,7 +312,7 @@ CONSTRUCTORS: dict[Any, Callable[[Any, Sequence[Value], Mapping[str, Value]], Va
     torch.set_grad_enabled: _set_grad_enabled,
     torch.autocast: _autocast,
 }
-"""What calling a class of torch's context managers gives."""
+"""The result of calling a class of torch's context managers."""
 
 
 def _by_its_class(cls: type, name: str) -> None:
@@ -330,14 +331,14 @@ for _manager in CONSTRUCTORS:
 
 
 def refuse_subclass(cls: type, base: type) -> None:
-    """Raises Unsupported for a manager of a class of the program's: its methods may do more than torch's."""
+    """Raises Unsupported for a manager of a user-defined class: its methods may do more than torch's."""
     if cls is not base and not cls.__module__.startswith("torch."):
         raise Unsupported("context-manager", f"{cls.__qualname__}, a subclass of torch.{base.__name__}")
 
 
 @builds(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 def build_grad_mode(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A manager that exists: one kept in a decorator's closure, or one whose block a break left open."""
+    """An existing manager: one kept in a decorator's closure, or one whose block a break left open."""
     cls = type(obj)
     refuse_subclass(cls, next(base for base in cls.__mro__ if base in CONSTRUCTORS))
     enabled = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
@@ -353,7 +354,7 @@ def build_grad_mode(tx: Translator, obj: Any, source: Source | None) -> Value:
 
 @builds(torch.autocast)
 def build_autocast(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """An autocast object that exists: the one of a decorator, or one whose block a break left open."""
+    """An existing autocast object: the one of a decorator, or one whose block a break left open."""
     refuse_subclass(type(obj), torch.autocast)
     settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
     if source is not None:
@@ -370,6 +371,6 @@ _KEPT = ("prev", "prev_fastdtype", "prev_cache_enabled")
 
 
 def _autocast_state(device: str) -> tuple[Any, ...]:
-    """What `autocast.__enter__` keeps, by the names in `_KEPT`."""
+    """The state that `autocast.__enter__` saves, by the names in `_KEPT`."""
     return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device), torch.is_autocast_cache_enabled()
 

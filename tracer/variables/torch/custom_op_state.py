@@ -1,7 +1,7 @@
-"""What a Python kernel of an operator (`torch.library.custom_op`) sees of the program beside its arguments.
+"""What a Python kernel of an operator (`torch.library.custom_op`) reads besides its arguments.
 
 The graph runs the kernel before the side effects of the trace are made, and the engine writes to inputs at the end of
-the graph. A kernel that looks at what has changed so far is therefore called after the graph.
+the graph. So a kernel that reads something changed so far is called after the graph.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONTAINERS = (list, dict, set, bytearray, collections.deque)
 
 
 def refuse_changed_state(tx: Translator, names: list[str]) -> None:
-    """Raises Unsupported where a kernel of one of these operators may see a change that is not made yet."""
+    """Raises Unsupported where a kernel of one of these operators may read a change that is still pending."""
     for name in names:
         definition: Any = OPDEFS.get(name)
         if definition is not None and _sees_a_change(tx, _kernels(definition)):
@@ -36,7 +36,7 @@ def refuse_changed_state(tx: Translator, names: list[str]) -> None:
 
 
 def names_state(functions: list[Callable[..., Any] | None]) -> bool:
-    """Whether these functions name something of the program's that may change."""
+    """Whether these functions refer to user state that may change."""
     seen = _seen([function for function in functions if function is not None])
     return any(_is_state(value) or isinstance(value, torch.Tensor) for _, value in seen)
 
@@ -65,8 +65,8 @@ def _sees_a_change(tx: Translator, kernels: list[Callable[..., Any]]) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    """Whether something in `value` may have changed: it is a container, a module, or of the program's own classes, or
-    one of these classes. An object of a package is not what functions that are compiled change."""
+    """Whether something in `value` may have changed: it is a container, a module, an instance of a user-defined class,
+    or such a class. Objects of packages are assumed not to be changed by compiled functions."""
     if isinstance(value, (*_CONTAINERS, torch.nn.Module)):
         return True
     module = getattr(value if isinstance(value, type) else type(value), "__module__", None)
@@ -75,8 +75,8 @@ def _is_state(value: Any) -> bool:
 
 
 def _seen(kernels: list[Callable[..., Any]]) -> Iterator[tuple[Any, Any]]:
-    """(name of a global or id of a cell, what is there) for all that these functions name, and the program's functions
-    among that."""
+    """(name of a global or id of a cell, its content) for everything that these functions refer to, and recursively the
+    user's functions among it."""
     pending, done = [k for k in kernels if isinstance(k, FunctionType)], set()
     while pending:
         function = pending.pop()

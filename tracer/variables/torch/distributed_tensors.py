@@ -1,6 +1,5 @@
-"""torch.distributed.tensor: what tells how a DTensor is spread is a constant, and what makes one of another kind of
-tensor, or the other way round, is one node, which runs torch's own Python. None of it is imported here.
-"""
+"""torch.distributed.tensor: the placement of a DTensor is a constant, and a conversion between a DTensor and another
+kind of tensor is one node, which runs torch's own Python. None of it is imported here."""
 from __future__ import annotations
 
 import sys
@@ -31,7 +30,7 @@ _KINDS = ("Shard", "Replicate", "Partial", "_StridedShard")
 
 
 class SpreadValue(ConstantValue):
-    """A mesh of devices, or how a tensor lies on one: its methods are run for real."""
+    """A device mesh, or the placement of a tensor on one: its methods are called for real."""
 
     __slots__ = ()
 
@@ -43,7 +42,7 @@ class SpreadValue(ConstantValue):
         return fold(tx, getattr, [self, ConstantValue(name)])
 
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """A method that only says something."""
+        """A method that only reads."""
         if name not in _SAYING and not name.startswith("is_"):
             raise Unsupported("call", f"{type(self.value).__qualname__}.{name}")
         return fold(tx, getattr(self.value, name), args, kwargs)
@@ -72,7 +71,7 @@ def _placement(name: str) -> Callable[[Translator, Args, Kwargs], Value]:
 
 
 def _as_node(find: Callable[[Any], Any]) -> Callable[[Translator, Args, Kwargs], Value]:
-    """The call of a function of torch's as a node: of tensors; all else that it is given is part of it."""
+    """The call of a torch function as a node: of tensors; all other arguments are part of it."""
 
     def call(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         function = find(sys.modules["torch.distributed.tensor"])
@@ -94,14 +93,14 @@ def _as_node(find: Callable[[Any], Any]) -> Callable[[Translator, Args, Kwargs],
     return call
 
 
-def _told(tx: Translator, value: WrapperValue, name: str) -> Value | None:
-    """What a DTensor says of how it is spread, which its guard knows."""
+def _layout_attribute(tx: Translator, value: WrapperValue, name: str) -> Value | None:
+    """The placement of a DTensor, which its guard covers."""
     if value.kind.__module__ != "torch.distributed.tensor" or name not in ("placements", "device_mesh"):
         return None
     return from_python(tx, getattr(value.fake, name))
 
 
-REGISTRY["told_by_wrapper"] = _told
+REGISTRY["wrapper_attribute"] = _layout_attribute
 
 
 for _name in _KINDS:

@@ -16,7 +16,7 @@ _NAMESPACES = (
 """Modules whose builtins are operators."""
 
 _PYTHON_NAMESPACES = (F, torch.functional)
-"""Modules whose Python functions are kept whole: the engine decomposes them."""
+"""Modules whose Python functions are kept as one node: the engine decomposes them."""
 
 _DEFINING = ("torch.nn.functional", "torch.functional", "torch._jit_internal")
 
@@ -64,7 +64,7 @@ def is_graph_function(function: Any) -> bool:
 
 
 ALLOWED: dict[int, Any] = {}
-"""Functions that the program allowed in the graph (torch.compiler.allow_in_graph)."""
+"""Functions that the user allowed in the graph (torch.compiler.allow_in_graph)."""
 
 _INTERNALS = (
     "torch._dynamo", "torch._inductor", "torch._functorch", "torch._logging", "torch.fx.experimental", "logging",
@@ -80,7 +80,7 @@ _TRACED = frozenset((
     "ptdebug.tracer.variables.torch.higher_order.inlined_operators", "ptdebug.tracer.frames.function_modes",
     "torch.distributed.tensor._api", "torch.distributed.tensor.parallel.style",
 ))  # fmt: skip
-"""Modules below those whose Python is interpreted like any other."""
+"""Submodules of those whose Python is interpreted like any other."""
 
 
 def is_module_of_torch_internals(module: str | None) -> bool:
@@ -91,5 +91,5 @@ def is_module_of_torch_internals(module: str | None) -> bool:
 
 
 def is_traced(definition: Any) -> bool:
-    """Whether a class of torch's internals is interpreted all the same."""
+    """Whether a class of torch's internals is interpreted nevertheless."""
     return definition.__module__ in _TRACED

@@ -1,8 +1,8 @@
-"""`torch.Tensor(...)`, `torch.LongTensor(...)` and their kin, and `x.new(...)`: of data, or of sizes.
+"""`torch.Tensor(...)`, `torch.LongTensor(...)` and their kin, and `x.new(...)`: from data, or from sizes.
 
-They tell the two apart as `legacy_tensor_generic_ctor_new` in torch/csrc/utils/tensor_new.cpp does: numbers and a
-`torch.Size` are sizes, a list or tuple is data, and a tensor is there again, in the same memory. They ask no mode of
-torch: none for functions, not the default device.
+They distinguish the two as `legacy_tensor_generic_ctor_new` in torch/csrc/utils/tensor_new.cpp does: numbers and a
+`torch.Size` are sizes, a list or tuple is data, and a tensor is aliased. They ignore the modes of torch: function modes
+and the default device.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPES = [kind for kind in vars(torch).values() if type(kind) is type(torch.Floa
 
 
 def _constructor(cls: Any) -> Callable[[Translator, Args, Kwargs], Value]:
-    """What calls of torch.Tensor, or of a type that names a dtype, give."""
+    """The result of calling torch.Tensor, or a type that names a dtype."""
 
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
@@ -55,7 +55,7 @@ METHODS["new"] = _new
 
 
 def _made(tx: Translator, args: Args, kwargs: Kwargs, dtype: torch.dtype, device: torch.device, name: str) -> Value:
-    """Uninitialised where sizes are given."""
+    """Uninitialized where sizes are given."""
     kinds = [arg.python_type() for arg in args]
     options = {"dtype": constant(dtype), "device": constant(device)}
     asked = kwargs["device"].as_constant() if "device" in kwargs else device

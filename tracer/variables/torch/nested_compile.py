@@ -1,4 +1,4 @@
-"""`torch.compile` and what it made, inside of a compiled function: what is compiled there is part of this graph."""
+"""`torch.compile` and its results inside a compiled function: what is compiled there is part of this graph."""
 from __future__ import annotations
 
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CompiledValue(Value):
-    """What `compile(original, **options)` gives in the trace. Where it escapes it is made by that call."""
+    """The result of `compile(original, **options)` in the trace. Where it escapes it is made by that call."""
 
     __slots__ = ("compile", "options", "original")
 
@@ -50,7 +50,7 @@ class CompiledValue(Value):
         return MethodValue(self, owner)
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """What the original has."""
+        """The original's attributes."""
         if name in ("_torchdynamo_orig_callable", "_orig_mod"):
             return self.original
         return self.original.getattr(tx, name)
@@ -107,7 +107,8 @@ for _place in (("torch", "compile"), ("ptdebug.cli.api", "compile"), ("ptdebug.c
 
 
 class ScriptedValue(Value):
-    """What torch.jit.script or torch.jit.trace made of a function: a call of it is one node, which the engine opens."""
+    """The result of torch.jit.script or torch.jit.trace for a function: a call of it is one node, which the engine
+    inlines."""
 
     __slots__ = ("real",)
 

@@ -1,8 +1,8 @@
-"""torch.optim: its Python is interpreted like any other. Here is what its authors wrote for other compilers.
+"""torch.optim: its Python is interpreted like any other. Here is what it does only for other compilers.
 
-A step asks for a graph break before and after, so that a compiler which differentiates whole graphs sees that nothing
-requires grad inside; this tracer sees so where it stands. And the state that the first step makes is made while
-tracing, as PyTorch's own compiler does: else the first step would be compiled for itself.
+A step requests a graph break before and after, so that a compiler which differentiates whole graphs sees that nothing
+inside requires grad; this tracer knows that already. And the state that the first step makes is made while tracing, as
+PyTorch's own compiler does: else the first step would be compiled separately.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NAMED["torch._dynamo.decorators", "graph_break"] = _graph_break
 def _make_state(tx: Translator, optimizer: ObjectValue) -> None:
     """Let an optimizer of torch make the state that its first step would make.
 
-    What it refuses (a sparse gradient) it will refuse again where it is traced.
+    What it refuses (a sparse gradient) it will refuse again when it is traced.
     """
     real: Any = optimizer.real
     make = getattr(type(real), "_init_group", None)
@@ -64,7 +64,7 @@ def _make_state(tx: Translator, optimizer: ObjectValue) -> None:
 
 @handles(module._get_value)
 def _get_value(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """The number of steps as a float64 tensor: eager computes with it in Python, in that precision."""
+    """The step count as a float64 tensor: eager computes with it in Python, in that precision."""
     value = args[0]
     return value.call_method(tx, "double", [], {}) if isinstance(value, TensorValue) else value
 
@@ -78,7 +78,7 @@ def _stack_if_compiling(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _scaled(name: str, combine: Callable[..., Any]) -> None:
     """`x.NAME_(first, second, value=factor)` with a factor in a tensor, which ATen would read: as products of tensors.
 
-    In the order of ATen's kernels, (factor * first) / second, so that nothing rounds differently.
+    In the order of ATen's kernels, (factor * first) / second, so that rounding is the same.
     """
 
     def one(tx: Translator, x: Value, first: Value, second: Value, factor: Value) -> Value:
@@ -117,7 +117,7 @@ METHODS["add_"] = _weighted
 
 # ---- branches on data ------------------------------------------------------------------------------------------------
 def _without_branches(function: Any) -> None:
-    """These have a form without branches on data, for CUDA graphs, that computes the same."""
+    """These have an equivalent form without branches on data, for CUDA graphs."""
 
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -133,9 +133,9 @@ def _radam(
     params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, *, beta1: Any, beta2: Any, lr: Any,
     weight_decay: Any, eps: Any, decoupled_weight_decay: bool, maximize: bool, **_others: Any,
 ) -> None:  # fmt: skip
-    """The steps of `torch.optim.radam._single_tensor_radam`, but that the choice by the number of steps is a `where`.
+    """The steps of `torch.optim.radam._single_tensor_radam`, except that the branch on the step count is a `where`.
 
-    Its own form without branches computes with that number in float32, in which the choice is another.
+    Its own form without branches computes with that number in float32, in which the branch differs.
     """
     lr = lr.squeeze() if isinstance(lr, torch.Tensor) else lr
     rho_inf = 2 / (1 - beta2) - 1

@@ -1,6 +1,5 @@
-"""torch.utils._pytree: trees of Values are taken apart and put together as torch does it for the objects that they
-stand for. A TreeSpec is a constant, made by torch's own functions for one container at a time.
-"""
+"""torch.utils._pytree: trees of Values are flattened and unflattened as torch does it for the objects that they
+represent. A TreeSpec is a constant, made by torch's own functions for one container at a time."""
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
@@ -33,7 +32,7 @@ OPAQUE_CONSTANTS.update((pytree.TreeSpec, type(_LEAF)))
 
 @builds(pytree.TreeSpec)
 def build_spec(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A specification that exists."""
+    """An existing TreeSpec."""
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
     return ConstantValue(obj, source)
@@ -41,7 +40,7 @@ def build_spec(tx: Translator, obj: Any, source: Source | None) -> Value:
 
 # ---- one container ---------------------------------------------------------------------------------------------------
 def _shallow(tx: Translator, tree: Value) -> tuple[Any, list[Value]] | None:
-    """(a real container with 0, 1, 2, ... in the places of the items, the items); None for what is no container."""
+    """(a real container with 0, 1, 2, ... in place of the items, the items); None for what is not a container."""
     if type(tree) is ListValue:
         items = list(tree.items)
         return list(range(len(items))), items
@@ -63,8 +62,8 @@ def _shallow(tx: Translator, tree: Value) -> tuple[Any, list[Value]] | None:
     return None
 
 
-def _taken_apart(tx: Translator, tree: Value) -> tuple[Any, Any, list[Value]] | None:
-    """(node type, context, children) of a container that the registry of pytree knows; None for a leaf."""
+def _flatten_one(tx: Translator, tree: Value) -> tuple[Any, Any, list[Value]] | None:
+    """(node type, context, children) of a container in pytree's registry; None for a leaf."""
     shallow = _shallow(tx, tree)
     if shallow is not None:
         real, items = shallow
@@ -81,7 +80,7 @@ def _taken_apart(tx: Translator, tree: Value) -> tuple[Any, Any, list[Value]] | 
 
 
 def _put_together(tx: Translator, spec: Any, children: list[Value]) -> Value:
-    """The container of `children` that the top of `spec` describes."""
+    """The container of `children` described by the root of `spec`."""
     rebuild = pytree.SUPPORTED_NODES[spec.type].unflatten_fn
     if spec.type not in pytree.BUILTIN_TYPES and not issubclass(spec.type, (tuple, list, dict, deque)):
         return from_python(tx, rebuild).call(tx, [ListValue(children, list), from_python(tx, _context(spec))], {})
@@ -115,7 +114,7 @@ def flatten(tx: Translator, tree: Value, is_leaf: Value | None = None) -> tuple[
     """(leaves, TreeSpec) of a tree of Values, in torch's order."""
     if is_leaf is not None and is_leaf.call(tx, [tree], {}).truth(tx):
         return [tree], _LEAF
-    node = _taken_apart(tx, tree)
+    node = _flatten_one(tx, tree)
     if node is None:
         return [tree], _LEAF
     kind, context, children = node
@@ -141,7 +140,7 @@ def flatten_up_to(tx: Translator, tree: Value, spec: Any) -> list[Value]:
     """The parts of `tree` at the leaves of `spec`."""
     if spec.is_leaf():
         return [tree]
-    node = _taken_apart(tx, tree)
+    node = _flatten_one(tx, tree)
     if node is None or node[0] is not spec.type or node[1] != _context(spec) or len(node[2]) != len(_children(spec)):
         raise Unsupported("call", "a function of torch.utils._pytree on trees of different structure")
     return [part for child, below in zip(node[2], _children(spec)) for part in flatten_up_to(tx, child, below)]
@@ -149,7 +148,7 @@ def flatten_up_to(tx: Translator, tree: Value, spec: Any) -> list[Value]:
 
 # ---- handlers --------------------------------------------------------------------------------------------------------
 def _given(args: Args, kwargs: Kwargs, *names: str) -> list[Value | None]:
-    """The arguments by name, None where there is none (or None is given)."""
+    """The arguments by name, None for missing ones (or None)."""
     bound = dict(zip(names, args)) | dict(kwargs)
     if not set(bound) <= set(names) or len(args) > len(names):
         raise Unsupported("call", "a function of torch.utils._pytree with these arguments")
@@ -204,7 +203,7 @@ def _spec_flatten_up_to(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _mapped(tx: Translator, args: Args, kwargs: Kwargs) -> tuple[list[Value], Any]:
-    """What the function gives for the leaves of a tree and the parts of the other trees at their places."""
+    """The results of the function for the leaves of a tree and the corresponding parts of the other trees."""
     given, rests = list(islice(args, 2)), args[2:]
     function, tree, is_leaf = _given(given, kwargs, "func", "tree", "is_leaf")
     if function is None:

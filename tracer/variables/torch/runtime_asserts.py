@@ -1,8 +1,8 @@
-"""Conditions on numbers that only data tells, which the graph checks when it runs.
+"""Conditions on unbacked symbols and data-dependent values, which the graph checks when it runs.
 
-An operator may work for some sizes only: `narrow` for a length that fits, `view` for as many items. torch takes it that
-such a condition holds, and notes it; the graph states it as an operator before. Where it does not hold the graph raises
-and its frame runs once more as it was written (`eager_fallback.py`), so the program sees what eager does.
+An operator may work for some sizes only: `narrow` for a length that fits, `view` for the same number of items. torch
+assumes that such a condition holds, and records it; the graph states it as an operator before. Where it does not hold
+the graph raises and its frame is rerun in eager (`eager_fallback.py`), so user code sees what eager does.
 """
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _MESSAGE = "a size that only data tells is not what the captured graph takes it 
 def check_at_run_time(
     tx: Translator, conditions: Iterable[sympy.Expr], what: str, code: str = "data-dependent-shape"
 ) -> None:
-    """Have the graph check what `what` needs. Raises Unsupported (`code`) where it cannot compute that here."""
+    """Have the graph check the condition for `what`. Raises Unsupported (`code`) where it cannot be computed here."""
     graph = tx.graph
     nodes = []
     for condition in sorted(conditions, key=str):
-        if condition == sympy.true:  # by the ranges of its symbols
+        if condition == sympy.true:  # implied by the ranges of its symbols
             continue
         known: dict[sympy.Basic, Any] = {symbol: _node_of(graph, symbol) for symbol in condition.free_symbols}
         if not known or None in known.values():
@@ -51,20 +51,20 @@ REGISTRY["check_at_run_time"] = check_at_run_time
 
 
 def add_check(tx: Translator, condition: torch.fx.Node, code: str, detail: str) -> None:
-    """A node that raises unless `condition`, a number, holds; what it says is not shown, as the frame runs again.
-    Raises Unsupported (`code`, `detail`) where it cannot."""
-    rely_on_second_run(tx, code, detail)
+    """A node that raises unless `condition`, a number, holds; its message is not shown, as the frame is rerun. Raises
+    Unsupported (`code`, `detail`) where that is impossible."""
+    rely_on_rerun(tx, code, detail)
     node = tx.graph.make(torch.ops.aten._assert_scalar.default, (condition, _MESSAGE), {})
     node.meta.update(val=None, stack=tx.stack_locations(), module=tx.trace.module_path)
     tx.graph.operations += 1
 
 
 def assume(tx: Translator, value: Value, detail: str) -> None:
-    """The program asserts `value`, of which only data tells whether it holds: it does from here on, and the graph
-    checks that. Raises Unsupported where it cannot."""
-    rely_on_second_run(tx, "data-dependent-branch", detail)
+    """User code asserts `value`, which is data-dependent: it holds from here on, and the graph checks it. Raises
+    Unsupported where that is impossible."""
+    rely_on_rerun(tx, "data-dependent-branch", detail)
     if isinstance(value, TensorValue):
-        if value.fake.numel() != 1 or value.fake.device.type != "cpu":  # a failed check leaves no CUDA device
+        if value.fake.numel() != 1 or value.fake.device.type != "cpu":  # a failed check makes a CUDA device unusable
             raise Unsupported("data-dependent-branch", detail)
         holds = value if value.fake.dtype is torch.bool else apply(tx, operator.ne, value, constant(0))
         tx.graph.call(torch.ops.aten._assert_async.msg, [holds, constant(_MESSAGE)], {}, tx)
@@ -74,20 +74,20 @@ def assume(tx: Translator, value: Value, detail: str) -> None:
     tx.graph.call(torch.ops.aten._assert_scalar.default, [value, constant(_MESSAGE)], {}, tx)
 
 
-def rely_on_second_run(tx: Translator, code: str, detail: str) -> None:
-    """The graph will check something in the program's place. Raises Unsupported (`code`, `detail`) where it cannot."""
+def rely_on_rerun(tx: Translator, code: str, detail: str) -> None:
+    """The graph will check something on the user's behalf. Raises Unsupported (`code`, `detail`) where it cannot."""
     graph = tx.graph
     if not tx.trace.options.run_again or len(graph.scopes.open) > 1:
         raise Unsupported(code, detail)
-    if graph.assumed is None:
+    if graph.runtime_assert is None:
         place = {"location": tx.own_location(), "stack": tx.stack_locations()}
-        graph.assumed = Assumed(tx.trace.safe_step(), code, detail, place)
+        graph.runtime_assert = RuntimeAssert(tx.trace.safe_step(), code, detail, place)
 
 
 @dataclass(frozen=True)
-class Assumed:
-    """The first thing that a graph takes for granted: the step at which to break instead, with which reason and from
-    which place, where that cannot be."""
+class RuntimeAssert:
+    """The first assumption of a graph: the step at which to break instead, with the reason and the location, where the
+    graph cannot check it."""
 
     step: int
     code: str
@@ -95,7 +95,7 @@ class Assumed:
     place: Mapping[str, Any]
 
     def refused(self) -> Unsupported:
-        """What to raise then."""
+        """The error to raise then."""
         return Unsupported(self.code, self.detail, earlier=self.step, **self.place)
 
 
@@ -116,7 +116,7 @@ def _node_of(graph: Graph, symbol: sympy.Symbol) -> torch.fx.Node | None:
 
 def _computed(graph: Graph, expression: sympy.Expr, known: dict[sympy.Basic, Any]) -> torch.fx.Node:
     """The nodes of an expression; `known` has those of its symbols."""
-    from torch.utils._sympy.interp import sympy_interp  # 0.1 s, and only for frames with such conditions
+    from torch.utils._sympy.interp import sympy_interp  # takes 0.1 s, and only frames with such conditions need it
 
     tracer = torch.fx.proxy.GraphAppendingTracer(graph.graph)
     last = next(iter(reversed(graph.graph.nodes)))
@@ -132,7 +132,7 @@ def _computed(graph: Graph, expression: sympy.Expr, known: dict[sympy.Basic, Any
 
 @lru_cache(maxsize=1)
 def _on_proxies() -> Any:
-    """torch's rules from expressions to Python, but that math's functions, which take no proxies, become nodes."""
+    """torch's rules from expressions to Python, except that functions of math, which take no proxies, become nodes."""
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
     def node(function: Any) -> staticmethod[[Any, Any], Any]:

@@ -1,4 +1,4 @@
-"""Tensors of one integer in the place of a size: `x.view(n, -1)` where `n` is a tensor. Python reads the number out."""
+"""Tensors with one integer in place of a size: `x.view(n, -1)` where `n` is a tensor. Python reads the integer."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ TAKE_SIZES = frozenset(
 
 
 def with_numbers(tx: Translator, name: str, is_method: bool, args: Sequence[Value]) -> Sequence[Value]:
-    """The positional arguments with `tensor.item()` for each tensor that stands for a number."""
+    """The positional arguments with `tensor.item()` for each tensor in place of a number."""
     start = int(is_method or name in ("reshape", "narrow", "tile", "unflatten"))
     end = start + 1 if name in ("new_full", "full") else len(args)
     return [_number(tx, arg) if start <= i < end else arg for i, arg in enumerate(args)]

@@ -1,12 +1,12 @@
-"""`x[i]` and `x[:, i]` where `i` is a tensor that holds one whole number: what lies there, known when the graph runs.
+"""`x[i]` and `x[:, i]` where `i` is a tensor with one integer: the selected row, whose index is data-dependent.
 
-Eager gives a view. Where it begins in memory is then a matter of data, which no graph could say of its results. So the
-graph takes a copy with the strides of the view, and where the program needs the view itself after the graph, it is
-taken there (`ChosenRow.take_view`). `ChosenRow.stays_unseen` asks at the end of the graph whether anything could tell
-the copy from the view: a result that shares its memory, or a write to the tensor or to the copy. There the graph breaks
-before `x[i]`. It knows of `x[i] += 1` and `x[i] = v`: a row that was copied before must not be used after. What is
-left: autograd keeps the copy, and not the view, so a write to the tensor between the graph and its backward is no
-error; the gradients are those of what the graph has read.
+Eager returns a view. Its storage offset is data-dependent, which no graph could express for its results. So the graph
+takes a copy with the strides of the view, and where user code needs the view itself after the graph, it is taken there
+(`RowCopy.take_view`). `RowCopy.stays_unseen` checks at the end of the graph whether anything could distinguish the copy
+from the view: a result that shares its memory, or a write to the tensor or to the copy. There the graph breaks before
+`x[i]`. `x[i] += 1` and `x[i] = v` are supported: a row that was copied before must not be used after. The remaining
+difference: autograd saves the copy, and not the view, so a write to the tensor between the graph and its backward is
+not an error; the gradients are those of what the graph has read.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..containers.sequences import TupleValue
 from ..containers.slices import SliceValue
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
-from .runtime_asserts import rely_on_second_run
+from .runtime_asserts import rely_on_rerun
 from .tensor import PLAIN_TYPES, TensorValue
 from .tensor_assignment import is_recorded
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _CODE, _NAME = "data-dependent-shape", "getitem"
 _OFFSETS = frozenset(("as_strided", "as_strided_", "data"))
-"""Methods and attributes that see where memory begins, or a tensor without its count of writes."""
+"""Methods and attributes that expose addresses, or a tensor without its version counter."""
 
 
 class _Row(torch.autograd.Function):
@@ -46,7 +46,7 @@ class _Row(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
         ctx.shape, ctx.dim = x.shape, dim
-        ctx.save_for_backward(position.clone())  # eager keeps a number, which no write changes
+        ctx.save_for_backward(position.clone())  # eager keeps an integer, which no write changes
         return _copied(x, position, dim)
 
     @staticmethod
@@ -57,7 +57,7 @@ class _Row(torch.autograd.Function):
 
 
 def chosen_row(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
-    """A copy of what lies at `position` in a dimension. As in eager, a negative number counts from the end."""
+    """A copy of the row at `position` in a dimension. As in eager, a negative index counts from the end."""
     if not x.requires_grad or not torch.is_grad_enabled():
         return _copied(x, position, dim)
     row: torch.Tensor = _Row.apply(x, position, dim)
@@ -78,8 +78,8 @@ def _without(numbers: Sequence[int], dim: int) -> tuple[int, ...]:
     return (*numbers[:dim], *numbers[dim + 1 :])
 
 
-class ChosenRow:
-    """A copy in the graph that stands for a view, and what was there when it was made."""
+class RowCopy:
+    """A copy in the graph that represents a view, and the state when it was made."""
 
     def __init__(self, tx: Translator, row: TensorValue, whole: TensorValue, position: TensorValue, dim: int) -> None:
         self.row, self.node, self.dim = row.fake, row.node, dim
@@ -89,7 +89,7 @@ class ChosenRow:
         self.modes = {torch.is_grad_enabled(), tx.trace.modes.grad}
         self.unrecorded = whole.fake.requires_grad and not self.row.requires_grad  # eager's view requires gradients
         self.taken = False  # the view itself, after the graph
-        self.ended: torch.fx.Node | None = None  # after it, the tensor is written
+        self.ended: torch.fx.Node | None = None  # the tensor is written afterwards
         row.node.meta["row"] = self
         self.version = self.row._version
         self.writes: list[torch.fx.Node] = []  # to the row
@@ -98,7 +98,7 @@ class ChosenRow:
         self.refused = partial(Unsupported, _CODE, _NAME, **where)
 
     def _sharing(self, graph: Graph) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:
-        """The nodes of tensors in the memory of the tensor, of the row, and of the number."""
+        """The nodes of tensors that alias the tensor, the row, or the index."""
         for node in graph.graph.nodes:
             fake = node.meta.get("val")
             if isinstance(fake, torch.Tensor) and memory_of(fake) in self.memory | {self.number}:
@@ -109,7 +109,7 @@ class ChosenRow:
         return memory_of(fake) == memory_of(self.row)
 
     def is_used(self, node: torch.fx.Node) -> None:
-        """An operation was added. Raises Unsupported where autograd would record it of eager's view."""
+        """An operation was added. Raises Unsupported where autograd would record it on eager's view."""
         if self.row._version != self.version:
             self.version = self.row._version
             self.writes.append(node)
@@ -117,7 +117,7 @@ class ChosenRow:
             raise self.refused()
 
     def take_view(self, codegen: Codegen) -> bool:
-        """Push the view, which is taken where the graph has run; False where it would be another."""
+        """Push the view, which is taken after the graph has run; False where it would differ."""
         if len(self.modes | {torch.is_grad_enabled()}) > 1 or not self._has_parts():
             return False
         self.taken = True
@@ -129,7 +129,7 @@ class ChosenRow:
         return True
 
     def stays_unseen(self, graph: Graph, outputs: Sequence[torch.fx.Node]) -> bool:
-        """Whether the copy is what the view would be: no result is in its memory, and nobody wrote since."""
+        """Whether the copy is indistinguishable from the view: no result shares its memory, and nothing wrote since."""
         results = [part for node in outputs for part in _tensors(node.meta.get("val"))]
         if graph.assigned or any(map(self.is_in_memory_of, results)):
             return False
@@ -138,12 +138,12 @@ class ChosenRow:
         return not self.taken and not any(map(self._is_input_of, _from(self.ended.next)))
 
     def is_as_taken(self, graph: Graph, changed: bool = False) -> bool:
-        """Whether nobody has written so far (`changed`: but to the row)."""
+        """Whether nothing has been written so far (`changed`: except to the row)."""
         sharing = dict(self._sharing(graph))
-        if not self.taken and not changed:  # nobody needs the number again
+        if not self.taken and not changed:  # the index is not used again
             sharing = {node: fake for node, fake in sharing.items() if memory_of(fake) in self.memory}
         for node, fake in sharing.items():
-            if fake.is_inference():  # it does not count what is written to it
+            if fake.is_inference():  # its version does not count writes to it
                 return False
             before = self.versions.get(node, graph.versions.get(node, fake._version))
             own = self.is_in_memory_of(fake)
@@ -154,7 +154,7 @@ class ChosenRow:
 
     def is_changed(self, graph: Graph, whole: Value, position: Value) -> bool:
         """Whether this is the row at `position`, which has been written, and the tensor neither read nor written since:
-        no view of it, either, which in eager might be a part of what is written."""
+        no view of it, either, which in eager might alias what is written."""
         if not self.writes or self.dim or list(self.parts) != [whole, position] or not self._has_parts():
             return False
         rows = [row for row in graph.rows if not row.memory.isdisjoint(self.memory)]
@@ -168,7 +168,7 @@ class ChosenRow:
         return all(value.fake is fake for value, fake in self.parts.items())
 
     def is_recorded(self) -> bool:
-        """Whether autograd keeps something of the row."""
+        """Whether autograd records something of the row."""
         users = filter(self._is_input_of, _from(self.node.next))
         return self.row.requires_grad or any(map(is_recorded, users))
 
@@ -188,7 +188,7 @@ def _inputs(node: torch.fx.Node) -> list[torch.Tensor]:
 
 
 def _may_write_unseen(node: torch.fx.Node) -> bool:
-    """Whether a call may write to its arguments, or see where they begin, of which their versions tell nothing."""
+    """Whether a call may write to its arguments, or read their addresses, without a change of their versions."""
     if node.op == "output":
         return False
     target: Any = node.target
@@ -207,8 +207,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def take_rows(tx: Translator, whole: TensorValue, key: Value) -> Value | None:
-    """`whole[key]` where the key begins with such a number, or has one after whole numbers that are known and slices of
-    everything."""
+    """`whole[key]` where the key begins with such an index, or has one after known integers and full slices."""
     if not isinstance(key, TupleValue):
         return _take_row(tx, whole, key, 0)
     known = len(list(itertools.takewhile(_is_known, key.items)))
@@ -222,8 +221,8 @@ def take_rows(tx: Translator, whole: TensorValue, key: Value) -> Value | None:
 
 
 def written_at(tx: Translator, whole: TensorValue, key: Value, value: Value) -> tuple[Value, Value]:
-    """The operands of `whole[key] = value`: the number that a tensor holds, as eager reads it, and what is written,
-    which in `x[i] += 1` is a row that stands for what it is written to."""
+    """The operands of `whole[key] = value`: the index that a tensor holds, as eager reads it, and the written value,
+    which in `x[i] += 1` is a row that represents its own destination."""
     if not isinstance(key, TensorValue) or not _is_position(key) or not _is_plain(whole):
         return key, value
     if tx.trace.overrides.may_ask or _functorch.get_dynamic_layer_stack_depth() or len(tx.graph.scopes.open) > 1:
@@ -241,19 +240,19 @@ def written_at(tx: Translator, whole: TensorValue, key: Value, value: Value) -> 
 
 
 def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> Value | None:
-    """What lies at `position` in a dimension; None where that is no row of a tensor as a graph can copy it."""
+    """The row at `position` in a dimension; None where it is not a row of a tensor as a graph can copy it."""
     if not _is_position(position) or not _has_rows(tx, whole, dim):
         return None
-    rely_on_second_run(tx, _CODE, _NAME)  # for numbers out of range
+    rely_on_rerun(tx, _CODE, _NAME)  # for indices out of range
     memory = whole.fake.untyped_storage()
     size = memory.nbytes()
     row = tx.graph.call(chosen_row, [whole, position, constant(dim)], {}, tx)
     if isinstance(size, int) and memory.nbytes() != size:
-        memory.resize_(size)  # torch's fake kernel of `index` makes room for one more element, at times
+        memory.resize_(size)  # torch's fake kernel of `index` sometimes allocates one more element
     assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
     if tuple(row.fake.stride()) != _without(whole.fake.stride(), dim):
         raise Unsupported(_CODE, _NAME)
-    tx.graph.rows.append(ChosenRow(tx, row, whole, position, dim))
+    tx.graph.rows.append(RowCopy(tx, row, whole, position, dim))
     return row
 
 
@@ -267,7 +266,7 @@ def _is_plain(value: TensorValue) -> bool:
 
 
 def _is_position(value: Value) -> bool:
-    """Whether eager takes `value` for a whole number in an index: bytes and truth values are masks."""
+    """Whether eager takes `value` for an integer index: bytes and bools are masks."""
     if not isinstance(value, TensorValue) or not _is_plain(value) or value.fake.dim():
         return False
     wrapped = _functorch.is_functorch_wrapped_tensor(value.fake)
@@ -275,8 +274,8 @@ def _is_position(value: Value) -> bool:
 
 
 def _has_rows(tx: Translator, whole: TensorValue, dim: int) -> bool:
-    """Whether a copy of a row has the layout of a view of it, its writes are counted, and each number is looked up: a
-    row of nothing is not. On other devices an index out of range would be no IndexError."""
+    """Whether a copied row has the layout of a view of it, its writes are counted, and each index is checked: for an
+    empty row it is not. On other devices an index out of range would not be an IndexError."""
     fake = whole.fake
     if not _is_plain(whole) or tx.trace.overrides.may_ask:
         return False

@@ -13,12 +13,12 @@ import torch.fx
 
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
-from ...sources.display_names import expression_of, in_words
+from ...sources.display_names import display_name, expression_of
 from ...sources.source import AttrSource, ModuleGlobalSource, SizeSource, Source
 from ..containers.lists import make_list
 from ..containers.sequences import TupleValue
 from ..core.base import Value, with_arguments
-from ..core.constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant
 from ..core.operators import IN_PLACE, apply
 from ..core.registry import RESULTS, build, builds, from_python, is_library
 from ..python.partials import MethodValue
@@ -32,7 +32,7 @@ _ATEN = torch.ops.aten
 
 
 class TensorValue(Value):
-    """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type the program sees.
+    """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type that traced code sees.
     `unrecorded`: the break, where the node is not what autograd would record as the tensor (`tensor_assignment.py`).
     `was_view`: whether it is a view, where `fake` is one of what it was before `y.t_()`."""
 
@@ -59,7 +59,7 @@ class TensorValue(Value):
         return self.kind
 
     def as_proxy(self) -> torch.fx.Node:
-        """Its node. Raises Unsupported where autograd would record the tensor, which the node is not."""
+        """Its node. Raises Unsupported where autograd would record the tensor, and not the node."""
         if self.unrecorded is not None and torch.is_grad_enabled():
             raise self.unrecorded()
         return self.node
@@ -102,7 +102,7 @@ class TensorValue(Value):
             if self.source is not None:
                 tx.guards.add(self.source, "NO_ATTR", name)
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
-        given = self._given_by_program(name)
+        given = self._user_defined_method(name)
         if given is not None:
             cls, function = given
             where = ModuleGlobalSource(cls.__module__, cls.__name__)
@@ -112,7 +112,7 @@ class TensorValue(Value):
         raise Unsupported("attribute", f"Tensor.{name}")
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
-        """Attributes of the person's own; those of torch change the tensor and are left to eager."""
+        """User-defined attributes; those of torch change the tensor and are left to eager."""
         if name in SETTERS and not tx.trace.overrides.may_ask:
             SETTERS[name](tx, self, value)
             return
@@ -132,14 +132,14 @@ class TensorValue(Value):
         return tx.graph.call(function, [_without_numpy(tx, left), _without_numpy(tx, right)], {}, tx)
 
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
-        """A node; an index is the data."""
+        """A node; as an index it reads the data."""
         if function is operator.index:
             raise Unsupported("data-dependent-value", "a tensor as an index")
         return tx.graph.call(function, [self], {}, tx)
 
     def getitem(self, tx: Translator, key: Value) -> Value:
-        """Indexing: a node. Taken as an index, a number that varies would become a constant; `select` keeps it, but has
-        another message where it is out of range."""
+        """Indexing: a node. As an index, a varying number would be specialized; `select` keeps it, but has another
+        message where it is out of range."""
         if key.is_constant() and issubclass(key.python_type(), np.integer):
             key = key.call_method(tx, "__index__", [], {})
         if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
@@ -155,8 +155,8 @@ class TensorValue(Value):
         return bool(-size <= index) and bool(index < size)
 
     def setitem(self, tx: Translator, key: Value, value: Value) -> None:
-        """Assignment to a part: a node that changes the tensor in place. Numbers of NumPy's are refused by torch, but
-        those that are floats of Python's too."""
+        """Assignment to a part: a node that changes the tensor in place. torch refuses NumPy numbers, except those that
+        are Python floats too."""
         if issubclass(value.python_type(), np.generic) and not issubclass(value.python_type(), float):
             raise Unsupported("call", f"a tensor's part set to {value.describe()}")
         key = REGISTRY["arrays_as_places"](tx, key)
@@ -183,13 +183,13 @@ class TensorValue(Value):
         return tx.graph.call("unbind", [self, constant(0)], {}, tx, op="call_method").iterate(tx)
 
     def hint(self, tx: Translator) -> None:
-        """`__len__`, where a class may see that it is called."""
+        """`__len__`, where a class may observe the call."""
         if tx.trace.overrides.may_ask:
             self.length(tx)
 
     def iter(self, tx: Translator) -> Value:
         """An iterator over the slices along dimension 0."""
-        return ItemsIterator(self.iterate(tx))
+        return SnapshotIterator(self.iterate(tx))
 
     # ---- methods ---------------------------------------------------------------------------------------------------
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -198,13 +198,13 @@ class TensorValue(Value):
             asked = override(tx, call_method(name), [self, *args], kwargs)
             if asked is not None:
                 return asked
-        if self._given_by_program(name) is not None:
+        if self._user_defined_method(name) is not None:
             return self.getattr(tx, name).call(tx, args, kwargs)
         return self._called(tx, name, args, kwargs)
 
-    def _given_by_program(self, name: str) -> tuple[type, FunctionType] | None:
-        """The function that the program made a method of all tensors (`torch.Tensor.double_up = ...`) or parameters,
-        and that class. Raises Unsupported where it made it a method of another kind."""
+    def _user_defined_method(self, name: str) -> tuple[type, FunctionType] | None:
+        """The function that user code made a method of all tensors (`torch.Tensor.double_up = ...`) or parameters, and
+        that class. Raises Unsupported for another kind of method."""
         owner = next((base for base in self.kind.__mro__ if name in base.__dict__), None)
         found: Any = owner.__dict__[name] if owner in (torch.Tensor, torch.nn.Parameter) else None
         function = getattr(found, "__func__", getattr(found, "func", found))
@@ -227,8 +227,8 @@ class TensorValue(Value):
         return tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
 
     def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """A method of torch.Tensor, past any override."""
-        if self._given_by_program(name) is not None:
+        """A method of torch.Tensor, bypassing overrides."""
+        if self._user_defined_method(name) is not None:
             raise Unsupported("call", f"torch's own Tensor.{name}, in the place of which the program put another,")
         return self.call_method(tx, name, args, kwargs)
 
@@ -241,13 +241,13 @@ class TensorValue(Value):
         return self.shape  # type: ignore[return-value]
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """What the graph computed."""
+        """The result of the graph."""
         codegen.load_node(self.node)
 
     def describe(self) -> str:
-        """The expression of the program that it is the value of."""
+        """The user's expression of which it is the value."""
         if self.source is not None:
-            return f"the tensor `{in_words(self.source)}`"
+            return f"the tensor `{display_name(self.source)}`"
         stack = self.node.meta.get("stack")
         text = expression_of(stack[-1]) if stack else ""
         return f"the tensor `{text or self.node.name}`"
@@ -276,7 +276,7 @@ _VIEW_ATTRIBUTES = frozenset("T mT H mH data real imag".split())
 
 
 SETTERS: dict[str, Callable[[Any, TensorValue, Value], None]] = {}
-"""Attributes of torch's that may be set; `tensor_assignment.py` has them."""
+"""Attributes of torch that may be set; `tensor_assignment.py` has them."""
 
 
 def _shape(tx: Translator, self: TensorValue) -> Value:
@@ -285,7 +285,7 @@ def _shape(tx: Translator, self: TensorValue) -> Value:
 
 def _grad(tx: Translator, self: TensorValue) -> Value:
     if self.real is not None and self.source is not None:
-        if has_override(self.kind):  # would be asked by the trace and the guards, too
+        if has_override(self.kind):  # the trace and the guards would call it, too
             raise Unsupported("attribute", f"the gradient of {self.describe()}, of the class {self.kind.__qualname__}")
         if not self.real.is_leaf and not self.real.retains_grad:
             raise Unsupported("attribute", _NO_LEAF)
@@ -299,14 +299,14 @@ _NO_LEAF = "the gradient of a tensor that is no leaf: torch warns of that"
 
 
 _OF_HISTORY = frozenset(("is_leaf", "output_nr", "retains_grad"))
-"""Attributes that autograd knows of a tensor, which TENSOR_MATCH does not compare."""
+"""Autograd attributes of a tensor, which TENSOR_MATCH does not compare."""
 
 _OF_AUTOGRAD = _OF_HISTORY | {"requires_grad", "grad", "grad_fn"}
 """Attributes that say what autograd records."""
 
 
 def _guard_history(tx: Translator, self: TensorValue, name: str) -> None:
-    """What the program has seen of how an input came to be stays that. Without gradients there is one answer."""
+    """What traced code has seen of an input's autograd history is guarded. Without gradients there is one answer."""
     if name not in _OF_HISTORY or self.source is None or self.real is None:
         return
     with torch._C.DisableTorchFunctionSubclass():
@@ -317,7 +317,7 @@ def _guard_history(tx: Translator, self: TensorValue, name: str) -> None:
 
 
 def _retains_grad(tx: Translator, self: TensorValue) -> Value:
-    """What an input was told before, fake ones do not know."""
+    """fake tensors do not have what was set on an input before"""
     _guard_history(tx, self, "retains_grad")
     before = self.source is not None and self.real is not None and self.real.retains_grad
     return constant(before or self.fake.retains_grad)
@@ -341,7 +341,7 @@ _ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
 
 
 def _without_numpy(tx: Translator, value: Value) -> Value:
-    """A number of NumPy's as Python's, which is what torch takes it for."""
+    """A NumPy number as a Python number, as torch treats it."""
     return value.call_method(tx, "item", [], {}) if issubclass(value.python_type(), np.number) else value
 
 
@@ -353,7 +353,7 @@ def _is_operand(value: Value) -> bool:
     return isinstance(constant, (bool, int, float, complex)) or hasattr(type(constant), "__array__")
 
 
-# ---- methods with a result that is no tensor: handler(tx, self, args, kwargs) -> Value, or None for a node ----------
+# ---- methods whose result is not a tensor: handler(tx, self, args, kwargs) -> Value, or None for a node ----------
 def _named_dim(args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     dim = args[0] if args else kwargs.get("dim")
     return None if dim is not None and dim.is_constant() and dim.as_constant() is None else dim
@@ -390,7 +390,7 @@ def _numel(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Map
 def _storage_offset(
     tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
-    """Known of what the graph makes; of the memory of an input a guard says where the input begins in it."""
+    """Known for tensors that the graph makes; for an input, a guard checks where it begins in its storage."""
     if self.fake.layout is not torch.strided:
         return None
     tx.graph.refuse_of_rows(self.fake, "Tensor.storage_offset")
@@ -411,14 +411,14 @@ def _folded(name: str) -> Callable[..., Value | None]:
         try:
             with tx.graph.fake_mode:
                 return from_python(tx, getattr(self.fake, name)(*real[0], **real[1]))
-        except (RuntimeError, TypeError):  # as a node it is refused in the program's words
+        except (RuntimeError, TypeError):  # as a node it is refused with the user's expression
             return None
 
     return method
 
 
 def _of_memory(name: str) -> Callable[..., Value]:
-    """What kind of memory a tensor is in: fake ones do not know."""
+    """The kind of memory of a tensor: fake tensors do not know."""
 
     def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if self.source is None or self.real is None or args or kwargs:
@@ -433,7 +433,7 @@ def _of_memory(name: str) -> Callable[..., Value]:
 
 
 def _is_view(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Known of what the graph makes; no guard says it of an input."""
+    """Known for tensors that the graph makes; no guard checks it for an input."""
     if self.source is not None:
         raise Unsupported("call", "Tensor._is_view of an input")
     tx.graph.refuse_of_rows(self.fake, "Tensor._is_view")
@@ -442,9 +442,9 @@ def _is_view(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: M
 
 
 def _detach_in_place(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Nothing happens to what needs no gradients; it is an error of a view (VariableTypeManual.cpp). What leaves the
-    graph may be a view where the program's own is none, or the other way round, so that Python is not asked."""
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None  # where it cuts tangents, or is refused
+    """No change for a tensor that requires no gradients; an error for a view (VariableTypeManual.cpp). Whether a result
+    of the graph is a view may differ from the user's tensor, so Python is not called."""
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None  # where it drops tangents, or is refused
     if args or kwargs or self.source is not None or self.fake.requires_grad or transformed:
         raise Unsupported("call", "Tensor.detach_")
     if _is_view(tx, self, (), {}).as_constant():
@@ -485,7 +485,7 @@ _LONGEST_LIST = 16
 
 
 def _is_new_range(tensor: TensorValue) -> bool:
-    """Whether it is a torch.arange of known whole numbers that nothing has used yet: losses list dimensions so."""
+    """Whether it is a torch.arange of known integers that nothing has used yet: losses list dimensions so."""
     node, fake = tensor.node, tensor.fake
     whole = fake.dtype is torch.int64 and fake.device.type != "meta" and all(type(arg) is int for arg in node.args)
     return node.target is torch.arange and whole and not node.users
@@ -509,8 +509,8 @@ def _get_device(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs
 
 def _view_in_place(name: str) -> Callable[..., Value | None]:
     """`y.unsqueeze_(0)` of a tensor that the graph computes: from here on, the variable is the view. Autograd counts it
-    as a change, so a tensor that needs gradients is left alone, and one of inference mode outside of it, which refuses.
-    """
+    as a change, so a tensor that requires gradients is left to eager, and an inference tensor outside of inference
+    mode, which refuses."""
 
     def handler(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
         known = self.source is not None or self.real is not None or type(self) is not TensorValue
@@ -528,14 +528,14 @@ def _view_in_place(name: str) -> Callable[..., Value | None]:
 
 
 _OF_ALL_OBJECTS = sorted(set(dir(object)) - {f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")})
-"""Methods that are about the tensor itself: its text, its identity, its attributes."""
+"""Methods that are about the tensor itself: its string, its identity, its attributes."""
 
 _TAKES_NOTHING = frozenset(
     "numel nelement get_device item tolist storage_offset dim ndimension is_floating_point is_complex is_signed detach"
     " detach_ element_size is_inference is_conj is_neg is_coalesced dense_dim sparse_dim is_nonzero data_ptr _is_view"
     " __len__ __iter__ __bool__ __int__ __float__ __index__ __complex__".split()
 )
-"""Methods whose handlers do not look at arguments, for there are none."""
+"""Methods without arguments, whose handlers ignore them."""
 
 METHODS: dict[str, Callable[..., Value | None]] = {
     **{
@@ -614,7 +614,7 @@ def build_tensor(tx: Translator, obj: torch.Tensor, source: Source | None) -> Va
 
 
 def _check_layout(tensor: torch.Tensor) -> None:
-    """Raises Unsupported for one whose elements do not lie in memory by strides."""
+    """Raises Unsupported for a tensor that is not strided."""
     if tensor.is_nested or tensor.is_quantized:
         raise Unsupported("unknown-type", f"a {'nested' if tensor.is_nested else 'quantized'} tensor")
     if tensor.layout is not torch.strided:

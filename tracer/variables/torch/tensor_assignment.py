@@ -1,12 +1,12 @@
-"""Attributes of torch's that a program sets of a tensor: `p.data = value`, `p.grad = value`, `y.requires_grad = True`.
+"""Assignments to tensor attributes: `p.data = value`, `p.grad = value`, `y.requires_grad = True`.
 
-The first two are side effects, made after the graph has run. From `p.data = value` on, the variable is in the graph
-what shares the memory of `value`; where autograd would record it after that, or give it a gradient, or where the
-program takes a view of it, the graph breaks. A tensor that the graph computes may begin to require gradients; where it
-leaves the graph, or a view of it does, the graph breaks before that. Of an input the third is a side effect, too: from
-`p.requires_grad = False` on it is in the graph `p.detach()`, of which no view may leave the graph. Its gradient of what
-was recorded before is autograd's affair, which drops it in the backward where the parameter still wants none. An input
-that begins to require gradients may be used as before; where autograd would record it, the graph breaks at the
+The first two are side effects, made after the graph has run. From `p.data = value` on, the variable is represented in
+the graph by an alias of `value`; where autograd would record it after that, or give it a gradient, or where user code
+takes a view of it, the graph breaks. A tensor that the graph computes may begin to require gradients; where it leaves
+the graph, or a view of it does, the graph breaks before that. For an input the third is a side effect, too: from
+`p.requires_grad = False` on it is `p.detach()` in the graph, of which no view may leave the graph. Gradients for what
+was recorded before are left to autograd, which drops them in the backward where the parameter still requires none. An
+input that begins to require gradients may be used as before; where autograd would record it, the graph breaks at the
 beginning of that statement.
 """
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _set_data(tx: Translator, self: TensorValue, value: Value) -> None:
-    """`self.data = value`. What autograd saved of the tensor before would see the new values: left to eager."""
+    """`self.data = value`. Tensors that autograd saved before would see the new values: left to eager."""
     unknown = partial(Unsupported, "set-attribute", "Tensor.data")
     if not isinstance(value, TensorValue) or not _may_share(tx, self.fake, value.fake) or self.kind not in PLAIN_TYPES:
         raise unknown()
@@ -49,7 +49,7 @@ def _set_data(tx: Translator, self: TensorValue, value: Value) -> None:
 
 
 def _may_share(tx: Translator, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
-    """Whether a tensor may take over the memory of another, for all that the graph can see of it."""
+    """Whether a tensor may take over another's memory, as far as the graph can observe."""
     alike = all(getattr(ours, name) == getattr(theirs, name) for name in _KIND) and ours.layout is torch.strided
     odd = ours._is_view() or any(t.is_inference() or t.is_conj() or t.is_neg() for t in (ours, theirs))
     busy = tx.effects.is_sealed() or len(tx.graph.scopes.open) > 1 or _functorch.get_dynamic_layer_stack_depth() > 0
@@ -60,14 +60,14 @@ _KIND = ("dtype", "device", "layout")
 
 
 def is_recorded(node: torch.fx.Node) -> bool:
-    """Whether autograd keeps something for this operation."""
+    """Whether autograd records this operation."""
     found = node.meta.get("val")
     parts = found if isinstance(found, (tuple, list)) else (found,)
     return any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts)
 
 
 def _set_grad(tx: Translator, self: TensorValue, value: Value) -> None:
-    """`self.grad = value`: None, or a tensor as torch asks for it."""
+    """`self.grad = value`: None, or a tensor that torch accepts."""
     if self.source is None or self.real is None or tx.effects.is_sealed() or _functorch.get_dynamic_layer_stack_depth():
         raise Unsupported("set-attribute", "Tensor.grad")
     if not (value.is_constant() and value.as_constant() is None) and not _fits(self, value):
@@ -76,7 +76,7 @@ def _set_grad(tx: Translator, self: TensorValue, value: Value) -> None:
 
 
 def _fits(tensor: TensorValue, value: Value) -> bool:
-    """Whether torch takes `value` for a gradient of the tensor: what it refuses is left to eager."""
+    """Whether torch accepts `value` as a gradient of the tensor: a refusal is left to eager."""
     if not isinstance(value, TensorValue) or value is tensor or value.kind not in PLAIN_TYPES:
         return False
     ours, theirs = tensor.fake, value.fake
@@ -86,15 +86,15 @@ def _fits(tensor: TensorValue, value: Value) -> bool:
 
 
 def _set_requires_grad(tx: Translator, self: TensorValue, value: Value) -> None:
-    """`self.requires_grad = value`: torch refuses it of what autograd records, even where nothing changes."""
+    """`self.requires_grad = value`: torch refuses it for non-leaf tensors, even where nothing changes."""
     if self.fake.requires_grad and not (self.fake.is_leaf and self.getattr(tx, "is_leaf").as_constant()):
         raise Unsupported("call", "Tensor.requires_grad_")
     _require(tx, self, value)
 
 
 def _require(tx: Translator, self: TensorValue, value: Value) -> None:
-    """Nothing, where the tensor is so already. A tensor of inference mode may refuse what it is already, and any tensor
-    does inside of a transform of torch.func."""
+    """Nothing, where the flag is already set so. An inference tensor may refuse even that, and so does any tensor
+    inside a torch.func transform."""
     flag, fake = value.as_constant() if value.is_constant() else None, self.fake
     if type(flag) is not bool or fake.is_inference() or _functorch.get_dynamic_layer_stack_depth():
         raise Unsupported("call", "Tensor.requires_grad_")
@@ -110,7 +110,7 @@ def _require(tx: Translator, self: TensorValue, value: Value) -> None:
 
 
 def _require_of_computed(tx: Translator, self: TensorValue, flag: bool) -> None:
-    """A tensor that the graph computes, and that nothing uses yet, is from then on a leaf of autograd's, which must not
+    """A tensor that the graph computes, and that nothing uses yet, is from then on an autograd leaf, which must not
     leave the graph."""
     if not flag or self.source is not None or self.real is not None or self.node.users:
         raise Unsupported("call", "Tensor.requires_grad_")
@@ -123,8 +123,8 @@ def _require_of_computed(tx: Translator, self: TensorValue, flag: bool) -> None:
 
 
 def _require_of_input(tx: Translator, self: TensorValue, flag: bool) -> None:
-    """A side effect. In the graph it is: with the flag that it came in with itself, without gradients what shares its
-    memory, and with gradients what the graph must not record."""
+    """A side effect. In the graph it is represented: with its original flag by itself, without gradients by an alias,
+    and with gradients by something that the graph must not record."""
     given, fake = tx.graph.inputs.get(self.source), self.fake  # type: ignore[arg-type]
     number = fake.is_floating_point() or fake.is_complex()
     if given is None or not number or fake._is_view() or not self.getattr(tx, "is_leaf").as_constant():
@@ -141,7 +141,7 @@ def _require_of_input(tx: Translator, self: TensorValue, flag: bool) -> None:
         _becomes(tx, self, given, before)
         tx.graph.assigned = [pair for pair in tx.graph.assigned if pair[0] is not before]
     elif flag:
-        with tx.graph.fake_mode:  # no operation gets this one: the node's own stands for the value, still
+        with tx.graph.fake_mode:  # no operation gets this one: the value is still represented by the node's own
             self.fake = before.detach().requires_grad_()
         tx.graph.assigned.append((before, "requires_grad"))
         where = {"location": tx.own_location(), "stack": tx.stack_locations()}
@@ -156,7 +156,7 @@ def _require_of_input(tx: Translator, self: TensorValue, flag: bool) -> None:
 
 
 def is_view_of(value: Any, base: torch.Tensor) -> bool:
-    """Whether a result is a view of this very tensor."""
+    """Whether a result is a view of exactly this tensor."""
     return isinstance(value, torch.Tensor) and value._is_view() and value._base is base
 
 
@@ -166,14 +166,14 @@ def _follows(fake: Any, base: torch.Tensor) -> bool:
 
 
 def _becomes(tx: Translator, self: TensorValue, node: torch.fx.Node, fake: torch.Tensor) -> None:
-    """From here on, the variable is what `node` computes."""
+    """From here on, the variable is represented by `node`."""
     self.node, self.fake, self.shape = node, fake, None
     tx.trace.values_by_id[id(fake)] = self
 
 
 def _begins_to_be_recorded(trace: Trace, step: int, where: dict[str, Any]) -> Unsupported:
-    """The break, where autograd is to record an input that requires gradients since `step`: at the beginning of the
-    statement, for the rest to be in one graph."""
+    """The break where autograd is to record an input that requires gradients since `step`: at the beginning of the
+    statement, so that the rest is in one graph."""
     earlier = {"earlier": trace.statement} if step < trace.statement < trace.step else {}
     return Unsupported("call", "Tensor.requires_grad_", **where, **earlier)
 

@@ -1,5 +1,5 @@
-"""torch.tensor of numbers that vary, alone or in lists, and of lists with tensors in place of numbers: what torch's own
-reads is right for one call only.
+"""torch.tensor of varying numbers, alone or in lists, and of lists with tensors in place of numbers: torch's own result
+is right for one call only.
 
 The numbers become tensors in the widest dtype of their kind and are converted there, as `store_scalar` in
 torch/csrc/utils/tensor_new.cpp does with Python's: what is too large for a float32 is infinite.
@@ -30,7 +30,7 @@ _WIDEST = {torch.int64: torch.int64, torch.float32: torch.float64, torch.float64
 
 
 def tensor_of_numbers(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """torch.tensor(numbers, dtype=, device=); None where no number varies, or it is not known how torch converts it."""
+    """torch.tensor(numbers, dtype=, device=); None where no number varies, or torch's conversion is not modeled."""
     shape = _shape(args[0]) if len(args) == 1 and kwargs.keys() <= {"dtype", "device"} else None
     if shape is None or isinstance(args[0], TensorValue):
         return None
@@ -53,7 +53,7 @@ def tensor_of_numbers(tx: Translator, args: Sequence[Value], kwargs: Mapping[str
 
 
 def places_of(tx: Translator, part: Value) -> Value:
-    """A part of an index: a list with tensors among its whole numbers as one tensor."""
+    """A part of an index: a list with tensors among its integers as one tensor."""
     if not isinstance(part, SequenceValue) or _shape(part) is None:
         return part
     if not {_dtype(number) for number in _flat(part)} <= _INTEGERS - {torch.uint8}:
@@ -63,14 +63,14 @@ def places_of(tx: Translator, part: Value) -> Value:
 
 
 def _dtype(number: Value) -> torch.dtype:
-    """What torch infers of a number, or of a tensor that stands for one."""
+    """The dtype that torch infers for a number, or for a tensor that represents one."""
     if isinstance(number, TensorValue):
         return number.fake.dtype
     return torch.get_default_dtype() if number.python_type() is float else torch.int64
 
 
 def _converted(tx: Translator, number: Value, options: Mapping[str, Value]) -> Value:
-    """A tensor of one number, which has no gradient: `torch.tensor` takes its value."""
+    """A tensor of one number, without gradient: `torch.tensor` takes its value."""
     if not isinstance(number, TensorValue):
         return tx.graph.call(torch.scalar_tensor, [number], options, tx)
     value = tx.graph.call("detach", [number], {}, tx, op="call_method")
@@ -80,7 +80,8 @@ def _converted(tx: Translator, number: Value, options: Mapping[str, Value]) -> V
 
 
 def warned_of_history(tx: Translator) -> None:
-    """A tensor that requires grad becomes a float: torch warns of it once in a process, at the line that asks first."""
+    """A tensor that requires grad becomes a float: torch warns about it once per process, at the first line that does
+    it."""
     try:
         tx.graph.called(float, (_WITH_HISTORY,), {})
     except Warning as error:

@@ -1,8 +1,8 @@
 """Hooks of tensors. On an input of the graph, a hook is registered when the graph has run; on a tensor that the graph
 computes, a hook that only computes a gradient becomes part of the graph.
 
-All other hooks want the tensor itself to have them, before anything is computed from it: gradients inside of a compiled
-graph never meet its tensors. The graph then breaks where the tensor was made, so that what follows has it as an input.
+All other hooks must be on the tensor itself, before anything is computed from it: gradients inside a compiled graph
+never reach its tensors. The graph then breaks where the tensor was made, so that what follows has it as an input.
 """
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class HandleValue(Value):
         return constant(None)
 
     def create(self, codegen: Codegen, cls: type) -> None:
-        """Register the hook. Raises Unsupported where the tensor has got other values since: the hook is on the old."""
+        """Register the hook. Raises Unsupported where the tensor has been overwritten since: the hook is on the old
+        value."""
         if self.tensor.fake._version != self.version:
             raise Unsupported("reconstruct", f"a hook on {self.tensor.describe()}, which is changed in place,")
         codegen.push_function(register)
@@ -77,7 +78,7 @@ class HandleValue(Value):
 
 
 def register(tensor: torch.Tensor, method: str, hook: Callable[..., Any] | None, removed: bool) -> Any:
-    """tensor.method(hook), and its removal where the program has done that, too."""
+    """tensor.method(hook), and its removal where traced code has removed it."""
     handle = getattr(tensor, method)(*([] if hook is None else [hook]))
     if removed:
         handle.remove()
@@ -110,7 +111,7 @@ METHODS.update({name: _hooks(name) for name in ("register_hook", "register_post_
 
 
 def _refusal(tx: Translator, tensor: TensorValue, method: str) -> Unsupported:
-    """The break: here where nothing uses the tensor yet, else right behind what made it."""
+    """The break: here where nothing uses the tensor yet, else right after the operation that made it."""
     made = tensor.node.meta.get("step")
     if made is None or not tensor.node.users or made >= tx.trace.step:
         return Unsupported("call", f"Tensor.{method}")
@@ -119,8 +120,8 @@ def _refusal(tx: Translator, tensor: TensorValue, method: str) -> Unsupported:
 
 # ---- a hook as part of the graph -------------------------------------------------------------------------------------
 def _captured(tx: Translator, self: TensorValue, hook: Value) -> Value:
-    """The tensor is what an autograd.Function gives whose backward is the hook, for all that is computed from it."""
-    graph, made = tx.graph, self.node.meta.get("hooked", self.node)  # a later hook gets what the earlier ones made
+    """For everything computed from it, the tensor is the result of an autograd.Function whose backward is the hook."""
+    graph, made = tx.graph, self.node.meta.get("hooked", self.node)  # hooks are chained
     fake = made.meta["val"]
     if fake._version or fake._is_view() or type(self) is not TensorValue or made.graph is not graph.graph:
         raise _refusal(tx, self, "register_hook")
@@ -137,7 +138,7 @@ def _captured(tx: Translator, self: TensorValue, hook: Value) -> Value:
         result = graph.make(torch.ops.aten.alias.default, (own,), {})
         result.meta["val"] = own.meta["val"]
     forward.align(list(forward.lifted))
-    if users and list(forward.lifted) != [made]:  # what the hook reads may be made later than what is to be hooked
+    if users and list(forward.lifted) != [made]:  # what the hook reads may be made after the hooked tensor
         raise _refusal(tx, self, "register_hook")
     plan = FunctionPlan(
         name="Hooked", forward=forward.close(((result,), tuple(saved))), backward=backward.close((gradient,)),
@@ -163,7 +164,7 @@ def _captured(tx: Translator, self: TensorValue, hook: Value) -> Value:
 
 
 def _gradient(tx: Translator, self: TensorValue, hook: Value, scope: Any) -> torch.fx.Node:
-    """Interpret the hook: the node of what it makes of the gradient."""
+    """Interpret the hook: the node of its result for the gradient."""
     fake = self.fake
     with tx.graph.fake_mode:
         like = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
@@ -182,7 +183,7 @@ def _gradient(tx: Translator, self: TensorValue, hook: Value, scope: Any) -> tor
 
 
 class CapturedHandle(Value):
-    """The handle of a hook that is part of the graph: nothing can be done with it."""
+    """The handle of a hook that is part of the graph: it has no methods."""
 
     __slots__ = ("tensor",)
 
@@ -201,7 +202,7 @@ class CapturedHandle(Value):
 
 # ---- gradients with respect to tensors that the graph computes -------------------------------------------------------
 def gradients_break(tx: Translator, tensors: Sequence[Value]) -> Unsupported:
-    """The break of torch.autograd.grad, as early as the tensors were made whose gradients are asked for."""
+    """The break of torch.autograd.grad, as early as the tensors were made whose gradients are requested."""
     made = [tensor.node for tensor in tensors if isinstance(tensor, TensorValue) and tensor.node.users]
     steps = [node.meta["step"] + 1 for node in made if "step" in node.meta]
     earlier = {"earlier": min(steps)} if steps and min(steps) < tx.trace.step else {}

@@ -1,4 +1,4 @@
-"""Tensors of the program's own classes: those with `__torch_function__` (also the default one), kinds of parameters.
+"""User-defined tensor subclasses: those with `__torch_function__` (also the default one), and kinds of parameters.
 
 Their data is a plain tensor of the graph: an input is passed as a view of it without the class, and a result gets its
 class when the graph has run, by `Tensor.as_subclass`, as in eager. Attributes of such a result are side effects.
@@ -24,7 +24,7 @@ from ..core.attributes import MISSING, bind, is_python_method, lookup, type_sour
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
 from ..core.handlers import handles
-from ..core.identity_guards import guard_kept
+from ..core.identity_guards import guard_unchanged
 from ..core.operators import IN_PLACE, REFLECTED
 from ..core.registry import build, from_python
 from .tensor import METHODS, TensorValue
@@ -38,7 +38,7 @@ Kwargs = Mapping[str, Value]
 
 
 class SubclassValue(TensorValue):
-    """A tensor of a class of the program's. `plain` is the node of the tensor that it is a view of, for one made in the
+    """A tensor of a user-defined class. `plain` is the node of the tensor that it is a view of, for one made in the
     trace while gradients were `tracked` or not."""
 
     __slots__ = ("plain", "tracked")
@@ -54,14 +54,14 @@ class SubclassValue(TensorValue):
 
     # ---- attributes ------------------------------------------------------------------------------------------------
     def own(self, tx: Translator, name: str) -> Value | None:
-        """What a class of the program's has under `name`, bound; None where torch's classes come first."""
+        """A user-defined class attribute `name`, bound; None where torch's classes come first."""
         found = lookup(self.kind, name)
         if found is MISSING or found is lookup(_own_base(self.kind), name):
             return None
         return bind(tx, found, name, self, self.kind, type_source(self))
 
     def getattr(self, tx: Translator, name: str) -> Value:
-        """What the program's classes or the instance have, then torch's attributes, then `__getattr__`."""
+        """Attributes of user-defined classes or of the instance, then torch's attributes, then `__getattr__`."""
         found = lookup(self.kind, name)
         if found is not MISSING and found is not lookup(_own_base(self.kind), name):
             if isinstance(found, property) or not self._has_own(tx, name):
@@ -92,7 +92,7 @@ class SubclassValue(TensorValue):
         return build(tx, self.real.__dict__[name], AttrSource(self.source, name))
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
-        """An attribute of the program's own; one made in the trace gets it when it is made."""
+        """A user-defined attribute; one made in the trace gets it when it is made."""
         found = lookup(self.kind, name)
         if found is not MISSING and (hasattr(torch.Tensor, name) or hasattr(type(found), "__set__")):
             raise Unsupported("set-attribute", f"{self.kind.__qualname__}.{name}")
@@ -104,7 +104,7 @@ class SubclassValue(TensorValue):
 
     # ---- operators and methods -------------------------------------------------------------------------------------
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """The program's method, or torch's."""
+        """The user's method, or torch's."""
         if self._has_own(tx, name):
             return self._instance_attr(tx, name).call(tx, args, kwargs)
         own = self.own(tx, name)
@@ -113,13 +113,13 @@ class SubclassValue(TensorValue):
         return super().call_method(tx, name, args, kwargs)
 
     def base_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """A method of torch's that an override calls through super()."""
+        """A torch method that an override calls through super()."""
         if name.startswith("__") and program_defines(self.kind, name):
             raise Unsupported("call", f"torch.Tensor.{name} of {self.describe()}")
         return TensorValue.call_method(self, tx, name, args, kwargs)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """An operator; special methods of the program's own are left to eager."""
+        """An operator; user-defined special methods are left to eager."""
         names = [*REFLECTED.get(IN_PLACE.get(function, function), ()), f"__{function.__name__}__"]
         if any(program_defines(self.kind, name) for name in names):
             raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
@@ -170,11 +170,11 @@ class SubclassValue(TensorValue):
 
 
 _OF_THE_OBJECT = frozenset(("is_leaf", "retains_grad", "output_nr"))
-"""Attributes in which the view that the graph gets is not like the tensor."""
+"""Attributes in which the view that the graph gets differs from the tensor."""
 
 
 def _base(cls: type) -> type:
-    """The first class of torch's among those that `cls` derives from."""
+    """The first torch class among those that `cls` derives from."""
     return next(base for base in cls.__mro__ if base.__module__.partition(".")[0] == "torch")
 
 
@@ -195,9 +195,9 @@ def with_class(tensor: torch.Tensor, cls: Any, tracked: bool) -> torch.Tensor:
         return tensor.as_subclass(cls)
 
 
-# ---- the tensors there are -------------------------------------------------------------------------------------------
+# ---- existing tensors ------------------------------------------------------------------------------------------------
 def build_subclass(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
-    """An input of the graph: the data of a tensor of the program's class."""
+    """An input of the graph: the data of a tensor of a user-defined class."""
     cls = type(obj)
     if is_wrapper_class(cls):
         wrapper: Value = REGISTRY["wrapper"](tx, obj, source)
@@ -212,7 +212,7 @@ def build_subclass(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
     _note_members(tx, cls)
     if has_override(cls):
         fake = tx.graph.shapes.fakify(plain, source)
-        tx.graph.shapes.stands_for(plain, obj)
+        tx.graph.shapes.represents(plain, obj)
         node = tx.graph.add_placeholder(ComputedSource(without_class, (source,)), fake)
     else:
         node = tx.graph.add_input(source, obj)
@@ -235,14 +235,14 @@ def _refuse_unlike_data(cls: type) -> None:
 
 
 def _note_members(tx: Translator, cls: type) -> None:
-    """There is a tensor of `cls` in the trace. Which methods the program's classes have is guarded: one that is missing
-    is torch's, or what torch's code does."""
+    """A tensor of `cls` is in the trace. Guard which methods the user-defined classes have: a missing one is torch's,
+    or what torch's code does."""
     note_class(tx, cls)
     known = tx.trace.overrides.classes
     if cls not in known:
         known.add(cls)
         now = _members(cls)
-        guard_kept(tx, cls, lambda cls: _members(cls) == now, "what is defined in the body")
+        guard_unchanged(tx, cls, lambda cls: _members(cls) == now, "what is defined in the body")
 
 
 def _members(cls: type) -> list[frozenset[str]]:
@@ -250,7 +250,7 @@ def _members(cls: type) -> list[frozenset[str]]:
 
 
 def as_subclass(tx: Translator, value: TensorValue, cls: type) -> Value:
-    """`tensor.as_subclass(cls)`: a view of the data, of that class. Torch asks nobody any more."""
+    """`tensor.as_subclass(cls)`: a view of the data, of that class. Overrides are not called any more."""
     if cls is not torch.Tensor:
         _refuse_unlike_data(cls)
     with tx.trace.overrides.set([], False):
@@ -317,7 +317,7 @@ def _make_subclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 # ---- what torch's own implementations do -----------------------------------------------------------------------------
 @handles(torch.Tensor.__dict__["__torch_function__"].__func__)
 def _default(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Tensor.__torch_function__: calls the function while no argument is asked; tensors get the class."""
+    """Tensor.__torch_function__: calls the function with overrides disabled; tensors get the class."""
     given = dict(zip(("cls", "func", "types", "args", "kwargs"), args)) | dict(kwargs)
     cls = given["cls"].as_constant()
     if not all(issubclass(cls, kind.as_constant()) for kind in given["types"].iterate(tx)):
@@ -337,7 +337,7 @@ def _disabled(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _undisturbed(tx: Translator, given: Mapping[str, Value]) -> Value:
-    """func(*args, **kwargs) while no argument is asked."""
+    """func(*args, **kwargs) with overrides disabled."""
     state = tx.trace.overrides
     words = given.get("kwargs")
     named = {} if words is None or words.is_constant() else {

@@ -1,5 +1,5 @@
-"""What changes whom torch asks (`torch_function_overrides.py`): modes of functions, and blocks in which nobody is
-asked."""
+"""What changes `__torch_function__` dispatch (`torch_function_overrides.py`): function modes, and blocks that disable
+it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -25,20 +25,20 @@ Kwargs = Mapping[str, Value]
 _C = torch._C
 
 
-# ---- questions about it ----------------------------------------------------------------------------------------------
+# ---- queries ---------------------------------------------------------------------------------------------------------
 @handles(torch.overrides.has_torch_function, _C._has_torch_function)
 def _has_override(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return constant(_asks_anybody(tx, args[0].iterate(tx)))
+    return constant(_anything_overrides(tx, args[0].iterate(tx)))
 
 
 @handles(_C._has_torch_function_unary, _C._has_torch_function_variadic)
 def _any_has_override(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return constant(_asks_anybody(tx, args))
+    return constant(_anything_overrides(tx, args))
 
 
-def _asks_anybody(tx: Translator, values: Args) -> bool:
-    """What torch says: yes where a mode is in force, `with torch.device(...)` among them. What torch's own functions
-    would do then (they hand themselves to that mode, which calls them) is left out."""
+def _anything_overrides(tx: Translator, values: Args) -> bool:
+    """torch's answer: yes where a mode is active, `with torch.device(...)` among them. What torch's own functions would
+    then do (pass themselves to that mode, which calls them) is skipped."""
     if asks(tx, values):
         return True
     device = _C._is_torch_function_mode_enabled() and not tx.trace.overrides.off
@@ -47,7 +47,7 @@ def _asks_anybody(tx: Translator, values: Args) -> bool:
 
 @handles(torch.overrides.handle_torch_function)
 def _handle(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """What Python functions of torch call when one of their arguments is to be asked."""
+    """Called by Python functions of torch when one of their arguments has an override."""
     public = args[0]
     answer = override(tx, public.as_constant(), args[2:], kwargs) if isinstance(public, BuiltinValue) else None
     if answer is None:
@@ -96,7 +96,7 @@ def _pop(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 class DisabledValue(ModeValue):
-    """`torch._C.DisableTorchFunctionSubclass()`, and `DisableTorchFunction()`, which puts modes out of force, too."""
+    """`torch._C.DisableTorchFunctionSubclass()`, and `DisableTorchFunction()`, which also disables modes."""
 
     __slots__ = ("before", "cls")
 
@@ -110,7 +110,7 @@ class DisabledValue(ModeValue):
         return self.cls
 
     def enter(self, tx: Translator) -> Value:
-        """Ask nobody."""
+        """Disable the overrides."""
         state = tx.trace.overrides
         self.before = state.modes, state.on_types, state.off
         state.on_types = False
@@ -119,7 +119,7 @@ class DisabledValue(ModeValue):
         return constant(None)
 
     def leave(self, tx: Translator) -> None:
-        """As before."""
+        """Restore them."""
         if self.before is None:
             raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
         state = tx.trace.overrides
@@ -139,6 +139,6 @@ class DisabledValue(ModeValue):
         return f"torch._C.{self.cls.__name__}()"
 
 
-_DISABLED: tuple[Any, ...] = (_C.DisableTorchFunctionSubclass, _C.DisableTorchFunction)  # classes, to torch's stubs not
+_DISABLED: tuple[Any, ...] = (_C.DisableTorchFunctionSubclass, _C.DisableTorchFunction)  # classes, in the stubs not
 for _cls in _DISABLED:
     CONSTRUCTORS[_cls] = lambda *_, cls=_cls: DisabledValue(cls)

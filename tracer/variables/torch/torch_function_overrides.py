@@ -1,8 +1,8 @@
-"""`__torch_function__`: modes and arguments that have a say in what a function of torch does.
+"""`__torch_function__`: modes and arguments that override functions of torch.
 
-Whom torch would ask, about which function and with which arguments, is torch's own answer: the operation is called with
-stand-ins of the arguments' types under a mode that only listens. What those asked then do is interpreted like any
-Python. `OverrideState` is what the traced program has done to all this so far.
+Which override torch calls first, for which function and with which arguments, is decided by torch itself: the operation
+is called with stand-ins of the arguments' types under a mode that only listens. The override is then interpreted like
+any Python. `OverrideState` records what traced code has changed about all this so far.
 """
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ _DISABLED = torch._C._disabled_torch_function_impl
 
 @dataclass
 class OverrideState:
-    """The modes of the traced program, innermost last, and whether arguments are asked (`on_types`) and modes are not
-    (`off`). `seen`: there is an argument that would be asked. `classes`: those of tensors that the trace has met."""
+    """The modes of traced code, innermost last, and whether overrides of arguments are enabled (`on_types`) and modes
+    are disabled (`off`). `seen`: there is an argument with an override. `classes`: the tensor classes seen in the
+    trace."""
 
     modes: list[Value] = field(default_factory=list)
     on_types: bool = field(default_factory=torch._C._is_torch_function_enabled)
@@ -47,12 +48,12 @@ class OverrideState:
 
     @property
     def may_ask(self) -> bool:
-        """Whether anybody could have a say now."""
+        """Whether any override could be called now."""
         return bool(self.modes) or (self.seen and self.on_types)
 
     @contextmanager
     def set(self, modes: list[Value], on_types: bool) -> Iterator[None]:
-        """Another state inside the block; what the block does to the modes is undone."""
+        """Another state inside the block; the block's changes of the modes are undone."""
         before = self.modes, self.on_types
         self.modes, self.on_types = modes, on_types
         try:
@@ -62,7 +63,7 @@ class OverrideState:
 
 
 def has_override(cls: type) -> bool:
-    """Whether torch asks arguments of this class."""
+    """Whether this class overrides torch functions."""
     if cls is torch.Tensor or cls is torch.nn.Parameter:
         return False
     found = lookup(cls, "__torch_function__")
@@ -78,8 +79,8 @@ def note_class(tx: Translator, cls: type) -> None:
 
 
 def override(tx: Translator, operation: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value | None:
-    """What a mode or an argument makes of `operation(*args, **kwargs)`; None where torch asks nobody. Raises
-    Unsupported where all decline, which is an error."""
+    """The result of a mode or an argument for `operation(*args, **kwargs)`; None where nothing overrides it. Raises
+    Unsupported where all return NotImplemented, which is an error."""
     state = tx.trace.overrides
     if not state.may_ask:
         return None
@@ -89,14 +90,14 @@ def override(tx: Translator, operation: Callable[..., Any], args: Args, kwargs: 
         return None
     question = _question(tx, operation, args, kwargs)
     if question is None or not (question.types or state.modes):
-        if question is not None and isinstance(operation, FunctionType):  # it asks further inside
+        if question is not None and isinstance(operation, FunctionType):  # nested calls are overridden too
             return tx.inline(REGISTRY["existing_function"](tx, operation), args, kwargs)
         return None
     return _answer(tx, question, found)
 
 
 def asks(tx: Translator, values: Args) -> bool:
-    """Whether torch asks a mode, or one of these arguments."""
+    """Whether a mode, or one of these arguments, overrides torch functions."""
     state = tx.trace.overrides
     return bool(state.modes) or (state.on_types and any(has_override(_class(value)) for value in values))
 
@@ -111,12 +112,12 @@ def parts(values: Sequence[Value]) -> Iterator[Value]:
 
 
 def _class(value: Value) -> type:
-    """The class that decides whether a value is asked: only tensors and objects are."""
+    """The class that decides whether a value overrides: only tensors and objects may."""
     cls = getattr(value, "kind", None) or getattr(value, "cls", None)
     return cls if isinstance(cls, type) and not value.is_constant() else object
 
 
-# ---- whom torch asks -------------------------------------------------------------------------------------------------
+# ---- which override torch calls --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Question:
     """The arguments of `__torch_function__`; `kwargs` is None where torch passes none."""
@@ -132,7 +133,7 @@ class _Asked(BaseException):
 
 
 class _Listener(torch.overrides.TorchFunctionMode):
-    """Takes down what a mode is asked first."""
+    """Records the first call of a mode."""
 
     def __init__(self) -> None:
         self.question: tuple[Any, ...] | None = None
@@ -150,7 +151,7 @@ class _StandIns:
         self.values: dict[int, tuple[Any, Value]] = {}
 
     def of(self, value: Value) -> Any:
-        """What stands for `value`."""
+        """The stand-in for `value`."""
         made = self._made(value)
         self.values[id(made)] = made, value
         return made
@@ -169,7 +170,7 @@ class _StandIns:
         return object.__new__(cls) if has_override(cls) else _number(value)
 
     def back(self, part: Any) -> Value:
-        """The Value of what torch made of the arguments."""
+        """The Value of what torch passes for an argument."""
         known = self.values.get(id(part))
         if known is not None:
             return known[1]
@@ -183,7 +184,7 @@ class _StandIns:
 
 
 def _number(value: Value) -> Any:
-    """The symbol of a number that varies; for what is no argument of an operator, any object."""
+    """The symbol of a number that varies; any object, if it is not an argument of an operator."""
     return getattr(value, "symbol", object())
 
 
@@ -211,7 +212,7 @@ def _question(tx: Translator, operation: Callable[..., Any], args: Args, kwargs:
 
 
 def _runs_program(operation: Callable[..., Any], args: Args) -> bool:
-    """Whether Python would call an operator that a class of the program's defines, rather than torch's."""
+    """Whether Python would call an operator of a user-defined class instead of torch's."""
     if operation in UNARY:
         return program_defines(args[0].python_type(), UNARY[operation])
     names = REFLECTED.get(IN_PLACE.get(operation, operation))
@@ -224,7 +225,7 @@ def _runs_program(operation: Callable[..., Any], args: Args) -> bool:
 
 
 def program_defines(cls: type, name: str) -> bool:
-    """Whether a class of the program's has the method, rather than one of torch's that it derives from."""
+    """Whether a user-defined class has the method, rather than the torch class from which it derives."""
     found = lookup(cls, name)
     return is_python_method(found) and found is not lookup(torch.Tensor, name)
 
@@ -234,7 +235,7 @@ def _name(operation: Any) -> str:
 
 
 def _answer(tx: Translator, question: Question, found: Sequence[Value]) -> Value:
-    """Ask the innermost mode, then the arguments in torch's order."""
+    """Call the innermost mode, then the arguments in torch's order."""
     state = tx.trace.overrides
     types = make_tuple(tx, [from_python(tx, cls) for cls in question.types])
     given = [question.func, types, question.args, *([] if question.kwargs is None else [question.kwargs])]
@@ -260,7 +261,7 @@ def _declined(answer: Value) -> bool:
 
 
 def call_method(name: str) -> Callable[..., Any]:
-    """The call of a method of torch's, as an operation."""
+    """The call of a torch method, as an operation."""
 
     def operation(owner: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(torch.Tensor, name)(owner, *args, **kwargs)
@@ -270,7 +271,7 @@ def call_method(name: str) -> Callable[..., Any]:
 
 
 def override_node(tx: Translator, target: Any, op: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """`override`, for what is about to become a node; functions of levels of torch.func ask nobody."""
+    """`override`, for what is about to become a node; functions of torch.func levels cannot be overridden."""
     if id(target) in _OF_LEVELS:
         return None
     return override(tx, call_method(target) if op == "call_method" else target, args, kwargs)
@@ -280,7 +281,7 @@ _OF_LEVELS = {id(function): function for function in vars(torch._C._functorch).v
 
 
 def is_overridable(function: Any) -> bool:
-    """Whether torch lists the function among those that ask."""
+    """Whether torch lists the function as overridable."""
     try:
         return function in torch.overrides.get_testing_overrides()
     except TypeError:

@@ -1,4 +1,4 @@
-"""Handlers of torch functions whose result is no tensor, or that ask about the compiler and the modes of torch."""
+"""Handlers of torch functions whose result is not a tensor, or that query the compiler and the modes of torch."""
 from __future__ import annotations
 
 import operator
@@ -33,7 +33,7 @@ Kwargs = Mapping[str, Value]
 
 
 def _always(result: Any) -> Callable[..., Value]:
-    """A handler whose result does not depend on anything."""
+    """A handler whose result is always the same."""
 
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         return constant(result)
@@ -52,23 +52,24 @@ for _result, _functions in (
 
 @handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def _is_compiling(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """True; not for torch.func's makers of functions, which do without functools.wraps then, and not for a call of a
-    module with hooks that are to run after an exception, too: they would not."""
+    """True; except in torch.func's function transforms, which would skip functools.wraps, and in a call of a module
+    with hooks that must also run after an exception, which would be skipped."""
     asks = tx.f_globals.get("__name__")
     return constant(asks != "torch._functorch.apis" and not (asks == nn_module.__name__ and _always_hooked(tx)))
 
 
 def _always_hooked(tx: Translator) -> bool:
-    """Whether forward hooks with `always_call=True` are there, for the module that is called or for all."""
+    """Whether there are forward hooks with `always_call=True`, on the called module or global ones."""
     name = "_global_forward_hooks_always_called"
     tables = [build(tx, vars(nn_module)[name], ModuleGlobalSource(nn_module.__name__, name))]
-    if "self" in tx.cells:  # of nn.Module._call_impl, which asks
+    if "self" in tx.cells:  # of nn.Module._call_impl, which calls this
         tables.append(tx.load_cell("self").getattr(tx, "_forward_hooks_always_called"))
     return any(table.truth(tx) for table in tables)
 
 
 def _has_process_group(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Whether this process has joined others (libraries ask before they exchange results), which guards check."""
+    """Whether this process has joined a process group (libraries check before they exchange results), which is
+    guarded."""
     now = torch.distributed.is_initialized()
     words = f"torch.distributed.is_initialized() is {now}"
     tx.guards.add(None, "LAMBDA", (lambda _: torch.distributed.is_initialized() is now, words))
@@ -95,7 +96,7 @@ NAMED.update({
 
 
 def requested_break(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """The program asks for one."""
+    """The user requests one."""
     raise Unsupported("graph-break-requested", "torch._dynamo.graph_break()")
 
 
@@ -104,7 +105,7 @@ NAMED["ptdebug.cli.api", "graph_break"] = requested_break
 
 
 def _now(function: Callable[..., Any]) -> None:
-    """A mode of torch that guards check: the answer at this place of the trace."""
+    """A mode of torch that guards check: its value at this point of the trace."""
 
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -124,7 +125,7 @@ for _function in (
 
 
 def _autocast_dtype(function: Callable[..., Any], device: str = "") -> None:
-    """A function that gives autocast's dtype, on the device of its argument or on `device`."""
+    """A function that returns autocast's dtype, on the device of its argument or on `device`."""
 
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -190,8 +191,8 @@ def _set_grad_enabled(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _checked_later(tx: Translator, condition: Value, args: Args, kwargs: Kwargs) -> Value:
-    """A check of what only data tells: it holds from here on. Without a message of its own, a number's is an operator
-    that raises RuntimeError as torch._check does; else the frame runs again for the message."""
+    """A check of a data-dependent condition: it holds from here on. Without a user-defined message, a number's is an
+    operator that raises RuntimeError as torch._check does; else the frame is rerun for the message."""
     if args or kwargs or isinstance(condition, TensorValue):
         assume(tx, condition, "torch._check or torch._assert")
         return constant(None)
@@ -220,7 +221,7 @@ def _check(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(torch._check_tensor_all, torch._check_tensor_all_with)
 def _check_tensor_all(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """It holds from here on; where it does not, the frame runs again for the error."""
+    """It holds from here on; where it does not, the frame is rerun for the error."""
     conditions = [arg for arg in args[:2] if isinstance(arg, TensorValue)]
     if kwargs or len(conditions) != 1 or conditions[0].fake.dtype != torch.bool:
         raise Unsupported("call", "torch._check_tensor_all")
@@ -229,13 +230,13 @@ def _check_tensor_all(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _valid(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """What torch.distributions raises for where it does not hold: as `assert`."""
+    """The condition for which torch.distributions raises otherwise: as `assert`."""
     assume(tx, tx.graph.call(torch._is_all_true, args[:1], {}, tx), "the arguments of a distribution")
     return constant(True)
 
 
 def _lazy_property(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """What a lazy property of a distribution is when it is read from the class: only its type is asked for."""
+    """A lazy property of a distribution, read from the class: only its type is used."""
     function = args[0].function if len(args) == 1 and isinstance(args[0], FunctionValue) else None
     if function is None or kwargs:
         raise Unsupported("call", "a lazy property of a function that the trace made")
@@ -294,7 +295,8 @@ def _linearize(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _quantizes(function: Callable[..., Any]) -> None:
-    """What gives quantized tensors: fake ones have another dtype, and do not know that they are."""
+    """Functions that return quantized tensors: their fake tensors have another dtype, and do not know that they are
+    quantized."""
 
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -313,7 +315,7 @@ for _quantizer in _QUANTIZERS:
 
 @handles(torch._C._group_tensors_by_device_and_dtype)
 def _grouped(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """torch's own answer, groups in its order, on what stands for the tensors (torch.nn.utils.clip_grad_norm_)."""
+    """torch's own result, groups in its order, on what represents the tensors (torch.nn.utils.clip_grad_norm_)."""
     rows = [part.iterate(tx) for part in args[0].iterate(tx)]
     lists = [[item if isinstance(item, TensorValue) else None for item in row] for row in rows]
     known = {id(value.fake): value for part in lists for value in part if value is not None}
@@ -321,7 +323,7 @@ def _grouped(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     fakes = [[None if value is None else value.fake for value in part] for part in lists]
     try:
         found = torch._C._group_tensors_by_device_and_dtype(fakes, with_indices)
-    except RuntimeError as error:  # of no tensors
+    except RuntimeError as error:  # without tensors
         raise Unsupported("raises", f"RuntimeError: {error}") from error
     keys, groups = [], []
     for key, (parts, indices) in found.items():

@@ -1,7 +1,6 @@
-"""Modes of torch beyond those of gradients and autocast (`context_manager.py`): calls that set one are made for real
-while tracing and are nodes of the graph; what a mode was is a constant that is guarded where the global state guard
-does not cover it.
-"""
+"""Modes of torch other than gradients and autocast (`context_manager.py`): calls that set one are made for real while
+tracing and are nodes of the graph; the previous mode is a constant that is guarded where the global state guard does
+not cover it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +70,7 @@ _NEVER_SET = (
     torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled, torch.is_warn_always_enabled,
     torch._C._get_mkldnn_enabled, torch._C._get_cudnn_enabled, torch.backends.mha.get_fastpath_enabled,
 )
-"""What no trace sets."""
+"""Modes that no trace sets."""
 
 
 def _settable(modes: Modes) -> tuple[Any, ...]:
@@ -79,7 +78,7 @@ def _settable(modes: Modes) -> tuple[Any, ...]:
 
 
 def _reads(*functions: Callable[..., Any]) -> None:
-    """Functions without arguments that say what a mode is; the answer at the frame's start is guarded."""
+    """Functions without arguments that read a mode; the value at the frame's start is guarded."""
     for function in functions:
         at_start = f"{function.__name__}() is unchanged"
 
@@ -90,7 +89,7 @@ def _reads(*functions: Callable[..., Any]) -> None:
             now = function()
             if not tx.graph.sets_modes or function in _NEVER_SET:
                 tx.guards.add(GLOBAL_STATE, "LAMBDA", (lambda _, now=now: function() == now, words))
-            else:  # the answer may be the trace's own
+            else:  # the trace may have set it itself
                 before = _settable(tx.trace.modes)
                 same = (lambda _: _settable(Modes.now()) == before, "the modes that a graph sets are unchanged")
                 tx.guards.add(GLOBAL_STATE, "LAMBDA", same)
@@ -145,7 +144,7 @@ class InferenceModeValue(ModeValue):
         return InferenceModeValue(self.enabled)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`torch.inference_mode(mode)`; no call makes one that is entered already."""
+        """`torch.inference_mode(mode)`; no call makes one that is already entered."""
         if self.node is not None:
             raise Unsupported("context-manager", f"{self.describe()}, which is left by hand,")
         codegen.call_const(inference_mode, [constant(self.enabled)])
@@ -167,7 +166,7 @@ CONSTRUCTORS[inference_mode] = _inference_mode
 
 @builds(inference_mode)
 def build_inference_mode(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """A manager that exists, as in a decorator's closure; one that was entered elsewhere is left to eager."""
+    """An existing manager, as in a decorator's closure; one that was entered elsewhere is left to eager."""
     refuse_subclass(type(obj), inference_mode)
     if "_inference_mode_context" in obj.__dict__:
         raise Unsupported("context-manager", "an inference mode that was entered outside the traced function")
@@ -176,10 +175,10 @@ def build_inference_mode(tx: Translator, obj: Any, source: Source | None) -> Val
     return InferenceModeValue(obj.mode, source)
 
 
-# ---- blocks that only watch ------------------------------------------------------------------------------------------
-class WatcherValue(ModeValue):
+# ---- blocks that only observe ----------------------------------------------------------------------------------------
+class RecordFunctionContext(ModeValue):
     """A block that changes no value (`record_function`): entering and leaving it does nothing in the graph. `state`
-    says how often the program did: it was made, entered or left."""
+    says whether traced code made, entered or left it."""
 
     __slots__ = ("settings", "state")
 
@@ -198,25 +197,25 @@ class WatcherValue(ModeValue):
         return self
 
     def leave(self, tx: Translator) -> None:
-        """Nothing to put back."""
+        """Nothing to restore."""
         if self.state == "made":
             raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
         self.state = "left"
 
     def clone(self) -> ModeValue:
         """Another of the same name."""
-        return WatcherValue(*self.settings)
+        return RecordFunctionContext(*self.settings)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`record_function(...)`, in the state that the program knows it in."""
-        codegen.call_const(watching, [constant(part) for part in (self.state, *self.settings)])
+        """`record_function(...)`, in the state in which user code expects it."""
+        codegen.call_const(record_function_in_state, [constant(part) for part in (self.state, *self.settings)])
 
     def describe(self) -> str:
         """For messages."""
         return f"record_function({self.settings[0]!r})"
 
 
-def watching(state: str, *settings: Any) -> record_function:
+def record_function_in_state(state: str, *settings: Any) -> record_function:
     """A `record_function(*settings)` that was only made, entered, or left too."""
     block = record_function(*settings)
     if state != "made":
@@ -227,13 +226,13 @@ def watching(state: str, *settings: Any) -> record_function:
 
 
 def _watcher(name: Value, args: Value | None = None) -> Value:
-    return WatcherValue(name.as_constant(), *([] if args is None else [args.as_constant()]))
+    return RecordFunctionContext(name.as_constant(), *([] if args is None else [args.as_constant()]))
 
 
 CONSTRUCTORS[record_function] = lambda tx, args, kwargs: _watcher(*args, **kwargs)
 
 
-class QuietValue(ModeValue):
+class NoOpContext(ModeValue):
     """A block without effect on what is traced."""
 
     __slots__ = ("name",)
@@ -247,16 +246,16 @@ class QuietValue(ModeValue):
         return constant(None)
 
     def leave(self, tx: Translator) -> None:
-        """Nothing to put back."""
+        """Nothing to restore."""
 
     def describe(self) -> str:
         """For messages."""
         return self.name
 
 
-class WithoutHooksValue(QuietValue):
-    """A block in which saved tensors hooks are an error. No node of the graph puts one there, so the mode is set for
-    what is traced only, which asks for it."""
+class WithoutHooksValue(NoOpContext):
+    """A block in which saved tensors hooks are an error. No node of the graph adds such hooks, so the mode is set while
+    tracing only, for code that reads it."""
 
     __slots__ = ("message", "previous")
 
@@ -278,23 +277,23 @@ class WithoutHooksValue(QuietValue):
 
 @handles(torch.autograd.graph.disable_saved_tensors_hooks)
 def _disable_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """The block that torch.func's transforms run in: hooks that are on already are an error there."""
+    """The block in which torch.func's transforms run: active hooks are an error there."""
     if _C._autograd._top_saved_tensors_default_hooks(False) is not None or tx.graph.checkpoint:
         raise Unsupported("context-manager", "saved tensors hooks around a transform of torch.func")
     return WithoutHooksValue([*args, *kwargs.values()][0].as_constant())
 
 
-NAMED["torch._dynamo.compiled_autograd", "_disable"] = lambda tx, args, kwargs: QuietValue("compiled autograd is off")
+NAMED["torch._dynamo.compiled_autograd", "_disable"] = lambda tx, args, kwargs: NoOpContext("compiled autograd is off")
 
 
-# ---- settings of TorchDynamo, which are none of ours -----------------------------------------------------------------
-class DynamoSettingsValue(QuietValue):
+# ---- settings of TorchDynamo that do not apply to ptdebug ------------------------------------------------------------
+class DynamoSettingsValue(NoOpContext):
     """`torch._dynamo.dont_skip_tracing()` and its like: a block, or a decorator."""
 
     __slots__ = ()
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        """The function that it decorates, as it is."""
+        """The decorated function, unchanged."""
         return [*args, *kwargs.values()][0]
 
 

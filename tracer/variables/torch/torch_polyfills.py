@@ -1,7 +1,7 @@
-"""Functions of torch that are traced in another form: their own looks at data, or defines a class, on its way.
+"""Functions of torch that are traced in another form: their own code reads data, or defines a class.
 
-Each form computes what torch's function computes, operator by operator. A condition on data that makes torch's function
-raise becomes an operator that raises when the graph runs; the call is then run again as it was written.
+Each form computes what torch's function computes, operator by operator. A condition on data for which torch's function
+raises becomes an operator that raises when the graph runs; the call is then rerun in eager.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Kwargs = Mapping[str, Value]
 
-MOST_PLACES = 4096  # that `combinations` keeps as a constant
+MOST_PLACES = 4096  # `combinations` keeps it as a constant
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def _cov(input: torch.Tensor, *, correction: int = 1) -> torch.Tensor:
 
 @handles(torch.cov)
 def _cov_handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """With weights, and with no degree of freedom left (which torch warns of), it is torch's own."""
+    """Weighted, or with no degree of freedom left (about which torch warns), it is torch's own."""
     named = {k: v for k, v in kwargs.items() if not v.is_constant() or v.as_constant() is not None}
     given = args[0] if args else named.pop("input", None)
     if isinstance(given, TensorValue) and set(named) <= {"correction"} and len(args) < 2:
@@ -69,14 +69,14 @@ def _corrcoef_handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return tx.inline(from_python(tx, _corrcoef), args, kwargs)
 
 
-# ---- places and dimensions that only a size tells --------------------------------------------------------------------
+# ---- indices and dimensions that depend on a size only ---------------------------------------------------------------
 def _chosen(input: torch.Tensor, places: list[list[int]], count: int) -> torch.Tensor:
     return input[torch.tensor(places, dtype=torch.int64, device=input.device).view(-1, count)]
 
 
 @handles(torch.combinations)
 def _combinations(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """An index that is a constant; torch's own selects with a mask, and leaves the size of the result to data."""
+    """With a constant index; torch's own selects with a mask, which makes the size of the result data-dependent."""
     named = dict(zip(("input", "r", "with_replacement"), args)) | dict(kwargs)
     given = named.get("input")
     length = given.fake.shape[0] if isinstance(given, TensorValue) and given.fake.dim() == 1 else None
@@ -93,7 +93,7 @@ def _combinations(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(torch.unique_consecutive)
 def _unique_consecutive(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """With its dimension counted from the front: torch's fake kernel takes the last for all of them."""
+    """With a non-negative dimension: torch's fake kernel reads -1 as all dimensions."""
     named = dict(zip(("input", "return_inverse", "return_counts", "dim"), args)) | dict(kwargs)
     given, dim = named.pop("input", None), named.get("dim")
     if isinstance(given, TensorValue) and dim is not None and type(dim.as_constant()) is int and given.fake.dim():
@@ -109,7 +109,7 @@ METHODS["unique_consecutive"] = lambda tx, self, args, kwargs: _unique_consecuti
 def _gaussian_nll_loss(
     input: torch.Tensor, target: torch.Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> torch.Tensor:
-    """As in torch/nn/functional.py, but for how a negative variance is found."""
+    """As in torch/nn/functional.py, except for how a negative variance is found."""
     if isinstance(var, float):
         if var < 0:
             raise ValueError("var has negative entry/entries")
@@ -135,8 +135,8 @@ def _gaussian_nll_loss(
 @handles(F.gaussian_nll_loss)
 def _gaussian_nll_loss_handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, TensorValue)]
-    # Without a second run the graph would raise another error than torch's function. On a GPU, an assert would leave no
-    # device to run on.
+    # Without a rerun the graph would raise another error than torch's function. On a GPU, an assert would leave the
+    # device unusable.
     if not tx.trace.options.run_again or any(tensor.fake.device.type != "cpu" for tensor in tensors):
         return tx.graph.call(F.gaussian_nll_loss, args, kwargs, tx)
     return tx.inline(from_python(tx, _gaussian_nll_loss), args, kwargs)
@@ -152,7 +152,7 @@ def _is_symmetric(constraint: Any, value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_positive_definite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
-    """As there, but that both answers are computed before one is chosen."""
+    """As there, except that both answers are computed before one is selected."""
     rows, columns = value.shape[-2:]
     if rows != columns:
         return torch.full(value.shape[:-2], False, dtype=torch.bool, device=value.device)
@@ -161,7 +161,7 @@ def _is_positive_definite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_positive_semidefinite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
-    """As there; what is not symmetric need not have eigenvalues."""
+    """As there; a matrix that is not symmetric need not have eigenvalues."""
     rows, columns = value.shape[-2:]
     if rows != columns:
         return torch.full(value.shape[:-2], False, dtype=torch.bool, device=value.device)
@@ -181,7 +181,7 @@ _traced_as(constraints._PositiveSemidefinite.check, _is_positive_semidefinite)
 
 # ---- masks -----------------------------------------------------------------------------------------------------------
 def _with_identity(op: Any, input: torch.Tensor, mask: torch.Tensor | None, *args: Any) -> torch.Tensor:
-    """As in torch/masked/_ops.py, for a tensor that is no MaskedTensor."""
+    """As in torch/masked/_ops.py, for a tensor that is not a MaskedTensor."""
     if mask is None:
         return input
     masked = torch.masked._ops
@@ -191,7 +191,7 @@ def _with_identity(op: Any, input: torch.Tensor, mask: torch.Tensor | None, *arg
 
 
 def _combine_input_and_mask(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """torch's defines a class, for tensors that hold their mask."""
+    """Without torch's local class, which is for tensors that hold their mask."""
     if args[1].python_type() in (torch.Tensor, torch.nn.Parameter):
         return tx.inline(from_python(tx, _with_identity), args, kwargs)
     raise Unsupported("opcode", "a class statement inside the function")

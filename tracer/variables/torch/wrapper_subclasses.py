@@ -1,7 +1,6 @@
-"""Wrapper tensors (`tracer/shapes/wrapper_subclasses.py`): nodes of the graph like any tensor. Their fakes are wrappers
-of fakes, so an operator on them runs the class's own `__torch_dispatch__`; the engine takes them apart
-(`engine/aot/subclasses/`).
-"""
+"""Wrapper tensor subclasses (`tracer/shapes/wrapper_subclasses.py`): nodes of the graph like any tensor. Their fakes
+are wrappers of fakes, so an operator on them runs the class's own `__torch_dispatch__`; the engine unwraps them
+(`engine/aot/subclasses/`)."""
 from __future__ import annotations
 
 import builtins
@@ -32,15 +31,15 @@ Kwargs = Mapping[str, Value]
 
 
 class WrapperValue(SubclassValue):
-    """A tensor that is made of others."""
+    """A tensor that consists of other tensors."""
 
     __slots__ = ()
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """Inner tensors are nodes."""
-        told: Value | None = REGISTRY["told_by_wrapper"](tx, self, name)
-        if told is not None:
-            return told
+        found: Value | None = REGISTRY["wrapper_attribute"](tx, self, name)
+        if found is not None:
+            return found
         if name in _inner_names(self.fake):
             return tx.graph.call(builtins.getattr, [NodeValue(self.node), constant(name)], {}, tx)
         if name == "_is_param" and self.real is None:
@@ -66,7 +65,7 @@ class WrapperValue(SubclassValue):
         return from_python(tx, found)
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
-        """Attributes are part of what a later operator sees."""
+        """Attributes are part of what a later operator reads."""
         raise Unsupported("set-attribute", f"{self.kind.__qualname__}.{name}")
 
 
@@ -82,7 +81,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def is_parameter(tx: Translator, value: WrapperValue) -> bool:
-    """What nn.Parameter's isinstance asks of a tensor that is of no class below it."""
+    """nn.Parameter's isinstance check for a tensor whose class does not derive from it."""
     if value.real is None or value.source is None:
         return bool(value.fake.__dict__.get("_is_param"))
     now = bool(value.real.__dict__.get("_is_param"))
@@ -114,7 +113,8 @@ def build_wrapper(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
 
 
 def _guard(tx: Translator, tensor: torch.Tensor, source: Source, layout: Layout | None) -> None:
-    """Guard what a wrapper is, or a tensor in one: like the one now, and the same object where it was seen before."""
+    """Guard a wrapper, or a tensor inside one: with the same layout as now, and the same object where it was seen
+    before."""
     known = tx.trace.values_by_id.get(id(tensor))
     first = known.source if known is not None else tx.graph.inside.get(id(tensor))
     if first is not None:
@@ -129,8 +129,8 @@ def _guard(tx: Translator, tensor: torch.Tensor, source: Source, layout: Layout 
 
 
 def _note(tx: Translator, cls: Any) -> None:
-    """There is a tensor of the class in the trace. Raises Unsupported where operators would ask its
-    `__torch_function__`, and no other's."""
+    """A tensor of the class is in the trace. Raises Unsupported where operators would call its `__torch_function__`,
+    and no other's."""
     note_class(tx, cls)
     asks = has_torchs_overrides(cls)
     if tx.graph.asks_overrides not in (None, asks):
@@ -139,7 +139,7 @@ def _note(tx: Translator, cls: Any) -> None:
 
 
 def _with_history(tx: Translator, fake: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-    """`fake` as autograd sees the real tensor: a leaf, or a result."""
+    """`fake` with the autograd history of the real tensor: a leaf, or a result."""
     if fake.requires_grad:
         fake.requires_grad_(False)
     if not real.requires_grad:
@@ -150,7 +150,7 @@ def _with_history(tx: Translator, fake: torch.Tensor, real: torch.Tensor) -> tor
     with torch.enable_grad(), tx.graph.fake_mode:
         if real._is_view():
             return torch.ops.aten.alias.default(fake)
-        # no view of a leaf, which may not be written
+        # not a view of a leaf, which must not be written
         made: torch.Tensor = torch._C._functions.DelayedError("the history of an input", 1)(fake)
         return made
 
@@ -163,7 +163,7 @@ def _wrap(tx: Translator, node: torch.fx.Node, fake: torch.Tensor) -> Value:
 
 
 class RaggedSize(Value):
-    """A size of a nested tensor that is another for each of its parts: it can be passed on."""
+    """A size of a nested tensor that differs between its parts: it can be passed on."""
 
     __slots__ = ("node",)
 
@@ -172,7 +172,7 @@ class RaggedSize(Value):
         self.node = node
 
     def python_type(self) -> type:
-        """int, for all that the program can tell."""
+        """int, as far as traced code can observe."""
         return int
 
     def as_proxy(self) -> torch.fx.Node:
@@ -195,7 +195,7 @@ RESULTS.insert(0, (lambda fake: is_wrapper_class(type(fake)), _wrap))
 
 
 def make_wrapper(tx: Translator, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    """`cls(inner, ...)`: a node. Gradients do not go through it."""
+    """`cls(inner, ...)`: a node. Gradients do not flow through it."""
     _note(tx, cls)
     made = tx.graph.call(cls, args, kwargs, tx)
     if not isinstance(made, WrapperValue) or made.fake.requires_grad:

@@ -1,7 +1,7 @@
 """torch.autograd.Function: its forward is interpreted; where gradients flow, so is its backward, each into a graph of
-its own, and the node calls a Function made of the two. Where none flow, the forward stands in the graph inline.
+its own, and the node calls a Function made of the two. Where none flow, the forward is inlined in the graph.
 
-The backward runs later, if at all, and perhaps twice: what it changes outside of itself is left to eager.
+The backward runs later, if at all, and perhaps twice: its side effects are left to eager.
 """
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ _CONTEXT_METHODS = {
     "mark_non_differentiable": "fixed",
     "set_materialize_grads": "",
 }
-"""Method, and the field that takes its arguments."""
+"""Method, and the field that stores its arguments."""
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)  # results of others have their class, and nodes of the backward do not
@@ -108,13 +108,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)  # results of others have their clas
 
 @dataclass(frozen=True)
 class _Traced:
-    """A Function's forward as it was traced: the results, and the tensors among them."""
+    """The traced forward of a Function: the results, and the tensors among them."""
 
     returned: Value
     tensors: tuple[TensorValue, ...]
 
     def items(self, tx: Translator) -> Args:
-        """What the forward returned, one by one."""
+        """The results of the forward, one by one."""
         return [self.returned] if isinstance(self.returned, TensorValue) else self.returned.iterate(tx)
 
 
@@ -139,8 +139,8 @@ def _apply(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _is_followed(cls: Any, inputs: Args) -> bool:
-    """Whether no transform is in force, or only ones whose rule for the Function is its own forward: vmap, where torch
-    makes that rule, and nothing needs gradients."""
+    """Whether no transform is active, or only ones whose rule for the Function is its own forward: vmap, where torch
+    generates that rule, and nothing needs gradients."""
     levels = _functorch.get_interpreter_stack() or ()
     mapped = all(level.key() == _functorch.TransformType.Vmap for level in levels)
     made = cls.generate_vmap_rule and cls.vmap is _Function.vmap and cls.setup_context is not _Function.setup_context
@@ -150,7 +150,7 @@ def _is_followed(cls: Any, inputs: Args) -> bool:
 
 
 def _inside(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor behind the batches of vmap, which say of themselves that they need no gradients."""
+    """The tensor inside vmap's batched tensors, which report that they require no gradients."""
     while _functorch.is_batchedtensor(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor
@@ -176,7 +176,7 @@ def _traced(tx: Translator, cls: type, returned: Value) -> _Traced:
 
 
 def _rebuilt(tx: Translator, traced: _Traced, tensors: Sequence[Value]) -> Value:
-    """What the forward returned, with these tensors."""
+    """The forward's return value, with these tensors."""
     supply = iter(tensors)
     if isinstance(traced.returned, TensorValue):
         return next(supply)
@@ -185,7 +185,7 @@ def _rebuilt(tx: Translator, traced: _Traced, tensors: Sequence[Value]) -> Value
 
 
 def _as_outputs(tx: Translator, traced: _Traced, context: ContextValue, inputs: Args) -> Value:
-    """An input that the forward returns as it is comes out as a view of itself, unless it is marked as dirty."""
+    """An input that the forward returns unchanged is returned as a view of itself, unless it is marked as dirty."""
     outputs: list[Value] = []
     for value in traced.tensors:
         is_input = any(value is given for given in inputs) and not any(value is dirty for dirty in context.dirty)
@@ -194,7 +194,7 @@ def _as_outputs(tx: Translator, traced: _Traced, context: ContextValue, inputs: 
 
 
 def apply_function(tx: Translator, cls: type, inputs: Args, run: Forward | None = None) -> Value:
-    """`cls.apply(*inputs)`, where gradients flow; `run` is called in the place of the forward, with its context."""
+    """`cls.apply(*inputs)`, where gradients flow; `run` is called instead of the forward, with its context."""
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
     kinds = [value.python_type() for value in inputs if isinstance(value, TensorValue)]
     if any(kind not in _PLAIN and not is_wrapper_class(kind) for kind in kinds):
@@ -211,7 +211,7 @@ def _with_backward(tx: Translator, cls: type, context: ContextValue, inputs: Arg
             forward.lift_again(node)
         with torch.no_grad():
             traced = _traced(tx, cls, run(context, inputs))
-        if not context.materialized and len(traced.tensors) > 1:  # which gradients are None, only the backward knows
+        if not context.materialized and len(traced.tensors) > 1:  # only the backward knows which gradients are None
             raise Unsupported(_CODE, f"{cls.__qualname__} calls ctx.set_materialize_grads(False)")
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
             raise Unsupported(_CODE, f"{cls.__qualname__} marks what it does not return")
@@ -250,7 +250,7 @@ def strides_of(fakes: Sequence[torch.Tensor]) -> tuple[tuple[int, ...] | None, .
 
 
 def _passes_nothing(tx: Translator, cls: type, context: ContextValue, traced: _Traced) -> bool:
-    """Whether the backward returns None where nothing flows back."""
+    """Whether the backward returns None where no gradient arrives."""
     with tx.graph.nested(), tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
         try:
             returned = _called_backward(tx, cls, context, [constant(None) for _ in traced.items(tx)])
@@ -272,8 +272,8 @@ def _outside(tx: Translator, value: TensorValue) -> torch.fx.Node:
 def _backward(
     tx: Translator, cls: type, context: ContextValue, traced: _Traced, inputs: Args, scope: Scope
 ) -> list[Any]:
-    """Interpret the backward: the nodes of the gradients of the tensors among `inputs`. One tensor for each result that
-    is a tensor comes in, None for the others."""
+    """Interpret the backward: the nodes of the gradients of the tensors among `inputs`. It receives one tensor for each
+    result that is a tensor, None for the others."""
     arriving: dict[int, Value] = {}
     for i, tensor in enumerate(traced.tensors):
         fake = tensor.fake
@@ -292,7 +292,7 @@ def _backward(
     if any(not fake.is_inference() and fake._version for fake in fakes):
         raise Unsupported(_CODE, f"the backward of {cls.__qualname__} changes a gradient in place")
     if tx.trace.layouts_asked > asked:
-        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} asks for the strides of a gradient")
+        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} reads the strides of a gradient")
     gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]
     if len(gradients) < len(inputs):
         raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns too few gradients")

@@ -1,8 +1,8 @@
-"""torch.utils.checkpoint: the region stands in the graph inline, its nodes marked so that the backward computes them
-again instead of keeping their results (`meta["recompute"]`); who runs the graph may as well keep them.
+"""torch.utils.checkpoint: the region is inlined in the graph, its nodes marked so that the backward recomputes them
+instead of saving their results (`meta["recompute"]`); a backend may also save them.
 
-In eager the function runs a second time in the backward; where one could tell (it changes something outside, or draws
-random numbers anew), the call is left to eager.
+In eager the function runs a second time in the backward; where that is observable (it has side effects outside, or
+samples random numbers anew), the call is left to eager.
 """
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from ...core.base import Translator
 
 _REFUSED: weakref.WeakSet[CodeType] = weakref.WeakSet()
-"""What calls reentrant checkpoints and was seen with torch.autograd.grad, which raises there: left to eager."""
+"""Functions that call reentrant checkpoints and were seen with torch.autograd.grad, which raises there: left to
+eager."""
 
-_numbers = itertools.count(1)  # tell regions apart: what goes from one to the next is kept
+_numbers = itertools.count(1)  # distinguishes regions: what goes from one to the next is saved
 
 _OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
 
@@ -69,7 +70,7 @@ def _checkpoint(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Valu
 
 
 def _check_reentrant(tx: Translator, inputs: Sequence[Value], rest: Mapping[str, Value]) -> None:
-    """Gradients flow through tensors among the arguments only, and there has to be one that takes them."""
+    """Gradients flow through tensors among the arguments only, and one of them must require gradients."""
     if tx.code in _REFUSED:
         raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) before torch.autograd.grad")
     tx.trace.reentrant.append(tx.code)
@@ -80,9 +81,9 @@ def _check_reentrant(tx: Translator, inputs: Sequence[Value], rest: Mapping[str,
 
 
 def _check_results(result: Value, inputs: Sequence[Value]) -> None:
-    """What comes out of a reentrant checkpoint is what an autograd.Function gives (`CheckpointFunction`): one tensor or
-    a tuple. All that can need gradients do, whether autograd recorded how they are computed or not, and two views of
-    one memory are none of each other."""
+    """Results of a reentrant checkpoint are those of an autograd.Function (`CheckpointFunction`): one tensor or a
+    tuple. All that can require gradients do, whether autograd recorded how they are computed or not, and two aliases
+    are not views of each other."""
     items = result.items if isinstance(result, TupleValue) and result.kind is tuple else [result]
     tensors = [item for item in items if isinstance(item, TensorValue)]
     plain = all(isinstance(item, TensorValue) or item.is_constant() for item in items)
@@ -94,15 +95,14 @@ def _check_results(result: Value, inputs: Sequence[Value]) -> None:
 
 def refuse_reentrant(tx: Translator) -> None:
     """torch.autograd.grad is called: from now on reentrant checkpoints of this trace break the graph, as it raises for
-    what goes through them (torch/utils/checkpoint.py, CheckpointFunction.backward)."""
+    their results (torch/utils/checkpoint.py, CheckpointFunction.backward)."""
     _REFUSED.update(tx.trace.reentrant)
 
 
 @contextmanager
 def _region(tx: Translator, random_again: bool, selective: bool = False) -> Iterator[None]:
-    """Nodes made inside are computed again in the backward, or, where that is `selective`, those that the engine finds
-    cheap: a policy says what to keep in memory, never what is computed. `random_again`: with the same random numbers.
-    """
+    """Nodes made inside are recomputed in the backward, or, where that is `selective`, those that the engine finds
+    cheap: a policy says what to save, never what is computed. `random_again`: with the same random numbers."""
     graph = tx.graph.graph
     outer, before, last = tx.graph.checkpoint, versions([graph]), next(iter(reversed(graph.nodes)), None)
     tx.graph.checkpoint = outer or (0 if selective else next(_numbers))
@@ -122,7 +122,7 @@ def _region(tx: Translator, random_again: bool, selective: bool = False) -> Iter
 
 
 class SelectiveContexts(Value):
-    """What torch.utils.checkpoint.create_selective_checkpoint_contexts gives: only a checkpoint can use it."""
+    """The result of torch.utils.checkpoint.create_selective_checkpoint_contexts: only a checkpoint can use it."""
 
     __slots__ = ()
 

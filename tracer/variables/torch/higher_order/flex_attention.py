@@ -1,6 +1,6 @@
-"""torch.nn.attention.flex_attention: its operator as the formula that torch runs on data, written in operators.
+"""torch.nn.attention.flex_attention: its operator as the formula that torch runs in eager, written in operators.
 
-The functions of scores and masks take one score and its place; four vmaps make them functions of all
+The score and mask functions take one score and its indices; four vmaps make them functions of all
 (torch/_higher_order_ops/flex_attention.py, math_attention).
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class IndexByTensors(TorchFunctionMode):
-    """`table[head]` as an operator: under vmap, indexing with a tensor of one number would ask for its value."""
+    """`table[head]` as an operator: under vmap, indexing with a tensor of one integer would read its value."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.__getitem__:
@@ -68,18 +68,18 @@ def math_attention(
 
 
 def flex_attention(tx: Translator, operator: Any, args: Sequence[Value]) -> Value:
-    """The call of the operator. Its result has the order of dimensions of the query: here that of a contiguous one."""
+    """The call of the operator. Its result has the query's order of dimensions: here that of a contiguous one."""
     query, others = args[0], args[7:]
     if any(part.iterate(tx) for part in others) or not isinstance(query, TensorValue):
         raise Unsupported("call", "flex_attention with buffers of its own")
     strides = query.fake.stride()
     if not all(type(n) is int for n in strides) or list(strides) != sorted(strides, reverse=True):
-        raise Unsupported("call", "flex_attention of a query whose dimensions lie in another order")
+        raise Unsupported("call", "flex_attention of a query with another memory layout")
     return tx.inline(from_python(tx, math_attention), args[:6], {})
 
 
 def _mark_static(tx: Translator, args: Sequence[Value], kwargs: Any) -> Value:
-    """Nothing in torch's own code, whose tensors do not live on; what the program marks keeps the mark."""
+    """Does nothing in torch's own code, whose tensors do not outlive it; the user's marks are kept."""
     if not is_library(tx.f_globals.get("__name__")):
         raise Unsupported("call", "torch._dynamo.mark_static")
     return constant(None)

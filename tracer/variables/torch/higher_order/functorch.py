@@ -1,8 +1,8 @@
 """torch.func (grad, vjp, jvp, vmap, ...): torch's own Python of the transforms is interpreted, down to the few
 functions that enter and leave a level, and wrap tensors for it. Those are nodes of the graph: the graph enters the same
-levels when it runs, and what the transformed function computes stands between them.
+levels when it runs, and the transformed function's operations are between them.
 
-The number of a level is that of the run: a `LevelValue` is a node.
+A level's number is known only at run time: a `LevelValue` is a node.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Kwargs = Mapping[str, Value]
 
 
 class LevelValue(Value):
-    """The number of a level of torch.func: what entering it gave in the trace, and the node that enters it."""
+    """The number of a torch.func level: its value in the trace, and the node that enters it."""
 
     __slots__ = ("node", "number")
 
@@ -53,7 +53,7 @@ class LevelValue(Value):
         return self.node
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Arithmetic and comparisons are those of the trace: the frame runs outside of any level, there and later."""
+        """Arithmetic and comparisons use the trace's number: the frame runs outside of any level, now and later."""
         sides = [side.number if isinstance(side, LevelValue) else side.as_constant() for side in (left, right)]
         return constant(function(*sides))
 
@@ -67,12 +67,12 @@ class LevelValue(Value):
 
 
 def _wrapper(name: str) -> list[Any]:
-    """torch's Python function around one of C++, where this version of torch has it."""
+    """torch's Python function around a C++ one, where this version of torch has it."""
     return [vars(predispatch)[name]] if name in vars(predispatch) else []
 
 
 def _enters(function: Callable[..., Any], *names: Any) -> None:
-    """`function` enters a level and gives its number."""
+    """`function` enters a level and returns its number."""
 
     @handles(function, *names)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
@@ -104,7 +104,7 @@ _leaves(_functorch._jvp_decrement_nesting, *_wrapper("_jvp_decrement_nesting"))
 
 @handles(torch._C._enter_dual_level, *_wrapper("_enter_dual_level"))
 def _enter_dual_level(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """There is one level of forward AD in the process: a second raises, of the program's own accord."""
+    """There is one forward AD level per process: a second raises, as an error of the user's code."""
     try:
         number = torch._C._enter_dual_level()
     except RuntimeError as error:
@@ -117,7 +117,7 @@ def _enter_dual_level(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(torch._C._exit_dual_level, *_wrapper("_exit_dual_level"))
 def _exit_dual_level(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Leaving a level drops the tangents of all its tensors: one that the program entered before is left to eager."""
+    """Leaving a level drops the tangents of all its tensors: one that the user entered before is left to eager."""
     level = [*args, *kwargs.values()][0]
     if not isinstance(level, LevelValue):
         raise Unsupported("call", "leaving a level of forward AD that was entered before this graph")
@@ -127,9 +127,9 @@ def _exit_dual_level(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return constant(None)
 
 
-# ---- what happens to tensors: nodes ----------------------------------------------------------------------------------
+# ---- operations on tensors: nodes ------------------------------------------------------------------------------------
 def _tensor(function: Callable[..., Any], args: Args) -> TensorValue:
-    """The first argument of `function`; Unsupported where it is no tensor, or is given by name."""
+    """The first argument of `function`; Unsupported where it is not a tensor, or is passed by name."""
     if not args:
         raise Unsupported("call", f"{function.__name__} with keyword arguments")
     if not isinstance(args[0], TensorValue):
@@ -154,8 +154,8 @@ _is_node(torch._VF._unpack_dual, *_wrapper("_unpack_dual"))
 
 @handles(torch._VF._make_dual, *_wrapper("_make_dual"))
 def _make_dual(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """A tangent is laid out as its tensor (`set_fw_grad` in PyTorch's autograd_meta.cpp), which eager refuses where the
-    tensor's elements are one in memory and the tangent's are not; an engine has no such copy to refuse."""
+    """A tangent gets its tensor's layout (`set_fw_grad` in PyTorch's autograd_meta.cpp), which eager refuses where the
+    tensor's elements alias each other and the tangent's do not; a backend has no such copy to refuse."""
     fake = _tensor(torch._VF._make_dual, args).fake
     if any(type(stride) is int and stride == 0 and size != 1 for size, stride in zip(fake.shape, fake.stride())):
         raise Unsupported("call", "_make_dual of an expanded tensor")
@@ -164,7 +164,7 @@ def _make_dual(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(eager_transforms._set_tensor_requires_grad)
 def _set_tensor_requires_grad(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """On a wrapper of a level, which nothing outside of it sees."""
+    """On a wrapper of a level, which is invisible outside of it."""
     _tensor(eager_transforms._set_tensor_requires_grad, args)
     return tx.graph.call(torch.Tensor.requires_grad_, args, kwargs, tx)
 
@@ -182,14 +182,14 @@ def _add_batch_dim(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(predispatch.lazy_load_decompositions)
 def _load_decompositions(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Registers rules of vmap, once in a process: done while tracing."""
+    """Registers vmap rules, once per process: done while tracing."""
     predispatch.lazy_load_decompositions()
     return constant(None)
 
 
 @handles(*(f for f in [getattr(forward_ad, "_maybe_load_decompositions", None)] if f))
 def _load_forward_decompositions(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """Registers rules of forward AD, once in a process: done while tracing."""
+    """Registers forward AD rules, once per process: done while tracing."""
     forward_ad._maybe_load_decompositions()
     return constant(None)
 
@@ -215,7 +215,7 @@ def _is_wrapped(value: Value) -> bool:
 
 @handles(torch.autograd.grad)
 def _autograd_grad(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    """For tensors of a level of torch.func: what autograd recorded of them began in this trace."""
+    """For tensors of a torch.func level: what autograd recorded of them began in this trace."""
     names = ("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph")
     given = dict(zip(names, args)) | dict(kwargs)
     tensors = [given[name] for name in names[:2]]

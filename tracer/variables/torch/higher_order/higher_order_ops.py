@@ -1,7 +1,7 @@
 """torch.cond, while_loop, scan, associative_scan: operators whose functions are graphs of their own. torch's own Python
 around them is interpreted; the call of the operator itself is a node (`operator_table.py` has the table of operators).
 
-A branch or a body runs as often as the data says, not once: what it changes outside of itself is left to eager.
+A branch or a body runs a data-dependent number of times: its side effects are left to eager.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Region:
 
 
 def trace_region(tx: Translator, function: Value, args: Sequence[Value | torch.Tensor], what: str) -> Region:
-    """Trace the call of `function`; fake tensors among the arguments are inputs of the region's own."""
+    """Trace the call of `function`; fake tensors among the arguments are inputs of the region itself."""
     with tx.graph.nested_without_writes(what) as scope, tx.effects.sealed(what):
         given: list[Value] = []
         for i, arg in enumerate(args):
@@ -85,7 +85,7 @@ def _run(
     are the leaves of what the last region returned."""
     refuse_global_hooks(tx, operator.name())
     refuse_classes(tx, operator, [*before, *after])
-    teach(type(tx.graph.fake_mode))
+    register_fake_rules(type(tx.graph.fake_mode))
     lifted = list(dict.fromkeys(node for region in regions for node in region.scope.lifted))
     modules = []
     for region in regions:
@@ -97,14 +97,14 @@ def _run(
 
 
 def refuse_classes(tx: Translator, operator: Any, args: Args) -> None:
-    """Raises Unsupported for tensors of the program's classes: by torch 2.11 results have the class, by 2.13 not."""
+    """Raises Unsupported for tensors of user-defined classes: in torch 2.11 results have the class, in 2.13 not."""
     if any(isinstance(leaf, SubclassValue) for arg in args for leaf in flatten(tx, arg)[0]):
-        raise Unsupported("call", f"torch.ops.higher_order.{operator.name()} of a tensor of a class of the program's")
+        raise Unsupported("call", f"torch.ops.higher_order.{operator.name()} of a tensor of a user-defined class")
 
 
-def teach(mode: type[FakeTensorMode]) -> None:
-    """Give the rules that torch's operators have for fake tensors to `mode`, too: torch looks for the exact class. All
-    of them: a loop with gradients calls another one inside."""
+def register_fake_rules(mode: type[FakeTensorMode]) -> None:
+    """Register the fake tensor rules of torch's operators for `mode`, too: torch looks for the exact class. All of
+    them: a loop with gradients calls another one inside."""
     for operator in torch._ops._higher_order_ops.values():
         rules = operator.python_key_table
         if FakeTensorMode in rules:
@@ -160,7 +160,7 @@ def scan(
     for value, node in zip(init.iterate(tx), region.results):
         assert isinstance(value, TensorValue)
         before, after = ((fake.dtype, fake.shape, fake.stride()) for fake in (value.fake, node.meta["val"]))
-        if before != after:  # eager refuses to carry it on
+        if before != after:  # eager refuses to carry it
             raise Unsupported("operator-error", f"scan: it begins with a tensor of {before}, and goes on with {after}")
     return _run(tx, operator, [region], [], [init, xs])
 
@@ -168,7 +168,7 @@ def scan(
 def associative_scan(
     tx: Translator, operator: Any, combine_fn: Value, xs: Value, additional_inputs: Value
 ) -> Value:
-    """What joins two parts as a graph."""
+    """The combine function as a graph."""
     own = [_fresh(tx, value, True) for value in (*xs.iterate(tx), *xs.iterate(tx))]
     what = "the function of an associative_scan"
     region = trace_region(tx, combine_fn, [*own, *additional_inputs.iterate(tx)], what)

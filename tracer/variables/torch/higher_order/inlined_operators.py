@@ -1,5 +1,5 @@
-"""Operators of torch.ops.higher_order that call their function once, as torch runs them on data, written for the tracer
-to interpret (torch/_higher_order_ops/wrap.py and its neighbours)."""
+"""Operators of torch.ops.higher_order that call their function once, as torch runs them in eager, written for the
+tracer to interpret (torch/_higher_order_ops/wrap.py and its neighbors)."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ Function = Callable[..., Any]
 
 
 def dynamo_bypassing_wrapper(wrapper_fn_or_key: Any, inner_fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """What a wrapper, or the one that a graph keeps by that name, makes of the function."""
+    """The result of a wrapper, or of the one that a graph stores by that name, for the function."""
     wrapper = inner_fn.meta[wrapper_fn_or_key] if isinstance(wrapper_fn_or_key, str) else wrapper_fn_or_key
     return wrapper(inner_fn)(*args, **kwargs)
 
 
 def wrap_with_set_grad_enabled(enable_grad: bool, wrapped_func: Function, *args: Any, **kwargs: Any) -> Any:
-    """The mode stays where the function raises."""
+    """The mode stays set where the function raises."""
     before = torch.is_grad_enabled()
     torch.set_grad_enabled(enable_grad)
     result = wrapped_func(*args, **kwargs)
@@ -37,25 +37,26 @@ def wrap_with_autocast(
 
 
 def wrap_activation_checkpoint(function: Function, *args: Any, **kwargs: Any) -> Any:
-    """A checkpoint that draws new random numbers in the backward."""
+    """A checkpoint that samples new random numbers in the backward."""
     given = {**kwargs, "use_reentrant": False, "preserve_rng_state": False}
     return torch.utils.checkpoint.checkpoint(function, *args, **given)
 
 
 def tag_activation_checkpoint(gmod: Function, *args: Any, **kwargs: Any) -> Any:
-    """The same, of which nothing is left out."""
+    """The same, with everything saved."""
     given = {**kwargs, "use_reentrant": False, "preserve_rng_state": False, "early_stop": False}
     return torch.utils.checkpoint.checkpoint(gmod, *args, **given)
 
 
 def register_hook(tensor: torch.Tensor, hook_body: Function, *freevars: Any) -> torch.Tensor:
-    """A hook of more arguments than the gradient."""
+    """A hook with more arguments than the gradient."""
     tensor.register_hook(lambda grad: hook_body(grad, *freevars))
     return tensor
 
 
 def foreach_map(op: Function, *operands: Any) -> Any:
-    """`op` of the first items of all lists, of the second ones, ...; what is no list stands for all its items."""
+    """`op` of the first items of all lists, of the second ones, ...; an argument that is not a list is the same for
+    all."""
     if not any(isinstance(operand, (list, tuple)) for operand in operands):
         return op(*operands)
     rows = [operand if isinstance(operand, (list, tuple)) else repeat(operand) for operand in operands]

@@ -1,8 +1,8 @@
-"""torch.ops.higher_order: what becomes of the call of each operator, in one table.
+"""torch.ops.higher_order: how the call of each operator is handled, in one table.
 
-An operator that torch runs on data by calling its function once is that call, part of the graph like any other. One
-that calls it as often as the data says, or not at all, is a node whose functions are graphs (`higher_order_ops.py`).
-The rest breaks the graph, and the table says why.
+An operator that torch runs in eager by calling its function once is that call, inlined in the graph. One that calls it
+a data-dependent number of times is a node whose functions are graphs (`higher_order_ops.py`). The rest breaks the
+graph, and the table has the reason.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Handler = Callable[..., Value]
 
 # ---- kinds of entries ------------------------------------------------------------------------------------------------
 def written(function: Callable[..., Any]) -> Handler:
-    """The operator is this Python, which is interpreted."""
+    """The operator is this Python function, which is interpreted."""
 
     def handler(tx: Translator, operator: Operator, *args: Value, **kwargs: Value) -> Value:
         return tx.inline(from_python(tx, function), args, kwargs)
@@ -58,7 +58,7 @@ def left(why: str) -> Handler:
 
 
 def _without_gradients(tx: Translator, operator: Operator, function: Value, operands: list[Value]) -> Value:
-    """A call that gradients do not go through: where there are any, eager says so, in the backward."""
+    """A call without gradients: where there are any, eager raises, in the backward."""
     result = function.call(tx, operands, {})
     known = [leaf for value in (*operands, result) for leaf in flatten(tx, value)[0]]
     if torch.is_grad_enabled() and any(isinstance(leaf, TensorValue) and leaf.fake.requires_grad for leaf in known):
@@ -72,7 +72,7 @@ def _wrap(tx: Translator, operator: Operator, func: Value, *args: Value, **kwarg
 
 
 def _configured(tx: Translator, operator: Operator, subgraph: Value, *operands: Value, **kwargs: Value) -> Value:
-    """Keywords are for the compiler."""
+    """Keyword arguments are for the compiler."""
     return subgraph.call(tx, operands, {})
 
 
@@ -101,7 +101,7 @@ def _run_const_graph(tx: Translator, operator: Operator, graph: Value, args: Val
 
 
 def _out_dtype(tx: Translator, operator: Operator, op: Value, output_dtype: Value, *args: Value) -> Value:
-    """The operator on arguments of the type that they and the result have in common
+    """The operator on arguments of the dtype that they and the result have in common
     (torch/_higher_order_ops/out_dtype.py)."""
     function, dtype = op.as_constant(), output_dtype.as_constant()
     fakes = [value.fake if isinstance(value, TensorValue) else value.as_constant() for value in args]
@@ -150,7 +150,7 @@ def _print(tx: Translator, operator: Operator, format_str: Value, *args: Value, 
     if type(format_str.as_constant()) is not str or not all(map(_graphable, leaves)) or tx.effects.is_sealed():
         raise Unsupported("call", "torch.ops.higher_order.print of such values")
     higher_order_ops.refuse_classes(tx, operator, leaves)
-    higher_order_ops.teach(type(tx.graph.fake_mode))
+    higher_order_ops.register_fake_rules(type(tx.graph.fake_mode))
     return tx.graph.call(operator, [format_str, *args], kwargs, tx)
 
 
@@ -160,7 +160,7 @@ def _flex_attention(tx: Translator, operator: Operator, *args: Value) -> Value:
 
 
 def _foreach_map(tx: Translator, args: Any, kwargs: Mapping[str, Value]) -> Value:
-    """torch._higher_order_ops.foreach_map: keywords are for the compiler."""
+    """torch._higher_order_ops.foreach_map: keyword arguments are for the compiler."""
     return tx.inline(from_python(tx, inlined_operators.foreach_map), args, {})
 
 
@@ -170,7 +170,7 @@ _COMPILERS = left("which only torch's own compiler puts into graphs,")
 _CALLS_OUT = left("which calls what another compiler has made,")
 
 OPERATORS: dict[str, Handler] = {
-    # called once: part of the graph
+    # called once: inlined in the graph
     "wrap": _wrap,
     "dynamo_bypassing_wrapper": written(inlined_operators.dynamo_bypassing_wrapper),
     "wrap_with_set_grad_enabled": written(inlined_operators.wrap_with_set_grad_enabled),
@@ -229,7 +229,7 @@ class HigherOrderValue(BuiltinValue):
     __slots__ = ()
 
     def call(self, tx: Translator, args: Any, kwargs: Mapping[str, Value]) -> Value:
-        """Its entry of the table. Arguments that do not fit are left to eager, which says so."""
+        """Its entry of the table. Arguments that do not fit are left to eager, which raises."""
         handler = OPERATORS.get(self.function.name(), _UNKNOWN)
         try:
             inspect.signature(handler).bind(tx, self.function, *args, **kwargs)
@@ -238,12 +238,12 @@ class HigherOrderValue(BuiltinValue):
         return handler(tx, self.function, *args, **kwargs)
 
     def describe(self) -> str:
-        """By the name that programs call it by."""
+        """Its public name."""
         return f"torch.ops.higher_order.{self.function.name()}"
 
 
 def _marked_region(tx: Translator, args: Any, kwargs: Mapping[str, Value]) -> Value:
-    """A function marked with torch.compiler.nested_compile_region: part of the graph like any other."""
+    """A function marked with torch.compiler.nested_compile_region: inlined in the graph."""
     return args[0].call(tx, args[1:], kwargs)
 
 

@@ -1,7 +1,6 @@
-"""Operators of the program (`torch.library.custom_op`) whose gradient is Python of the program's (`register_autograd`):
-it is interpreted like that of an autograd.Function, so that what it reads is guarded, and what it changes is left to
-eager. The operator itself is a node of the Function's forward.
-"""
+"""User-defined operators (`torch.library.custom_op`) with a gradient in Python (`register_autograd`): it is interpreted
+like that of an autograd.Function, so that its reads are guarded, and its side effects are left to eager. The operator
+itself is a node of the Function's forward."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ def with_registered_gradient(
     tx: Translator, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     """The result of an operator whose gradient is interpreted; None where it has no such gradient, or none is needed,
-    or the rule cannot be followed and depends on nothing but its arguments."""
+    or the rule cannot be traced and depends on nothing but its arguments."""
     names = names_of(target)
     definition: Any = OPDEFS.get(names[0]) if len(names) == 1 else None
     if definition is None or definition._backward_fn is None or not torch.is_grad_enabled():
@@ -57,7 +56,7 @@ def _needs_gradient(value: Value) -> bool:
 
 
 def _in_order(schema: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[Value] | None:
-    """All arguments by position, as `setup_context` gets them; None where one can be given by name only."""
+    """All arguments by position, as `setup_context` gets them; None where one can only be passed by name."""
     if any(argument.kwarg_only for argument in schema.arguments):
         return None
     rest = list(schema.arguments[len(args) :])
@@ -78,7 +77,7 @@ def _function(name: str, definition: Any) -> type[torch.autograd.Function]:
 
 
 def _run(tx: Translator, cls: Any, operator: Any, context: ContextValue, inputs: Sequence[Value]) -> Value:
-    """The operator, and what its `setup_context` keeps for the backward."""
+    """The operator, and what its `setup_context` saves for the backward."""
     result = tx.graph.call(operator, inputs, {}, tx)
     if cls.keep is not None:
         given = {"ctx": context, "inputs": TupleValue(inputs, tuple), "output": result}

@@ -1,9 +1,9 @@
-"""The tables of hooks that modules have, and the numbers under which hooks stand in them.
+"""The hook tables of modules, and the ids under which hooks are stored in them.
 
-The numbers count all handles that were ever made, and differ in each run of a program that takes hooks off and puts
-them back. nn.Module's own code tells by them only which hooks have options: where none has, guards ask for the hooks in
-their order, and not for their numbers. A hook that the trace registers gets a number of its own, which its table must
-not have when the graph is run again.
+The ids count all handles ever made, and differ in each run of a program that removes hooks and adds them again.
+nn.Module's own code uses them only to find which hooks have options: where none has, guards check the hooks in their
+order, and not their ids. A hook that the trace registers gets an id of its own, which its table must not contain when
+the graph is run again.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "_backward_hooks": (),
     "_backward_pre_hooks": (),
 }
-"""A module's tables of hooks that its call runs, and the tables of those that have options."""
+"""A module's hook tables that its call runs, and the tables of those that have options."""
 
 
 class HookTable(DictValue):
@@ -42,7 +42,7 @@ class HookTable(DictValue):
     __slots__ = ()
 
     def guard_keys(self, tx: Translator) -> None:
-        """What nn.Module's own code has seen is how many hooks there are, and in which order."""
+        """nn.Module's own code has seen how many hooks there are, and in which order."""
         if not self.keys_guarded and tx.f_globals is vars(nn_module) and self._are_plain(tx):
             tx.guards.add(self.source, "LENGTH", len(self.real))
         else:
@@ -63,12 +63,12 @@ class HookTable(DictValue):
         return True
 
     def find(self, tx: Translator, key: Value) -> Value | None:
-        """The hook under a number, which only other code than nn.Module's asks for: so are the numbers."""
+        """The hook with an id, which only code other than nn.Module's looks up: the ids are then guarded too."""
         self.guard_keys(tx)
         return super().find(tx, key)
 
     def contains(self, tx: Translator, item: Value) -> bool:
-        """Whether there is a hook with the number."""
+        """Whether there is a hook with the id."""
         self.guard_keys(tx)
         return super().contains(tx, item)
 
@@ -97,7 +97,7 @@ def _init_handle(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Val
 
 
 def _made_handle(tx: Translator, handle: Value, hooks_dict: Value, *, extra_dict: Value | None = None) -> Value:
-    """RemovableHandle.__init__, as in torch/utils/hooks.py, but that the number is drawn now, and not in each call."""
+    """RemovableHandle.__init__, as in torch/utils/hooks.py, except that the id is taken now, and not in each call."""
     number = RemovableHandle.next_id
     RemovableHandle.next_id += 1
     if isinstance(hooks_dict, DictValue):

@@ -1,4 +1,4 @@
-"""nn.Module: attributes as `nn.Module.__getattr__` finds them, calls that go to `forward`, and Python modules.
+"""nn.Module: attributes as `nn.Module.__getattr__` finds them, calls that end in `forward`, and Python modules.
 
 Parameters and buffers become inputs of the graph. Their sources go through `_parameters` and `_modules`, so that
 neither guards nor generated code run any Python to reach them.
@@ -16,7 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ....breaks.unsupported import Unsupported
 from ....runtime.skips import is_installed, is_program
-from ....sources.display_names import in_words
+from ....sources.display_names import display_name
 from ....sources.source import AttrSource, ItemSource, ModuleGlobalSource, Source
 from ...containers.mappings import DictValue
 from ...core.attributes import MISSING, bind, lookup, type_source
@@ -38,7 +38,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class ModuleValue(ObjectValue):
-    """An nn.Module that exists. `path` is its place below the outermost module, for provenance."""
+    """An existing nn.Module. `path` is its qualified name below the outermost module, for provenance."""
 
     __slots__ = ("path",)
 
@@ -58,7 +58,7 @@ class ModuleValue(ObjectValue):
         return self.registered(tx, name)
 
     def find_attr(self, tx: Translator, name: str) -> Value | None:
-        """As objects; what `_parameters` and the like hold is found first where nothing hides it."""
+        """As for objects; entries of `_parameters` and the like come first where nothing hides them."""
         if not tx.effects.has_pending(self, name) and name not in self.real.__dict__:
             if lookup(self.cls, name) is MISSING and lookup(self.cls, "__getattr__") is _MODULE_GETATTR:
                 entry = self._entry(tx, name)
@@ -67,13 +67,13 @@ class ModuleValue(ObjectValue):
         return super().find_attr(tx, name)
 
     def guard_missing(self, tx: Translator, name: str) -> None:
-        """Neither an attribute nor, unless the class's own __getattr__ is to say, a parameter, buffer or submodule."""
+        """Neither an attribute nor, unless the class's own __getattr__ decides, a parameter, buffer or submodule."""
         self.guard_not_hidden(tx, name)
         if lookup(self.cls, "__getattr__") is _MODULE_GETATTR:
             self._guard_unregistered(tx, name)
 
     def _guard_unregistered(self, tx: Translator, name: str) -> None:
-        """None of the tables has the name; one that the program took it out of had its keys guarded then."""
+        """None of the tables has the name; the keys of one from which traced code removed it were guarded then."""
         if self.source is not None:
             for table in _TABLES:
                 if name not in self.real.__dict__.get(table, ()):
@@ -92,7 +92,7 @@ class ModuleValue(ObjectValue):
         for table in _TABLES:
             entries = own.get(table)
             known = tx.trace.values_by_id.get(id(entries))
-            if isinstance(known, DictValue):  # the program has the table itself, and may have changed it
+            if isinstance(known, DictValue):  # user code holds the table itself, and may have changed it
                 if name in known.items:
                     return known.read(tx, name)
             elif entries is not None and name in entries:
@@ -149,8 +149,8 @@ class ModuleValue(ObjectValue):
         return name in known.items if isinstance(known, DictValue) else entries is not None and name in entries
 
     def _store_entry(self, tx: Translator, table: str, name: str, value: Value) -> None:
-        """Another parameter, buffer or submodule under a name that has one. A parameter that the trace made, or hooks
-        that see what is registered, are left to eager."""
+        """Replace a parameter, buffer or submodule. A parameter that the trace made, and hooks that observe
+        registration, are left to eager."""
         hooks = f"_global{table.removesuffix('s')}_registration_hooks"
         tx.guards.add(ModuleGlobalSource(nn_module.__name__, hooks), "LENGTH", len(vars(nn_module)[hooks]))
         made = table == "_parameters" and value.source is None and not value.is_constant()
@@ -192,13 +192,13 @@ class ModuleValue(ObjectValue):
         codegen.const(self.real)
 
     def describe(self) -> str:
-        """Its class and path, or how the program reaches it."""
-        name = self.path or (in_words(self.source) if self.source is not None else self.cls.__name__)
+        """Its class and path, or its source."""
+        name = self.path or (display_name(self.source) if self.source is not None else self.cls.__name__)
         return f"the module {name} ({self.cls.__name__})"
 
 
 def _global_hooks(tx: Translator) -> list[dict[int, Any]]:
-    """The tables of hooks that run for all modules, whose lengths are guarded."""
+    """The tables of global module hooks, whose lengths are guarded."""
     tables = [getattr(nn_module, f"_global{name}") for name in _HOOKS]
     for name, table in zip(_HOOKS, tables):
         tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(table))
@@ -206,14 +206,14 @@ def _global_hooks(tx: Translator) -> list[dict[int, Any]]:
 
 
 def _has_entries(tx: Translator, table: dict[int, Any]) -> bool:
-    """Whether a dict has any, as the program changed it."""
+    """Whether a dict has entries, after the changes of traced code."""
     known = tx.trace.values_by_id.get(id(table))
     return bool(table) if known is None else known.truth(tx)
 
 
 def refuse_global_hooks(tx: Translator, what: str) -> None:
-    """Raises Unsupported where hooks of all modules are registered, or were when the frame began (a graph runs before
-    the frame's side effects): they run for the modules that an operator makes of its functions, too."""
+    """Raises Unsupported where global module hooks are registered, or were when the frame began (a graph runs before
+    the frame's side effects): they also run for the modules that an operator makes of its functions."""
     if any(table or _has_entries(tx, table) for table in _global_hooks(tx)):
         raise Unsupported("global-hooks", what)
 
@@ -232,7 +232,7 @@ def module_path(source: Source | None) -> str:
 
 @builds(torch.nn.Module)
 def build_module(tx: Translator, obj: torch.nn.Module, source: Source | None) -> Value:
-    """A module: its type is guarded; parameters, attributes and hooks are when they are used."""
+    """A module: its type is guarded; parameters, attributes and hooks when they are used."""
     if isinstance(obj, (torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)):
         raise Unsupported("unknown-type", type(obj).__qualname__)
     _LazyGraphModule.force_recompile(obj)  # type: ignore[arg-type]  # whose class has no forward until its first call
@@ -245,7 +245,7 @@ def build_module(tx: Translator, obj: torch.nn.Module, source: Source | None) ->
 
 @handles(_LazyGraphModule._lazy_forward)
 def _lazy_forward(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Where somebody has kept it: the forward that is written by now."""
+    """For a `forward` that was kept before the first call: the forward that has been generated by now."""
     return args[0].getattr(tx, "forward").call(tx, args[1:], kwargs)
 
 
@@ -275,11 +275,11 @@ def _module_call(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Val
 
 
 def _tagged_init(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Once TorchDynamo has run in the program (torch.cond of eager lets it), a function of its own stands in the place
-    of `nn.Module.__init__`, which also notes which modules are new."""
+    """Once TorchDynamo has run in the process (torch.cond of eager runs it), its own function replaces
+    `nn.Module.__init__`, which also records new modules."""
     init: Any = torch.nn.Module.__init__
     tagged = init.__code__
-    while init.__code__ is tagged:  # put there once more where the program asks for it
+    while init.__code__ is tagged:  # replaced once more where traced code calls it
         cells = dict(zip(tagged.co_freevars, init.__closure__ or ()))
         if "init" not in cells:
             raise Unsupported("call", "nn.Module.__init__ with another function in its place")
@@ -293,7 +293,7 @@ NAMED["torch._dynamo.mutation_guard", "patched_init"] = _tagged_init
 def _as_written(
     tx: Translator, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:
-    """A method of a module that the trace made: an object like any, for which torch's own code is interpreted."""
+    """A method of a module that the trace made: an ordinary object, for which torch's own code is interpreted."""
     return tx.inline(REGISTRY["existing_function"](tx, function), args, kwargs)
 
 
@@ -339,7 +339,7 @@ class PythonModuleValue(Value):
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(found, ModuleType):
             return from_python(tx, found)
-        if name not in own and type(found) in CONSTANT_TYPES:  # a property of the module's class, as torch.backends has
+        if name not in own and type(found) in CONSTANT_TYPES:  # a property of the module's class, as in torch.backends
             self._guard(tx, name, lambda _: _is_the_same(found, getattr(self.module, name, None)), f"is {found!r}")
         if sys.modules.get(module_name) is self.module and name in own:
             source = ModuleGlobalSource(module_name, name)
@@ -349,7 +349,7 @@ class PythonModuleValue(Value):
         return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
 
     def _computed(self, tx: Translator, name: str) -> Value:
-        """What the `__getattr__` of a module of the program gives (PEP 562); those of packages load lazily."""
+        """The result of a user-defined module's `__getattr__` (PEP 562); those of packages load lazily."""
         own = self.module.__dict__
         self._guard(tx, name, lambda _: name not in own, "is missing")
         source = ModuleGlobalSource(self.module.__name__, "__getattr__")
@@ -358,7 +358,8 @@ class PythonModuleValue(Value):
         return build(tx, own["__getattr__"], source).call(tx, [constant(name)], {})
 
     def _guard(self, tx: Translator, name: str, holds: Callable[[Any], bool], words: str) -> None:
-        """What no source reads: that the module has no such global, or computes it. Code of a library is fixed."""
+        """Guard what no source reads: that the module has no such global, or computes it. Code of a library is
+        fixed."""
         if words != "is missing" or not is_library(self.module.__name__):
             tx.guards.add(None, "LAMBDA", (holds, f"{self.module.__name__}.{name} {words}"))
 
@@ -389,12 +390,13 @@ def _is_the_same(found: Any, now: Any) -> bool:
 
 
 def _is_model_code(module: str) -> bool:
-    """Whether a module of that name is the program's, or holds layers or models, which read functions as it does."""
+    """Whether a module of that name is the user's, or defines layers or models, which read functions in the same
+    way."""
     return module.startswith(("torch.nn.modules.", "transformers.")) or not is_library(module)
 
 
 def _guard_replaced(tx: Translator, found: Any, source: Source) -> None:
-    """What is read from a library stays that: tests and tools put other functions in its place."""
+    """What is read from a library is guarded: tests and tools replace functions there."""
     if isinstance(found, FunctionType):
         tx.guards.add(source, "FUNCTION_MATCH", found)
     elif isinstance(found, (BuiltinFunctionType, type)):
@@ -403,14 +405,14 @@ def _guard_replaced(tx: Translator, found: Any, source: Source) -> None:
 
 @builds(ModuleType)
 def build_python_module(tx: Translator, obj: ModuleType, source: Source | None) -> Value:
-    """A Python module; a name of the program that is bound to one is guarded."""
+    """A Python module; a user's name that is bound to one is guarded."""
     if source is not None and not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return PythonModuleValue(obj, source)
 
 
 def _compiled_module(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """The call of a module that the program compiled by itself: the original is part of this graph."""
+    """The call of a module that the user compiled: the original is part of this graph."""
     if not isinstance(args[0], ModuleValue):
         raise Unsupported("skipped-function", args[0].describe())
     if any(args[0].getattr(tx, hooks).truth(tx) for hooks in _HOOKS):
@@ -423,7 +425,7 @@ def _original(tx: Translator, compiled: Value) -> Value:
 
 
 def _attribute_of_compiled(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """What it does not have itself is the original's."""
+    """Attributes that it does not have itself are the original's."""
     original, name = _original(tx, args[0]), args[1].as_constant()
     return original if name == "_orig_mod" else original.getattr(tx, name)
 
@@ -434,7 +436,7 @@ def _mode_of_compiled(tx: Translator, args: Sequence[Value], kwargs: Mapping[str
 
 
 def _class_of_compiled(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """What a module that the program compiled by itself says is its class."""
+    """The class that a compiled module reports."""
     assert isinstance(args[0], ModuleValue)
     return from_python(tx, args[0].real.__class__)
 

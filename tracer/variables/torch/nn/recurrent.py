@@ -1,8 +1,9 @@
-"""Recurrent layers over sequences whose length varies: one operator of the graph.
+"""Recurrent layers over sequences of varying length: one operator of the graph.
 
-torch's symbolic form of `gru` and `rnn` takes one step after the other, and so fixes the length: each would be compiled
-anew. Where the length is a symbol and nothing needs gradients, the layer is an operator of ours that calls torch's
-kernel. (`lstm` has an operator of that kind in torch: mkldnn_rnn_layer.) With gradients the length is fixed.
+torch's decomposition of `gru` and `rnn` takes one step after the other, and so specializes the length: each would be
+compiled anew. Where the length is a symbol and nothing needs gradients, the layer is one of ptdebug's operators, which
+calls torch's kernel. (`lstm` has such an operator in torch: mkldnn_rnn_layer.) With gradients the length is
+specialized.
 """
 from __future__ import annotations
 
