@@ -16,7 +16,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
-from ..graphs.unbacked import unbacked_in
+from ...operators.unbacked import unbacked_in
 from ..ir.affine import Linear, Size, size
 from ..ir.body_affine import NotLinear, coefficient
 from ..ir.ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer

@@ -32,11 +32,12 @@ from torch.utils._sympy.functions import ToFloat
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ...artifacts.external_exceptions import came_from_outside
+from ...operators.custom_ops import hides_gradient, is_own, names_of
+from ...operators.effects import captured_may_raise, moves_memory, raises_by_name
+from ...operators.refused_writes import may_be_refused, writes_lists
 from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
 from ..fx.subgraphs import Scope, Scopes, refuse_writes, refuse_writes_as_data, versions
-from ..operator_checks.custom_ops import is_own, names_of, refuse_hidden_gradients
-from ..operator_checks.memory_overlap import may_be_refused, writes_lists
 from ..runtime.warning_filters import called_at
 from ..shapes.frame_shapes import says_not_negative
 from ..sources.source import Source
@@ -47,7 +48,7 @@ from ..variables.torch.higher_order.registered_autograd import with_registered_g
 from ..variables.torch.runtime_asserts import Assumed, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
-from .data_dependent_errors import MAY_RAISE, is_caught, may_raise
+from .data_dependent_errors import is_caught
 
 if TYPE_CHECKING:
     from ..runtime.global_modes import Modes
@@ -74,9 +75,6 @@ _NATIVE_DROPOUTS = frozenset((
 
 _CHECKS = (torch.ops.aten._assert_scalar.default,)
 """Operators that state a condition on numbers themselves."""
-
-_MOVE_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
-"""Functions that give a tensor other memory."""
 
 _OUT_OF_PLACE: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
@@ -214,7 +212,7 @@ class TraceGraph:
         node_kwargs |= tx.trace.modes.entered_device(target, node_kwargs)
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
-        caught = not self.caught and (may_raise(name, node_args) or is_own(target)) and is_caught(tx)
+        caught = not self.caught and (captured_may_raise(name, node_args) or is_own(target)) and is_caught(tx)
         if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
             raise Unsupported("may-raise", name)
         if is_own(target):
@@ -223,7 +221,8 @@ class TraceGraph:
                 return derived
         self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
         fake = self.run_fake(op, target, node_args, node_kwargs)
-        refuse_hidden_gradients(target, (node_args, node_kwargs), fake)
+        if hidden := hides_gradient(target, (node_args, node_kwargs), fake):
+            raise Unsupported("missing-gradient", hidden)
         if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
             self.unchecked = self._known(self.unchecked, fake)
         if self.unchecked:
@@ -352,7 +351,7 @@ class TraceGraph:
 
     def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives of fake values. Raises Unsupported where it changes a tensor's memory or shape."""
-        if _target_name(function).partition(".")[0] in _MOVE_MEMORY:
+        if moves_memory(_target_name(function).partition(".")[0]):
             raise Unsupported("metadata-mutation", _operator_name("call_function", function))
         given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
         result = self.called(function, args, kwargs)
@@ -447,7 +446,7 @@ def _is_pure(node: torch.fx.Node) -> bool:
         return node.target in PURE_METHODS and "out" not in node.kwargs
     module = getattr(node.target, "__module__", "")
     name = getattr(node.target, "__name__", "")
-    if name in MAY_RAISE and _is_told_by_numbers(node):
+    if raises_by_name(name) and _is_told_by_numbers(node):
         return False
     return module == "_operator" and not name.startswith("i") and name not in ("setitem", "delitem")
 

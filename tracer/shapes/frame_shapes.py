@@ -20,18 +20,17 @@ from torch._guards import Source as TorchSource
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
 from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ...artifacts import records
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Location
-from ..operator_checks.custom_ops import TORCHS
-from ..operator_checks.eager_checks import refuse
-from ..operator_checks.scalar_overflow_checks import refuse_what_does_not_fit
-from ..operator_checks.size1_strides import as_in_eager, is_view
-from ..operator_checks.symbolic_meta_kernels import FORMS
+from ...operators.checks import refuse, refuse_overflow
+from ...operators.custom_ops import TORCHS
+from ...operators.meta import captured_strides, returns_view, untraceable
+from ...operators.traits import traits_of
 from ..runtime.device_guard import hold_device_guard
 from ..sources.display_names import in_words
 from ..sources.source import SizeSource, Source
@@ -66,20 +65,20 @@ class CaptureFakeMode(FakeTensorMode):
                 return _fake_dispatch(self, func, types, args, kwargs)
             finally:
                 self._in_fake_kernel = False
-        if func is _PIXEL_UNSHUFFLE and (free_unbacked_symbols(args[0]) or 0 in args[0].shape):
-            raise NotImplementedError("eager gives what has no elements its own shape back")
-        if func is _PACK_PADDED_SEQUENCE:  # torch's fake kernel gives other sizes, and the numbers another dtype
-            raise DynamicOutputShapeException(func)
-        if func in FORMS and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
-            return FORMS[func](*args)
+        traits = traits_of(func)
+        if why := untraceable(func, args):
+            raise DynamicOutputShapeException(func) if traits.sized_by_data else NotImplementedError(why)
+        meta = traits.symbolic_meta
+        if meta is not None and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
+            return meta(*args)
         made: Any = _fake_dispatch(self, func, types, args, kwargs)
         if not self._in_fake_kernel:
-            refuse_what_does_not_fit(func, args, kwargs or {}, made)
-        strides = as_in_eager(func, args, made)
+            refuse_overflow(func, args, kwargs or {}, made)
+        strides = captured_strides(func, args, made)
         return made if strides is None else self._laid_out(func, args[0], made, strides)
 
     def _laid_out(self, func: Any, source: torch.Tensor, made: torch.Tensor, strides: tuple[int, ...]) -> Any:
-        if is_view(func):
+        if returns_view(func):
             place = (source, made.shape, strides, made.storage_offset())
             return _fake_dispatch(self, torch.ops.aten.as_strided.default, (), place, {})
         options = {"dtype": made.dtype, "device": made.device}
@@ -107,8 +106,6 @@ class CaptureFakeMode(FakeTensorMode):
 
 
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
-_PIXEL_UNSHUFFLE = torch.ops.aten.pixel_unshuffle.default
-_PACK_PADDED_SEQUENCE = torch.ops.aten._pack_padded_sequence.default
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import torch.fx
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option, RuleMatch
+from ....operators.unbacked import unbacked_in
 from ...graphs.functional_graph import AtenGraph
-from ...graphs.unbacked import unbacked_in
 from ...lowering.realization import kind_of
 from ...lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
 from ...toolchain.benchmarking import TOO_BUSY
