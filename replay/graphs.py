@@ -22,11 +22,9 @@ import torch.fx
 from ..artifacts.decode import form_of
 from ..artifacts.fx_graphs import LIMIT_CONSTANT
 from ..artifacts.records import AutogradFunction, Graph, Node, NodeRef
+from ..operators.autograd_plans import FunctionPlan
 from .allowed import ATTRIBUTES, allowed, allowed_method
 from .sizes import SizeError, bounded_lshift, bounded_pow, evaluate
-
-PLANS = "ptdebug.tracer.fx.autograd_plans"
-"""The module of ours whose FunctionPlan makes an autograd function of two graphs."""
 
 BOUNDED: dict[Any, Callable[..., Any]] = {
     operator.pow: bounded_pow, operator.ipow: bounded_pow, pow: bounded_pow, operator.lshift: bounded_lshift,
@@ -84,9 +82,11 @@ def _inner(node: Node, held: Graph | AutogradFunction, symbols: Mapping[str, flo
     """What a node holds: a graph that it hands to an operator, or the autograd function that it calls."""
     if isinstance(held, Graph):
         return _graph_module(held, symbols, trust)
-    sides = [_graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
-    facts = held.gradients, held.strides, held.fixed, held.dirty, held.once, held.materialized
-    return importlib.import_module(PLANS).FunctionPlan(_identifier(node.target), *sides, *facts).function()
+    forward, backward = [_graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
+    return FunctionPlan(
+        _identifier(node.target), forward, backward, held.gradients, held.strides, held.fixed, held.dirty, held.once,
+        held.materialized,
+    ).function()
 
 
 def _rebuild(

@@ -14,7 +14,7 @@ from torch._C import _functorch
 from ..toolchain.cpp_build import cpu_features
 from .values import Uncacheable
 
-ROOMS = ("artifacts", "engine", "tracer")
+ROOMS = ("artifacts", "engine", "operators", "tracer")
 """Our own code that a compiled graph depends on."""
 
 _GETTER = re.compile(
