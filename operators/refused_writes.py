@@ -104,7 +104,7 @@ def _sets_others(name: str, args: tuple[Any, ...], value: torch.Tensor) -> bool:
 
 
 def _is_told_by_data(number: Any) -> bool:
-    return isinstance(number, torch.SymInt) and not number.node.hashinted()
+    return isinstance(number, torch.SymInt) and not number.node.has_hint()
 
 
 def _share_some(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> bool:

@@ -7,17 +7,15 @@ symbols under which the trace is valid.
 """
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import sympy
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source as TorchSource
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
@@ -27,10 +25,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from ...artifacts import records
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Location
-from ...operators.checks import refuse, refuse_overflow
-from ...operators.custom_ops import TORCHS
-from ...operators.meta import captured_strides, returns_view, untraceable
-from ...operators.traits import traits_of
+from ...operators.fake_mode import FaithfulFakeMode
 from ..runtime.device_guard import hold_device_guard
 from ..sources.display_names import in_words
 from ..sources.source import SizeSource, Source
@@ -40,72 +35,13 @@ Sizes = tuple[int | None, ...]
 """One number for each dimension; None where it is a symbol, or has been seen to change."""
 
 
-class CaptureFakeMode(FakeTensorMode):
-    """A FakeTensorMode whose dispatch does not go through `torch._disable_dynamo`, which would import TorchDynamo.
-
-    Where sizes are symbols, composite operators run in their Python form while the mode is on: the C++ forms of some
-    (matmul in torch 2.11) read sizes as numbers, and so would turn the symbols into constants.
-    """
-
-    _in_fake_kernel = False
-    """Whether the fake kernel of an operator that is not torch's runs: eager makes none of its calls."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
+class CaptureFakeMode(FaithfulFakeMode):
+    """The mode of a trace, which leaves operators on tensors made of others to their class."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(kind is not FakeTensor and is_wrapper_class(kind) for kind in types):
-            return NotImplemented  # its class says what operators on its tensors are
-        if not self._in_fake_kernel:
-            refuse(func, args, kwargs)
-        if func.namespace not in TORCHS and not self._in_fake_kernel:
-            self._in_fake_kernel = True
-            try:
-                return _fake_dispatch(self, func, types, args, kwargs)
-            finally:
-                self._in_fake_kernel = False
-        traits = traits_of(func)
-        if why := untraceable(func, args):
-            raise DynamicOutputShapeException(func) if traits.sized_by_data else NotImplementedError(why)
-        meta = traits.symbolic_meta
-        if meta is not None and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
-            return meta(*args)
-        made: Any = _fake_dispatch(self, func, types, args, kwargs)
-        if not self._in_fake_kernel:
-            refuse_overflow(func, args, kwargs or {}, made)
-        strides = captured_strides(func, args, made)
-        return made if strides is None else self._laid_out(func, args[0], made, strides)
-
-    def _laid_out(self, func: Any, source: torch.Tensor, made: torch.Tensor, strides: tuple[int, ...]) -> Any:
-        if returns_view(func):
-            place = (source, made.shape, strides, made.storage_offset())
-            return _fake_dispatch(self, torch.ops.aten.as_strided.default, (), place, {})
-        options = {"dtype": made.dtype, "device": made.device}
-        return _fake_dispatch(self, torch.ops.aten.empty_strided.default, (), (made.shape, strides), options)
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        symbolic = self._has_symbols()
-        self.cache_enabled = self.cache_enabled and not symbolic  # its keys and entries cost more than the operators
-        python_form = torch._C._EnablePythonDispatcher() if symbolic else contextlib.nullcontext()
-        python_form.__enter__()
-        self._python_forms.append(python_form)
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._python_forms.pop().__exit__(*exception)
-        super().__exit__(*exception)
-
-    @cached_property
-    def _python_forms(self) -> list[Any]:
-        return []
-
-    def _has_symbols(self) -> bool:
-        return self.shape_env is not None and bool(self.shape_env.var_to_range)
-
-
-_fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+            return NotImplemented
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 @dataclass(frozen=True)
