@@ -20,6 +20,12 @@ _RANDOM = re.compile(
     "rand|dropout|bernoulli|normal|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention|cauchy|geometric"
     "|fractional|binomial|dirichlet|gamma|lstm|gru|rnn"
 )
+_DROPOUTS = frozenset((
+    torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
+))  # fmt: skip
+_NATIVE_DROPOUTS = frozenset((
+    torch.native_dropout, torch.ops.aten.native_dropout, torch.ops.aten.native_dropout.default,
+))  # fmt: skip
 _RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 
 
@@ -43,6 +49,21 @@ def drops_nothing(node: torch.fx.Node) -> bool:
     return False
 
 
+def gives_itself(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a captured call is a dropout (of a tensor, a probability, and whether to drop) that drops nothing, which
+    gives the tensor itself."""
+    if target not in _DROPOUTS:
+        return False
+    p = next(iter(args[1:2]), kwargs.get("p", 0.5))
+    drops = next(iter(args[2:3]), kwargs.get("training", kwargs.get("train", True)))
+    return not drops or (type(p) in (int, float) and p == 0)
+
+
+def is_native_dropout(target: Any) -> bool:
+    """Whether a function gives the mask of a dropout, too: torch's Python form of it may give the tensor itself."""
+    return target in _NATIVE_DROPOUTS
+
+
 def drops_between_layers(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a recurrent function of torch (`torch.lstm`) drops values between its layers."""
     if target not in _RECURRENT:
@@ -63,6 +84,11 @@ def has_effect(operator: torch._ops.OpOverload) -> bool:
     if is_random(operator) or operator._schema.is_mutable:
         return True
     return operator.namespace not in ("aten", "prims") or not operator._schema.returns  # only there to raise
+
+
+def is_pure_method(name: str) -> bool:
+    """Whether an unused call of a tensor's method can be dropped; whatever is not known to be pure stays."""
+    return traits_named(name).pure
 
 
 def moves_memory(name: str) -> bool:

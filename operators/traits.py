@@ -67,6 +67,8 @@ class Traits:
     # -- effects
     raises: bool | Callable[[Sequence[Any], Any], bool] = False
     """Raises for some data and not for other; or (arguments, fake result) -> whether this call may."""
+    pure: bool = False
+    """As a method of tensors: what is unused can be dropped."""
     asserts: bool = False
     """There only to raise."""
     fills: str = ""
@@ -265,6 +267,10 @@ _row("_assert_scalar _assert_async", asserts=True)
 # ... and functions of torch and Python that are made of such operators, under the names that capture knows
 _row("getitem setitem take_along_dim embedding_bag cross_entropy nll_loss one_hot floordiv mod ifloordiv imod inverse"
      " linalg_inv linalg_solve linalg_cholesky linalg_eigh linalg_svd linalg_det linalg_matrix_power item", raises=True)
+
+# ---- methods of tensors without effects
+_row("size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
+     " mean sum eq ne lt le gt ge add sub mul div neg abs any all unbind chunk split clone detach type_as", pure=True)
 
 # ---- in place
 _row("conj_physical_ fill_ fill_diagonal_ index_fill_ index_put_ masked_fill_ tril_ triu_ zero_ as_strided_ detach_"

@@ -9,7 +9,9 @@ from ptdebug.operators.traits import _TABLE, Traits, operators_with, traits_name
 
 aten = torch.ops.aten
 
-PYTHON = frozenset(("getitem", "setitem", "cross_entropy", "floordiv", "mod", "ifloordiv", "imod", "rename_"))
+PYTHON = frozenset(
+    ("getitem", "setitem", "cross_entropy", "floordiv", "mod", "ifloordiv", "imod", "rename_", "type", "float")
+)
 """Rows of functions that are no operators of ATen."""
 
 

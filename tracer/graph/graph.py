@@ -33,7 +33,14 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ...artifacts.external_exceptions import came_from_outside
 from ...operators.custom_ops import hides_gradient, is_own, names_of
-from ...operators.effects import captured_may_raise, moves_memory, raises_by_name
+from ...operators.effects import (
+    captured_may_raise,
+    gives_itself,
+    is_native_dropout,
+    is_pure_method,
+    moves_memory,
+    raises_by_name,
+)
 from ...operators.refused_writes import may_be_refused, writes_lists
 from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
@@ -55,23 +62,6 @@ if TYPE_CHECKING:
     from ..shapes.frame_shapes import FrameShapes
     from ..variables.core.base import Translator
     from ..variables.torch.scalar_tensor_index import ChosenRow
-
-PURE_METHODS = frozenset(
-    "size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
-    " mean sum eq ne lt le gt ge add sub mul div neg abs any all unbind chunk split clone detach type_as".split()
-)
-"""Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
-
-
-_DROPOUTS = frozenset((
-    torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
-))  # fmt: skip
-"""Functions (of a tensor, a probability, and whether to drop) that give the tensor itself where nothing is dropped."""
-
-_NATIVE_DROPOUTS = frozenset((
-    torch.native_dropout, torch.ops.aten.native_dropout, torch.ops.aten.native_dropout.default,
-))  # fmt: skip
-"""Those that also give the mask, of which torch's Python form gives the tensor itself, too."""
 
 _CHECKS = (torch.ops.aten._assert_scalar.default,)
 """Operators that state a condition on numbers themselves."""
@@ -307,7 +297,7 @@ class TraceGraph:
                         raise Unsupported("metadata-mutation", f"Tensor.{target}")
                     return fake
                 fake = self._called(target, fake_args, fake_kwargs)
-                if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
+                if is_native_dropout(target) and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
                     raise Unsupported("call", _operator_name(op, target))  # eager gives a copy, and drops for None
                 if writes_lists(target):  # which fake tensors do not count
                     torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
@@ -443,7 +433,7 @@ def _before_the_view(args: Sequence[Any]) -> dict[str, int]:
 
 def _is_pure(node: torch.fx.Node) -> bool:
     if node.op == "call_method":
-        return node.target in PURE_METHODS and "out" not in node.kwargs
+        return is_pure_method(str(node.target)) and "out" not in node.kwargs
     module = getattr(node.target, "__module__", "")
     name = getattr(node.target, "__name__", "")
     if raises_by_name(name) and _is_told_by_numbers(node):
@@ -539,9 +529,4 @@ def _input_name(source: Source) -> str:
 
 def _in_cpp(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """Around a function of which torch's Python form, in force where sizes vary, gives another object than eager."""
-    if target not in _DROPOUTS:
-        return nullcontext()
-    p = next(iter(args[1:2]), kwargs.get("p", 0.5))
-    drops = next(iter(args[2:3]), kwargs.get("training", kwargs.get("train", True)))
-    nothing = not drops or (type(p) in (int, float) and p == 0)
-    return torch._C._DisablePythonDispatcher() if nothing else nullcontext()
+    return torch._C._DisablePythonDispatcher() if gives_itself(target, args, kwargs) else nullcontext()

@@ -19,6 +19,7 @@ import torch.fx
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option, RuleMatch
+from ....operators.effects import is_random
 from ....operators.unbacked import unbacked_in
 from ...graphs.functional_graph import AtenGraph
 from ...lowering.realization import kind_of
@@ -271,7 +272,7 @@ def _propagate(
 def _draws(node: torch.fx.Node) -> bool:
     """Whether the numbers of the result are random; attention has the tag for a dropout that it does not do here."""
     target: Any = node.target
-    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and "attention" not in target.__name__
+    return is_random(target) and "attention" not in target.__name__
 
 
 def _set_value(node: torch.fx.Node, value: Any, changed: set[torch.fx.Node]) -> None:
