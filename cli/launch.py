@@ -24,7 +24,7 @@ from .errors import CommandError
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOMS = ("<ptdebug ", *(os.path.join(PACKAGE, room, "") for room in (
-    "artifacts", "cli", "engine", "replay", "tracer", "tui")))
+    "artifacts", "cli", "engine", "operators", "replay", "tracer", "tui")))
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,16 @@ from ..tracer.fx.backend_call import Backend, CapturedGraph, Compiled, CompileOp
 from ..tracer.guards.versions import Versions
 from ..tracer.runtime import eval_frame
 from ..tracer.runtime.warning_filters import no_warnings
+from ..tracer.variables.core.handlers import declare
 from . import compile_options, session
 from .inputs import saving_inputs
 from .interpose import after_import
+
+declare(f"{__package__}.api", {"compile": "compile", "torch_compile": "compile", "graph_break": "graph break"})
+declare(f"{__package__}.module", {
+    "__call__": "call of a compiled module", "__getattr__": "attribute of a compiled module",
+    "training": "mode of a compiled module", "__class__": "class of a compiled module",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)

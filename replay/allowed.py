@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from ..artifacts.fx_graphs import target_name
+from ..operators import graph_calls
 
 NAMESPACES = ("aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug")
 """Namespaces of operators that graphs have: torch's arithmetic, oneDNN's and MKL's, and ours."""
@@ -53,14 +54,11 @@ FUNCTIONS = (
 )  # fmt: skip
 """Functions of torch without an operator of their name."""
 
-OWN = (
-    "ptdebug.tracer.variables.torch.scalar_tensor_index.chosen_row",
-    "ptdebug.tracer.variables.torch.higher_order.functorch.differentiate",
-    "ptdebug.tracer.runtime.global_modes.enter_inference_mode",
-    "ptdebug.tracer.runtime.global_modes.exit_inference_mode",
-    "ptdebug.tracer.runtime.global_modes.exchange_grad_mode", "ptdebug.tracer.runtime.global_modes.set_deterministic",
+OWN: tuple[Callable[..., Any], ...] = (
+    graph_calls.chosen_row, graph_calls.differentiate, graph_calls.enter_inference_mode,
+    graph_calls.exit_inference_mode, graph_calls.exchange_grad_mode, graph_calls.set_deterministic,
 )  # fmt: skip
-"""Functions of ours that the tracer puts into graphs."""
+"""Functions of ptdebug's own that the tracer puts into graphs."""
 
 METHODS = frozenset((
     "__abs__", "__add__", "__div__", "__eq__", "__floordiv__", "__ge__", "__getitem__", "__gt__", "__iadd__",
@@ -167,7 +165,8 @@ def _functions() -> dict[str, Callable[..., Any]]:
     higher_order = torch._ops._higher_order_ops
     table |= {f"torch.ops.higher_order.{name}": higher_order[name] for name in HIGHER_ORDER if name in higher_order}
     table |= {target_name(f): f for name, f in higher_order.items() if name in HIGHER_ORDER}
-    table |= {name: f for name in (*FUNCTIONS, *OWN) if (f := _named(name)) is not None}
+    table |= {target_name(f): f for f in OWN}
+    table |= {name: f for name in FUNCTIONS if (f := _named(name)) is not None}
     return table
 
 

@@ -22,11 +22,9 @@ import torch.fx
 from ..artifacts.decode import form_of
 from ..artifacts.fx_graphs import LIMIT_CONSTANT
 from ..artifacts.records import AutogradFunction, Graph, Node, NodeRef
+from ..operators.autograd_plans import FunctionPlan
 from .allowed import ATTRIBUTES, allowed, allowed_method
 from .sizes import SizeError, bounded_lshift, bounded_pow, evaluate
-
-PLANS = "ptdebug.tracer.fx.autograd_plans"
-"""The module of ours whose FunctionPlan makes an autograd function of two graphs."""
 
 BOUNDED: dict[Any, Callable[..., Any]] = {
     operator.pow: bounded_pow, operator.ipow: bounded_pow, pow: bounded_pow, operator.lshift: bounded_lshift,
@@ -84,12 +82,12 @@ def _inner(node: Node, held: Graph | AutogradFunction, symbols: Mapping[str, flo
     """What a node holds: a graph that it hands to an operator, or the autograd function that it calls."""
     if isinstance(held, Graph):
         return _graph_module(held, symbols, trust)
-    sides = [_graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
+    forward, backward = (_graph_module(side, symbols, trust) for side in (held.forward, held.backward))
     gradients = sum(held.needs_input_grad)
     if not all(held.needs_input_grad[:gradients]):
         raise ReplayError(f"the recorded graph is damaged: inputs of {node.id} that need gradients do not come first")
-    return importlib.import_module(PLANS).FunctionPlan(
-        _identifier(node.target), *sides, gradients, held.strides, held.non_differentiable, held.dirty,
+    return FunctionPlan(
+        _identifier(node.target), forward, backward, gradients, held.strides, held.non_differentiable, held.dirty,
         held.once_differentiable, held.materialize_grads,
     ).function()
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import keyword
 import operator
-import re
 from collections.abc import Container, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
@@ -26,11 +25,11 @@ from torch.utils._pytree import tree_leaves
 
 from ...artifacts.context import CompileContext
 from ...artifacts.external_exceptions import came_from_outside
+from ...operators import effects, meta, probing
+from ...operators.overlap import repeats
 from ..graphs.functional_graph import AtenGraph, Captured, fake_mode_of
-from ..graphs.memory_overlap import repeats
 from ..graphs.random_fills import RANDOM_FILLS
 from ..unsupported import EngineUnsupported
-from . import kernel_dtypes, meta_corrections
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
 from .mutation_layout import Written, functional_form, versions
 from .output_aliasing import further_writes, mutated_inputs, results_of, uncounted_writes
@@ -152,7 +151,7 @@ class AtenTracer(TorchDispatchMode):
                     traced = len(self.graph.nodes)
                     with _outside_inference_mode(node), python_rules(node.target, args, kwargs):
                         values[node] = _call(REPLACED.get(node.target, node.target), node.target, args, kwargs)
-                    if _has_dropout(node.target, args, kwargs):
+                    if effects.drops_between_layers(node.target, args, kwargs):
                         self._check_dropout(node.target, traced)
                 elif node.op == "call_method":
                     method = getattr(type(args[0]), node.target)
@@ -169,7 +168,7 @@ class AtenTracer(TorchDispatchMode):
         """Raises EngineUnsupported where nothing after the first `start` nodes draws random numbers: torch's own Python
         rule, which runs at sizes that vary, loses the dropout between layers (`_rnn_helper` in torch/_decomp)."""
         made = islice(reversed(self.graph.nodes), len(self.graph.nodes) - start)
-        if not any(re.search("dropout|bernoulli|rand", str(node.target)) for node in made):
+        if not any(effects.is_random(node.target) for node in made):
             raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at dynamic sizes")
 
     @classmethod
@@ -180,8 +179,8 @@ class AtenTracer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self._traced(func, args, kwargs or {})
         first = result[0] if isinstance(result, tuple) and result else result
-        strides = meta_corrections.eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
-        if strides is None and not meta_corrections.is_view(func, first, self._fake(args)):
+        strides = meta.eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
+        if strides is None and not meta.is_wrong_view(func, first, self._fake(args)):
             return result
         with self:
             if strides is None:
@@ -197,9 +196,7 @@ class AtenTracer(TorchDispatchMode):
         if func is torch.ops.aten._conj.default and isinstance(args[0], complex):  # a factor, in a derivative
             with self:
                 return torch.ops.aten.scalar_tensor.default(args[0].conjugate(), dtype=torch.complex128)
-        meta_corrections.check_copy(func, args)
-        meta_corrections.check_empty(func, args)
-        meta_corrections.check_rows(func, args)
+        _unsupported(meta.unsafe(func, args) or meta.untraceable(func, args))
         if func is torch.ops.aten.reshape.default and _reshape_copies(*self._fake(args)):
             return self._decompose(func, _copied_then_viewed, args, kwargs)
         if func is torch.ops.aten.view.default:
@@ -210,12 +207,12 @@ class AtenTracer(TorchDispatchMode):
             if rule is not None:
                 within = composite or self.rule
                 if not within:
-                    kernel_dtypes.check(func, args, kwargs)
+                    _unsupported(probing.refused(func, args, kwargs))
                 result = (self._decompose if within else self._rewrite)(func, rule, args, kwargs)
                 if result is not NotImplemented:
                     return result
         elif not self.rule:
-            kernel_dtypes.check(func, args, kwargs)
+            _unsupported(probing.refused(func, args, kwargs))
         return self._record(func, args, kwargs)
 
     def _viewed(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -284,9 +281,9 @@ class AtenTracer(TorchDispatchMode):
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
         out = func(*args, **kwargs)
-        meta_corrections.check(func, out, args)
+        _unsupported(meta.wrong_result(func, out, args))
         first = out[0] if isinstance(out, tuple) else out
-        strides = meta_corrections.eager_strides(func, first, args, True) if isinstance(first, torch.Tensor) else None
+        strides = meta.eager_strides(func, first, args, True) if isinstance(first, torch.Tensor) else None
         if strides is not None:
             view = func is torch.ops.aten.expand.default
             make = args[0].as_strided if view else first.new_empty_strided
@@ -402,19 +399,9 @@ def _refuses_symbols(error: RuntimeError) -> bool:
     return any(text in str(error) for text in SYMBOLS_REFUSED)
 
 
-RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
-
-
-def _has_dropout(target: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a recurrent operator drops values between its layers."""
-    if target not in RECURRENT:
-        return False
-    if kwargs.get("num_layers", 2) != 1 and kwargs.get("train") is True and not (kwargs.get("dropout", 1) == 0):
-        return True
-    return any(
-        type(layers) is int and layers > 1 and not isinstance(share, bool) and train is True and not (share == 0)
-        for layers, share, train in zip(args, args[1:], args[2:])
-    )
+def _unsupported(why: str) -> None:
+    if why:
+        raise EngineUnsupported(why)
 
 
 def _check_target(target: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..graphs.memory_overlap import is_dense, may_repeat, repeats
+from ...operators.overlap import is_dense, may_repeat, repeats
 from ..unsupported import EngineUnsupported
 
 EXPANDING = frozenset(("expand", "expand_as", "broadcast_to", "broadcast_tensors"))

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from ...operators.overlap import may_repeat
+from ...operators.unbacked import unbacked_in
 from ..graphs.functional_graph import (
     LAZY_VIEWS,
     Captured,
@@ -20,8 +22,6 @@ from ..graphs.functional_graph import (
     is_view,
     pairs_numbers,
 )
-from ..graphs.memory_overlap import may_repeat
-from ..graphs.unbacked import unbacked_in
 from ..unsupported import EngineUnsupported
 
 

@@ -15,8 +15,8 @@ from torch._C import _functorch
 from ..toolchain.cpp_build import cpu_features
 from .values import Uncacheable
 
-ROOMS = ("artifacts", "engine", "tracer")
-"""ptdebug's own code that a compiled graph depends on."""
+ROOMS = ("artifacts", "engine", "operators", "tracer")
+"""Our own code that a compiled graph depends on."""
 
 _GETTER = re.compile(
     r"_get_\w*(enabled|deterministic|_allow_\w+|precision|_backend|_order|_only|_algorithms|_memory|_benchmark|"

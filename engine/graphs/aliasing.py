@@ -6,10 +6,8 @@ import operator
 import torch
 import torch.fx
 
+from ...operators.meta import returns_view
 from .autograd_graphs import BACKWARD, FORWARD
-
-_VIEWS_HERE = frozenset((torch.ops.aten._unsafe_view.default, torch.ops.aten.reshape.default))
-"""Views in this graph, whatever their schemas say: a `reshape` that copies is a clone and an `_unsafe_view` of it."""
 
 
 def returns_alias(node: torch.fx.Node) -> bool:
@@ -20,7 +18,7 @@ def returns_alias(node: torch.fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return False
     # Other conditional views (contiguous, _to_copy-like) have no alias in their schema but were resolved by now.
-    return target in _VIEWS_HERE or any(r.alias_info is not None for r in target._schema.returns)
+    return target is torch.ops.aten.reshape.default or returns_view(target)  # one that copies was decomposed
 
 
 def outputs_reach(graph: torch.fx.Graph) -> set[torch.fx.Node]:

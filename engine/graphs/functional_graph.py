@@ -14,8 +14,8 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from ...operators.overlap import same_places
 from ..unsupported import EngineUnsupported
-from .memory_overlap import same_places
 from .wrapper_source import Folding
 
 
@@ -31,12 +31,6 @@ class Captured(Protocol):
     @property
     def grad_enabled(self) -> bool: ...
 
-
-PARTS = {
-    torch.ops.aten.slice_scatter.default: torch.ops.aten.slice.Tensor,
-    torch.ops.aten.select_scatter.default: torch.ops.aten.select.int,
-}
-"""Operators that write a window into a tensor, and the view that reads it: both take the same arguments."""
 
 LAZY_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"conj": torch._conj, "neg": torch._neg_view}
 """Lazy views, whose elements are computed when they are read; each is its own inverse."""

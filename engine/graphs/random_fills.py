@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...operators.traits import operators_with
 from ..kernels.mt19937 import fill_bernoulli
 
 aten = torch.ops.aten
@@ -31,16 +32,12 @@ def _bernoulli_(memory: torch.Tensor, p: float, generator: torch.Generator | Non
     return filled
 
 
+def _fill(name: str) -> Callable[..., torch.Tensor]:
+    packet, _, overload = name.partition(".")
+    return _filling(_bernoulli_ if name == "bernoulli_.float" else getattr(getattr(aten, packet), overload))
+
+
 RANDOM_FILLS: dict[Any, Callable[..., torch.Tensor]] = {
-    aten.bernoulli.p: _filling(_bernoulli_),
-    aten.bernoulli.Tensor: _filling(aten.bernoulli_.Tensor),
-    aten.uniform.default: _filling(aten.uniform_.default),
-    aten.normal_functional.default: _filling(aten.normal_.default),
-    aten.exponential.default: _filling(aten.exponential_.default),
-    aten.geometric.default: _filling(aten.geometric_.default),
-    aten.log_normal.default: _filling(aten.log_normal_.default),
-    aten.cauchy.default: _filling(aten.cauchy_.default),
-    aten.random.default: _filling(aten.random_.default),
-    aten.random.to: _filling(aten.random_.to),
+    functional: _fill(name) for functional, name in operators_with("fills")
 }
 """Functional form -> what is called for it."""

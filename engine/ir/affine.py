@@ -17,7 +17,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
-from ..graphs.memory_overlap import overlapping
+from ...operators.overlap import overlapping
 
 Size = Any  # int | sympy.Expr: a size, a stride or a coefficient
 

@@ -9,6 +9,7 @@ import sympy
 import torch
 import torch.fx
 
+from ...operators.traits import traits_named
 from ..graphs.random_fills import RANDOM_FILLS
 from ..ir.affine import Size, sizes
 from ..ir.ir import ExternCall
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
     from .graph import GraphLowering
 
 aten = torch.ops.aten
-
-LIBRARY = {  # packets for which ATen is best, and why
-    "mm": "matrix product", "addmm": "matrix product", "bmm": "matrix product", "baddbmm": "matrix product",
-    "_int_mm": "matrix product", "convolution": "convolution",
-    "_scaled_dot_product_flash_attention_for_cpu": "attention",
-    "_scaled_dot_product_efficient_attention": "attention", "_scaled_dot_product_cudnn_attention": "attention",
-    "_scaled_dot_product_flash_attention": "attention", "sort": "sorting", "topk": "sorting", "cumsum": "scan",
-    "rand": "random numbers, equal to eager's", "randn": "random numbers, equal to eager's",
-    "bernoulli": "random numbers, equal to eager's", "native_dropout": "random numbers, equal to eager's",
-}
 
 OWN = {  # packets of ptdebug's own kernels, and why
     "attention": "attention: ptdebug's kernel, faster here than ATen's",
@@ -92,8 +83,9 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     if target in WRITING:
         return _write_part(graph, node, args, kwargs)
     packet = getattr(getattr(target, "overloadpacket", None), "__name__", str(target))
-    if packet in LIBRARY and "has no lowering" in why:
-        why = f"{LIBRARY[packet]}: left to ATen"
+    library = traits_named(packet).library
+    if library and "has no lowering" in why:
+        why = f"{library}: left to ATen"
     if packet in OWN:
         why = OWN[packet]
     if graph.context.recording or graph.context.overrides:

@@ -11,7 +11,8 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
-from ..graphs.unbacked import is_unbacked, unbacked_in
+from ...operators.traits import traits_named
+from ...operators.unbacked import is_unbacked, unbacked_in
 from ..ir.affine import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
 from ..ir.ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..unsupported import EngineUnsupported, NoLowering
@@ -292,7 +293,7 @@ class GraphLowering:
     def reads_less(self, base: Base) -> bool:
         """On a GPU, where arithmetic is cheap: recomputing it takes no more than reading the value would.
 
-        In bytes; a transcendental function of each element is worth one (`GPU_WORK` in training/costs.py).
+        In bytes; a transcendental function of each element is worth one (`Work` in operators/traits.py).
         """
         if base.device.type != "cuda" or base.depth > RECOMPUTED_DEPTH:
             return False
@@ -441,13 +442,11 @@ class GraphLowering:
 
 
 _HALVES = frozenset((torch.bfloat16, torch.float16))
-_NOT_OF_NOTHING = frozenset("amax amin max min argmax argmin aminmax median nanmedian mode".split())
-"""Reductions that raise where there is nothing to reduce."""
 
 
 def _may_be_empty(node: torch.fx.Node) -> bool:
     packet = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-    return packet in _NOT_OF_NOTHING and bool(unbacked_in([n.meta.get("val") for n in node.all_input_nodes]))
+    return traits_named(packet).needs_elements and bool(unbacked_in([n.meta.get("val") for n in node.all_input_nodes]))
 
 
 _ARITHMETIC = (sympy.Add, sympy.Mul, sympy.Pow)

@@ -14,8 +14,8 @@ import torch
 import torch.fx
 from torch.utils._sympy.functions import PythonMod
 
+from ...operators.overlap import is_dense
 from ..graphs.aliasing import returns_alias
-from ..graphs.memory_overlap import is_dense
 from ..ir.affine import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
 from ..unsupported import NoLowering
 from .lazy_tensors import Index, Reindex, Value, offset

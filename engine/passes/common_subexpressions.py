@@ -7,9 +7,9 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
+from ...operators.unbacked import unbacked_in
 from ..graphs.aliasing import kept, outputs_reach
 from ..graphs.functional_graph import AtenGraph
-from ..graphs.unbacked import unbacked_in
 from .dead_code import has_effect
 
 

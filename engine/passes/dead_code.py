@@ -1,29 +1,21 @@
 """Dead code elimination: nodes without users or side effects that do not raise in eager."""
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
+from ...operators import effects
+from ...operators.unbacked import needed, unbacked_in
 from ..graphs.data_dependent_errors import raises_by_value
 from ..graphs.functional_graph import AtenGraph, Constant
-from ..graphs.unbacked import needed, unbacked_in
 
 
 def has_effect(node: torch.fx.Node) -> bool:
     """Whether running the node matters beyond its result: it draws random numbers, asserts, or calls foreign code."""
     if node.op in ("placeholder", "output"):
         return True
-    return isinstance(node.target, torch._ops.OpOverload) and _operator_has_effect(node.target)
-
-
-@cache
-def _operator_has_effect(operator: torch._ops.OpOverload) -> bool:
-    if torch.Tag.nondeterministic_seeded in operator.tags or operator._schema.is_mutable:
-        return True
-    return operator.namespace not in ("aten", "prims") or not operator._schema.returns  # only there to raise
+    return isinstance(node.target, torch._ops.OpOverload) and effects.has_effect(node.target)
 
 
 def must_run(node: torch.fx.Node) -> bool:

@@ -22,9 +22,10 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.records import Pass, RuleMatch
+from ...operators.effects import may_raise
+from ...operators.untrusted import PARTS
 from ..graphs.aliasing import returns_alias
-from ..graphs.data_dependent_errors import may_raise
-from ..graphs.functional_graph import PARTS, AtenGraph
+from ..graphs.functional_graph import AtenGraph
 from ..lowering.registry import in_loops
 from .dead_code import remove_dead_code
 

@@ -16,7 +16,8 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
-from ..graphs.unbacked import unbacked_in
+from ...operators.effects import is_random
+from ...operators.unbacked import unbacked_in
 from ..ir.affine import Linear, Size, size
 from ..ir.body_affine import NotLinear, coefficient
 from ..ir.ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
@@ -413,7 +414,7 @@ def _is_seen(call: ExternCall) -> bool:
     target = call.target
     if not isinstance(target, torch._ops.OpOverload):
         return True
-    return torch.Tag.nondeterministic_seeded in target.tags or target.namespace not in _LIBRARIES
+    return is_random(target) or target.namespace not in _LIBRARIES
 
 
 def _symbols_of(node: Node, program: Program) -> set[sympy.Symbol]:

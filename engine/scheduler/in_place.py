@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...artifacts.context import CompileContext
-from ..graphs import data_dependent_errors
+from ...operators import effects
 from ..ir.affine import Linear
 from ..ir.ir import Buffer, ExternCall, Group, LoopBody, Program, View
 from .fusion import views_in
@@ -187,7 +187,7 @@ def _direct(form: Linear | None) -> bool:
 def may_raise(item: Item) -> bool:
     """Whether a step may raise for some data, before which no input may have changed."""
     if not isinstance(item, Group):
-        return data_dependent_errors.may_raise(_packet(item))
+        return effects.may_raise(_packet(item))
     return any(s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
 
 

@@ -166,7 +166,7 @@ def work(x): return x + 1
 if __name__ == "__main__":
     with ProcessPoolExecutor(1) as pool: print(list(pool.map(work, [1, 2])))
 """),
-    *[room(name) for name in ("engine", "replay", "cli", "tracer", "artifacts", "tui")],
+    *[room(name) for name in ("engine", "operators", "replay", "cli", "tracer", "artifacts", "tui")],
     *[Probe(f"a module beside it called {name}",
             {"script.py": f"import {name}; print({name}.x)", f"{name}.py": "x = 1"})
       for name in ("records", "session", "launch", "queue", "email", "argparse", "sqlite3", "msgspec", "bytecode")],

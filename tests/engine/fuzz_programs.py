@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from ptdebug.engine.graphs.memory_overlap import repeats
+from ptdebug.operators.overlap import repeats
 
 NAMES = {"torch": torch, "F": F, "operator": operator, "math": math, "inf": math.inf, "nan": math.nan}
 LIMIT = 20000  # elements of a result

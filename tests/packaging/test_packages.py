@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
-ROOMS = ("artifacts", "cli", "engine", "replay", "tracer", "tui")
+ROOMS = ("artifacts", "cli", "engine", "operators", "replay", "tracer", "tui")
 
 
 def test_every_folder_with_code_is_a_package() -> None:

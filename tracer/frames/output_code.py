@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ...operators.effects import may_draw
 from ..breaks.raised_errors import FullGraphError
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Cell, Label, TryBegin, TryEnd, assemble
@@ -42,7 +43,6 @@ from ..interpreter.opcodes.control import JUMP_IF_FALSE, after_loop
 from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
 from ..runtime.eval_frame import unobserved
 from ..runtime.global_modes import LASTING, Modes, protected
-from ..runtime.rng_ops import draws as is_random_op
 from ..runtime.rng_ops import taken_back
 from ..sources.source import LocalSource
 from ..variables.containers.dict_iterators import DictIterator
@@ -101,7 +101,7 @@ def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> 
         if draws.made:
             draws.remember(codegen)
         again = EagerRerun(codegen, root.code, graph.runtime_assert is not None)
-        if compiled is not None and any(map(is_random_op, graph.graph.nodes)):
+        if compiled is not None and any(map(may_draw, graph.graph.nodes)):
             compiled = taken_back(compiled)  # the rerun gets the same random numbers
     draws.emit(codegen)
     if compiled is not None:

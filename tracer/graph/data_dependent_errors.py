@@ -1,42 +1,11 @@
-"""Operators that raise for some data only, inside `try` blocks of the user that handle the error."""
+"""Whether the program handles exceptions of the current instruction: a data-dependent error of the graph is caught."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import torch.fx
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..bytecode.instructions import Instruction
     from ..variables.core.base import Translator, Value
-
-MAY_RAISE = frozenset(
-    "getitem setitem index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put"
-    " index_put_ gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take take_along_dim"
-    " embedding embedding_bag cross_entropy nll_loss one_hot bincount multinomial bernoulli bernoulli_"
-    " binary_cross_entropy repeat_interleave floor_divide remainder floordiv mod ifloordiv imod fmod inverse"
-    " cholesky cholesky_solve linalg_inv linalg_solve linalg_cholesky linalg_eigh linalg_eig linalg_svd linalg_qr"
-    " linalg_det linalg_lstsq linalg_matrix_power item _assert_scalar _assert_async".split()
-)
-"""Operators that raise for some data only, by name."""
-
-
-def may_raise(name: str, args: Sequence[Any]) -> bool:
-    """Whether an operator with these arguments raises for some data; an index does where a part of it varies."""
-    if name in ("getitem", "setitem"):
-        return any(map(_may_be_out_of_range, args[1] if isinstance(args[1], tuple) else (args[1],)))
-    return name in MAY_RAISE
-
-
-def _may_be_out_of_range(item: Any) -> bool:
-    """A slice fits any size, but its bounds may be data: a tensor, or a data-dependent number."""
-    nodes: list[torch.fx.Node] = []
-    torch.fx.node.map_arg(item, nodes.append)
-    if not isinstance(item, slice) or item.step is not None:
-        return bool(nodes)
-    found = [node.meta["val"] for node in nodes]
-    return any(isinstance(part, torch.Tensor) or free_unbacked_symbols(part) for part in found)
 
 
 def is_caught(tx: Translator) -> bool:

@@ -32,11 +32,19 @@ from torch.utils._sympy.functions import ToFloat
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ...artifacts.external_exceptions import came_from_outside
+from ...operators.custom_ops import hides_gradient, is_own, names_of
+from ...operators.effects import (
+    captured_may_raise,
+    gives_itself,
+    is_native_dropout,
+    is_pure_method,
+    moves_memory,
+    raises_by_name,
+)
+from ...operators.refused_writes import may_be_refused, writes_lists
 from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
 from ..fx.subgraphs import Scope, Scopes, refuse_writes, refuse_writes_as_data, versions
-from ..operator_checks.custom_ops import is_own, names_of, refuse_hidden_gradients
-from ..operator_checks.memory_overlap import may_be_refused, writes_lists
 from ..runtime.warning_filters import called_at
 from ..shapes.frame_shapes import says_not_negative
 from ..sources.source import Source
@@ -47,7 +55,7 @@ from ..variables.torch.higher_order.registered_autograd import with_registered_g
 from ..variables.torch.runtime_asserts import RuntimeAssert, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
-from .data_dependent_errors import MAY_RAISE, is_caught, may_raise
+from .data_dependent_errors import is_caught
 
 if TYPE_CHECKING:
     from ..runtime.global_modes import Modes
@@ -55,29 +63,8 @@ if TYPE_CHECKING:
     from ..variables.core.base import Translator
     from ..variables.torch.scalar_tensor_index import RowCopy
 
-PURE_METHODS = frozenset(
-    "size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
-    " mean sum eq ne lt le gt ge add sub mul div neg abs any all unbind chunk split clone detach type_as".split()
-)
-"""Tensor methods that are dropped from the graph when their result is unused. What is not known to be pure stays."""
-
-
-_DROPOUTS = frozenset((
-    torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
-))  # fmt: skip
-"""Functions (of a tensor, a probability, and whether to drop) that return the tensor itself where nothing is
-dropped."""
-
-_NATIVE_DROPOUTS = frozenset((
-    torch.native_dropout, torch.ops.aten.native_dropout, torch.ops.aten.native_dropout.default,
-))  # fmt: skip
-"""Those that also return the mask; for them torch's Python decomposition returns the tensor itself, too."""
-
 _CHECKS = (torch.ops.aten._assert_scalar.default,)
 """Operators that themselves state a condition on numbers."""
-
-_MOVE_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
-"""Functions that replace a tensor's memory."""
 
 _OUT_OF_PLACE: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
@@ -215,7 +202,7 @@ class TraceGraph:
         node_kwargs |= tx.trace.modes.entered_device(target, node_kwargs)
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
-        caught = not self.caught and (may_raise(name, node_args) or is_own(target)) and is_caught(tx)
+        caught = not self.caught and (captured_may_raise(name, node_args) or is_own(target)) and is_caught(tx)
         if caught and not tx.trace.options.run_again:  # the graph's error would bypass the user's handlers
             raise Unsupported("may-raise", name)
         if is_own(target):
@@ -224,7 +211,8 @@ class TraceGraph:
                 return derived
         self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
         fake = self.run_fake(op, target, node_args, node_kwargs)
-        refuse_hidden_gradients(target, (node_args, node_kwargs), fake)
+        if hidden := hides_gradient(target, (node_args, node_kwargs), fake):
+            raise Unsupported("missing-gradient", hidden)
         if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
             self.unchecked = self._known(self.unchecked, fake)
         if self.unchecked:
@@ -310,7 +298,7 @@ class TraceGraph:
                         raise Unsupported("metadata-mutation", f"Tensor.{target}")
                     return fake
                 fake = self._called(target, fake_args, fake_kwargs)
-                if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
+                if is_native_dropout(target) and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
                     raise Unsupported("call", _operator_name(op, target))  # eager returns a copy, and drops it for None
                 if writes_lists(target):  # fake tensors do not count it
                     torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
@@ -354,7 +342,7 @@ class TraceGraph:
 
     def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a function on fake values. Raises Unsupported where it changes a tensor's memory or shape."""
-        if _target_name(function).partition(".")[0] in _MOVE_MEMORY:
+        if moves_memory(_target_name(function).partition(".")[0]):
             raise Unsupported("metadata-mutation", _operator_name("call_function", function))
         given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
         result = self.called(function, args, kwargs)
@@ -447,10 +435,10 @@ def _before_the_view(args: Sequence[Any]) -> dict[str, int]:
 
 def _is_pure(node: torch.fx.Node) -> bool:
     if node.op == "call_method":
-        return node.target in PURE_METHODS and "out" not in node.kwargs
+        return is_pure_method(str(node.target)) and "out" not in node.kwargs
     module = getattr(node.target, "__module__", "")
     name = getattr(node.target, "__name__", "")
-    if name in MAY_RAISE and _has_unbacked_operand(node):
+    if raises_by_name(name) and _has_unbacked_operand(node):
         return False
     return module == "_operator" and not name.startswith("i") and name not in ("setitem", "delitem")
 
@@ -544,9 +532,4 @@ def _input_name(source: Source) -> str:
 def _in_cpp(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """Around a function whose Python decomposition, used by torch with symbolic sizes, returns another object than
     eager."""
-    if target not in _DROPOUTS:
-        return nullcontext()
-    p = next(iter(args[1:2]), kwargs.get("p", 0.5))
-    drops = next(iter(args[2:3]), kwargs.get("training", kwargs.get("train", True)))
-    nothing = not drops or (type(p) in (int, float) and p == 0)
-    return torch._C._DisablePythonDispatcher() if nothing else nullcontext()
+    return torch._C._DisablePythonDispatcher() if gives_itself(target, args, kwargs) else nullcontext()

@@ -5,7 +5,6 @@ and each run of a graph that sets modes, restores the previous modes when it rai
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -15,10 +14,12 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch._C import _functorch
-from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.autograd.grad_mode import _exit_inference_mode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device
 from torch.utils._python_dispatch import _pop_mode
+
+from ...operators.graph_calls import INFERENCE_MODES, set_deterministic
 
 _DEVICES = ("cpu", "cuda")
 
@@ -103,41 +104,16 @@ class Modes:
         torch._C._set_grad_enabled(self.grad)
 
 
-class _Entered(threading.local):
-    """The inference modes that a thread's traces and graphs have entered, innermost last, and how many torch.func
-    levels existed at each. One that a backend leaves open when it returns a graph is kept: the backend has set all of
-    this around it, and its end would restore the dispatch modes from its start."""
-
-    def __init__(self) -> None:
-        self.modes: list[tuple[Any, int]] = []
-
-
-_ENTERED = _Entered()
-
-
-def enter_inference_mode(enabled: bool) -> Any:
-    """Enter an inference mode (or a normal one, where `enabled` is False); returns the object that holds it."""
-    held = _enter_inference_mode(enabled)
-    _ENTERED.modes.append((held, _functorch.get_dynamic_layer_stack_depth()))
-    return held
-
-
-def exit_inference_mode(held: Any) -> None:
-    """Leave the innermost inference mode."""
-    _ENTERED.modes.pop()
-    _exit_inference_mode(held)
-
-
 def inference_modes_entered() -> int:
-    """How many inference modes this thread's traces and graphs have entered."""
-    return len(_ENTERED.modes)
+    """How many inference modes this thread's traces and graphs are in."""
+    return len(INFERENCE_MODES.modes)
 
 
 def leave_blocks(inference_modes: int, levels: int) -> None:
-    """Leave all but so many inference modes and torch.func levels, innermost first: each restores settings that the
-    other also sets."""
-    while len(_ENTERED.modes) > inference_modes:
-        held, below = _ENTERED.modes.pop()
+    """Leave all but so many inference modes and levels of torch.func, innermost first: each puts back settings of torch
+    that the other sets, too."""
+    while len(INFERENCE_MODES.modes) > inference_modes:
+        held, below = INFERENCE_MODES.modes.pop()
         _leave_levels(below)
         _exit_inference_mode(held)
     _leave_levels(levels)
@@ -225,11 +201,6 @@ def _set_default_device(state: tuple[Any, ...]) -> None:
         torch._C._push_on_torch_function_stack(mode)
 
 
-def set_deterministic(state: tuple[bool, bool]) -> None:
-    """(whether deterministic algorithms are required, whether they only warn)."""
-    torch._C._set_deterministic_algorithms(state[0], warn_only=state[1])
-
-
 _SETTERS: dict[str, Callable[[Any], None]] = {
     "grad": torch._C._set_grad_enabled,
     "forward_grad": torch._C._set_fwd_grad_enabled,
@@ -275,13 +246,6 @@ def without_overrides(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
 
     return run
-
-
-def exchange_grad_mode(enabled: bool) -> bool:
-    """Set the grad mode; returns the previous one."""
-    before = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(enabled)
-    return before
 
 
 @contextmanager

@@ -1,22 +1,10 @@
-"""Which captured operations are random, and how the generators are restored when a graph raises."""
+"""Taking back the random numbers that a graph drew before it raised."""
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.fx
-
-_NAMES = re.compile(
-    "rand|dropout|bernoulli|normal|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention|cauchy|geometric"
-    "|fractional|binomial|dirichlet|gamma|lstm|gru|rnn"
-)
-
-
-def draws(node: torch.fx.Node) -> bool:
-    """Whether the operation may use random numbers, by its name; a subgraph may."""
-    return node.op == "get_attr" or bool(_NAMES.search(str(getattr(node.target, "__name__", node.target))))
 
 
 def taken_back(call: Callable[..., Any]) -> Callable[..., Any]:

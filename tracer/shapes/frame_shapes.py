@@ -7,31 +7,25 @@ under which the trace is valid.
 """
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import sympy
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source as TorchSource
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
 from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ...artifacts import records
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Location
-from ..operator_checks.custom_ops import TORCHS
-from ..operator_checks.eager_checks import refuse
-from ..operator_checks.scalar_overflow_checks import refuse_what_does_not_fit
-from ..operator_checks.size1_strides import as_in_eager, is_view
-from ..operator_checks.symbolic_meta_kernels import FORMS
+from ...operators.fake_mode import FaithfulFakeMode
 from ..runtime.device_guard import hold_device_guard
 from ..sources.display_names import display_name
 from ..sources.source import SizeSource, Source
@@ -41,74 +35,13 @@ Sizes = tuple[int | None, ...]
 """An integer for each dimension; None where it is a symbol, or has been seen to change."""
 
 
-class CaptureFakeMode(FakeTensorMode):
-    """A FakeTensorMode whose dispatch bypasses `torch._disable_dynamo`, which would import TorchDynamo.
-
-    With symbolic sizes, composite operators run in their Python decomposition while the mode is active: the C++
-    versions of some (matmul in torch 2.11) read sizes as integers and so would specialize the symbols.
-    """
-
-    _in_fake_kernel = False
-    """Whether the fake kernel of a user-defined operator runs: eager calls none of it."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
+class CaptureFakeMode(FaithfulFakeMode):
+    """The mode of a trace, which leaves operators on tensors made of others to their class."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(kind is not FakeTensor and is_wrapper_class(kind) for kind in types):
-            return NotImplemented  # its class defines operators on its tensors
-        if not self._in_fake_kernel:
-            refuse(func, args, kwargs)
-        if func.namespace not in TORCHS and not self._in_fake_kernel:
-            self._in_fake_kernel = True
-            try:
-                return _fake_dispatch(self, func, types, args, kwargs)
-            finally:
-                self._in_fake_kernel = False
-        if func is _PIXEL_UNSHUFFLE and (free_unbacked_symbols(args[0]) or 0 in args[0].shape):
-            raise NotImplementedError("eager gives what has no elements its own shape back")
-        if func is _PACK_PADDED_SEQUENCE:  # torch's fake kernel gives other sizes, and integers another dtype
-            raise DynamicOutputShapeException(func)
-        if func in FORMS and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
-            return FORMS[func](*args)
-        made: Any = _fake_dispatch(self, func, types, args, kwargs)
-        if not self._in_fake_kernel:
-            refuse_what_does_not_fit(func, args, kwargs or {}, made)
-        strides = as_in_eager(func, args, made)
-        return made if strides is None else self._laid_out(func, args[0], made, strides)
-
-    def _laid_out(self, func: Any, source: torch.Tensor, made: torch.Tensor, strides: tuple[int, ...]) -> Any:
-        if is_view(func):
-            place = (source, made.shape, strides, made.storage_offset())
-            return _fake_dispatch(self, torch.ops.aten.as_strided.default, (), place, {})
-        options = {"dtype": made.dtype, "device": made.device}
-        return _fake_dispatch(self, torch.ops.aten.empty_strided.default, (), (made.shape, strides), options)
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        symbolic = self._has_symbols()
-        self.cache_enabled = self.cache_enabled and not symbolic  # keys and entries cost more than they save
-        python_form = torch._C._EnablePythonDispatcher() if symbolic else contextlib.nullcontext()
-        python_form.__enter__()
-        self._python_forms.append(python_form)
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._python_forms.pop().__exit__(*exception)
-        super().__exit__(*exception)
-
-    @cached_property
-    def _python_forms(self) -> list[Any]:
-        return []
-
-    def _has_symbols(self) -> bool:
-        return self.shape_env is not None and bool(self.shape_env.var_to_range)
-
-
-_fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
-_PIXEL_UNSHUFFLE = torch.ops.aten.pixel_unshuffle.default
-_PACK_PADDED_SEQUENCE = torch.ops.aten._pack_padded_sequence.default
+            return NotImplemented
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 @dataclass(frozen=True)

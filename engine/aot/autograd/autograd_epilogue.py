@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import torch.fx
 
+from ....operators.unbacked import unbacked_in
 from ...codegen.wrapper import WrapperWriter
 from ...graphs.autograd_graphs import Partitioned
 from ...graphs.functional_graph import FromGraph, Output, ViewOfGraph
-from ...graphs.unbacked import unbacked_in
 from ...graphs.wrapper_source import WrapperSource
 from ...ir.ir import Plan
 

@@ -15,27 +15,15 @@ import sympy
 import torch
 import torch.fx
 
+from ....operators import effects
+from ....operators.traits import Work, traits_named
 from ...graphs.autograd_graphs import NEVER
-from ...lowering.extern import LIBRARY
 from ...lowering.registry import COMPOSITE, GATHER, LOWERINGS, REDUCTION, RESHAPE, VIEW
 from ...passes.dead_code import has_effect
 
-SIZE_HINT = 128  # assumed for a dynamic size
-SIMPLE = "simple"
-
-# Bytes that a CPU core moves in the time of one operation on a float32 element: measured with this engine's own
-# kernels on one AVX-512 core (7.3 GB/s from memory; benchmarks/memory.py has the program). "simple" is all the rest.
-CPU_WORK: dict[str, float] = {
-    SIMPLE: 0.1, "exp": 5, "exp2": 5, "erf": 7.5, "erfc": 20, "tanh": 2.5, "log": 2.5, "log2": 10, "log10": 10,
-    "log1p": 12, "expm1": 9, "sin": 10, "cos": 10, "tan": 15, "sinh": 15, "cosh": 15, "asin": 15, "acos": 15,
-    "atan": 15, "asinh": 20, "acosh": 20, "atanh": 20, "sqrt": 1.5, "rsqrt": 3.5, "div": 1.5, "reciprocal": 1.5,
-    "sigmoid": 5.5, "silu": 5.5, "gelu": 9, "softplus": 15, "elu": 6, "mish": 20, "pow": 33, "fmod": 75,
-    "remainder": 75, "floor_divide": 10, "lgamma": 140, "digamma": 140, "atan2": 20, "hypot": 10, "erfinv": 40,
-}
-GPU_WORK: dict[str, float] = {
-    **dict.fromkeys(CPU_WORK, 0.5), SIMPLE: 0.05, "pow": 2, "fmod": 2, "remainder": 1, "lgamma": 6, "digamma": 6,
-    "gelu": 1, "erfinv": 2, "asinh": 1, "acosh": 1, "atanh": 1,
-}
+SIZE_HINT = 128  # what a size that varies counts as
+SIMPLE_WORK = Work(0.1, 0.05)
+"""What an operation on an element costs that `operators/traits.py` says nothing of."""
 BYTES_PER_FLOP = {"cpu": 0.07, "cuda": 0.02}
 """Bytes moved in the time of one operation inside a library's matrix product: 100 GFLOP/s against 7 GB/s, and a GPU's
 tensor cores in a precision between float32 and bfloat16."""
@@ -122,8 +110,8 @@ def _cost(node: torch.fx.Node) -> Cost:
         flops, why = _library(node, size)
         work = int(flops * BYTES_PER_FLOP[_device(value)]) + 2 * size + read_bytes(node)
         return Cost("tuple" if isinstance(value, (tuple, list)) else "library", size, work, flops, never, why)
-    names = (CPU_WORK, GPU_WORK)[_device(value) == "cuda"]
-    each = names[SIMPLE] if _small_power(node) else names.get(_operator(node), names[SIMPLE])
+    unit = (None if _small_power(node) else traits_named(_operator(node)).work) or SIMPLE_WORK
+    each = unit.gpu if _device(value) == "cuda" else unit.cpu
     if lowering.kind in (REDUCTION, COMPOSITE):
         read = read_bytes(node)
         rounds = 2 if lowering.kind == COMPOSITE else 1
@@ -160,22 +148,12 @@ def is_view(node: torch.fx.Node) -> bool:
 def _never(node: torch.fx.Node) -> str:
     if node.meta.get("recompute") == NEVER:
         return "what it reads changes before the backward"
-    if not has_effect(node) or _without_dropout(node):
+    if not has_effect(node) or effects.drops_nothing(node):
         return ""
     target: Any = node.target
-    if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+    if effects.is_random(target):
         return "it draws random numbers"
     return f"{target} may have side effects"
-
-
-def _without_dropout(node: torch.fx.Node) -> bool:
-    """Attention is random only where it drops something."""
-    target: Any = node.target
-    for i, argument in enumerate(target._schema.arguments):
-        if argument.name in ("dropout_p", "dropout"):
-            given: Any = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
-            return type(given) in (int, float) and bool(given == 0)
-    return False
 
 
 def _library(node: torch.fx.Node, size: int) -> tuple[int, str]:
@@ -186,7 +164,7 @@ def _library(node: torch.fx.Node, size: int) -> tuple[int, str]:
     value = node.meta.get("val")
     result = value[0] if isinstance(value, (tuple, list)) and value else value
     count = elements(result) if isinstance(result, torch.Tensor) else 0
-    what = LIBRARY.get(packet, "a library call")
+    what = traits_named(packet).library or "a library call"
     if what == "matrix product":
         return 2 * count * hinted(shapes[-1][-2]) if len(shapes[-1]) > 1 else 2 * count, "a matrix product"
     if what == "convolution":

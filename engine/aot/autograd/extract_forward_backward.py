@@ -13,9 +13,9 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from ....operators.unbacked import needed, unbacked_in
 from ...graphs.autograd_graphs import BACKWARD, JointGraph
 from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, FromInput, Output
-from ...graphs.unbacked import needed, unbacked_in
 from ...passes.dead_code import must_run
 from ...unsupported import EngineUnsupported
 from .min_cut import Cut, Node, Region, ancestors, outputs_of

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ....artifacts.context import CompileContext
+from ....operators.effects import is_random
 from ...graphs.functional_graph import Captured
 from ...unsupported import EngineUnsupported
 from ..aten_graph import AtenTracer
@@ -68,7 +69,6 @@ class PlainTracer(AtenTracer):
     """Writes down what reaches it of operators on plain tensors; those on wrappers are left to their classes."""
 
     stage = "flat"
-    _DRAWS = torch.Tag.nondeterministic_seeded
 
     def __init__(self, mode: FakeTensorMode, context: CompileContext) -> None:
         super().__init__(mode, context, ())
@@ -83,7 +83,7 @@ class PlainTracer(AtenTracer):
             return func(*args, **kwargs)
         if isinstance(func, torch._ops.HigherOrderOperator):
             raise EngineUnsupported(f"the operator {func.name()} in a graph with wrapper subclasses")
-        self.draws = self.draws or self._DRAWS in func.tags
+        self.draws = self.draws or is_random(func)
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
         node.args, node.kwargs = node_args, node_kwargs

@@ -19,8 +19,9 @@ import torch.fx
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import RuleMatch
+from ....operators.effects import is_random
+from ....operators.unbacked import unbacked_in
 from ...graphs.functional_graph import AtenGraph
-from ...graphs.unbacked import unbacked_in
 from ...lowering.realization import kind_of
 from ...lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
 from ...toolchain.benchmarking import TOO_BUSY, timed_options
@@ -270,7 +271,7 @@ def _propagate(
 def _draws(node: torch.fx.Node) -> bool:
     """Whether the numbers of the result are random; attention has the tag for a dropout that it does not do here."""
     target: Any = node.target
-    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and "attention" not in target.__name__
+    return is_random(target) and "attention" not in target.__name__
 
 
 def _set_value(node: torch.fx.Node, value: Any, changed: set[torch.fx.Node]) -> None:

@@ -8,8 +8,8 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
+from ....operators.unbacked import unbacked_in
 from ...graphs.functional_graph import AtenGraph, Captured
-from ...graphs.unbacked import unbacked_in
 from ..dead_code import has_effect
 
 _OF_A_MODULE = re.compile(r"\._(?:parameters|buffers)\['[^']*'\]$")

@@ -45,6 +45,16 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 NAMED: dict[tuple[str, str], Handler] = {}
 """By module and name: functions of modules that must not be imported just to name them."""
 
+MEANINGS: dict[str, Callable[[Any], Handler]] = {}
+"""What functions of the room that uses the tracer may mean to it; the handler for one of them."""
+
+_DECLARED: dict[tuple[Any, str], str] = {}
+
+
+def declare(module: str, meanings: Mapping[str, str]) -> None:
+    """Say what functions of a module mean, by name: the front door's own `compile`, `graph_break`, compiled modules."""
+    _DECLARED.update({(module, name): meaning for name, meaning in meanings.items()})
+
 
 def handler_of(function: Any) -> Handler | None:
     """The handler for calls of `function`, None when there is none."""
@@ -58,7 +68,10 @@ def handler_of(function: Any) -> Handler | None:
     if isinstance(owner, type) and (owner, name) in _OF_CLASSES:
         return _OF_CLASSES[owner, name]
     module = getattr(function, "__module__", "")
-    found = NAMED.get((module, name)) if type(module) is str else None
+    if type(module) is not str:
+        return None
+    meaning = _DECLARED.get((module, name))
+    found = NAMED.get((module, name)) if meaning is None else MEANINGS[meaning](function)
     return found if found is not None and comes_from(function, module) else None
 
 

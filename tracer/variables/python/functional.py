@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ....operators.effects import may_draw
 from ...breaks.unsupported import Unsupported
 from ...guards.cached_results import NOT_CACHED, cached_result
-from ...runtime.rng_ops import draws as is_random_op
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
@@ -168,7 +168,7 @@ class CachedFunction(Value):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 self.inner.call(tx, args, kwargs)
             new = itertools.takewhile(lambda node: node is not last, reversed(tx.graph.graph.nodes))
-            if not any(map(is_random_op, new)) and not tx.effects.reach_outside():
+            if not any(map(may_draw, new)) and not tx.effects.reach_outside():
                 return
         raise Unsupported("call", f"{self.describe()}, whose cache does not have the result,")
 

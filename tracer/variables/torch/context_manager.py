@@ -14,8 +14,8 @@ from torch._C import _functorch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast, autocast_decorator
 from torch.utils._contextlib import context_decorator
 
+from ....operators.graph_calls import exchange_grad_mode
 from ...breaks.unsupported import Unsupported
-from ...runtime.global_modes import exchange_grad_mode
 from ...sources.source import AttrSource, Source
 from ..core.base import Value
 from ..core.constant import constant

@@ -1,7 +1,6 @@
 """`torch.compile` and its results inside a compiled function: what is compiled there is part of this graph."""
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value
 from ..core.constant import constant, is_none
-from ..core.handlers import NAMED
+from ..core.handlers import MEANINGS, NAMED, Handler
 from ..core.registry import builds, is_stable
 from ..python.partials import MethodValue
 
@@ -95,15 +94,12 @@ def _compile(compile: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -
     return CompiledValue(compile, original, options)
 
 
-def _compiles(module: str, name: str) -> None:
-    def handler(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return _compile(getattr(sys.modules[module], name), args, kwargs)
-
-    NAMED[module, name] = handler
+def _compiling(compile: Any) -> Handler:
+    return lambda tx, args, kwargs: _compile(compile, args, kwargs)
 
 
-for _place in (("torch", "compile"), ("ptdebug.cli.api", "compile"), ("ptdebug.cli.api", "torch_compile")):
-    _compiles(*_place)
+NAMED["torch", "compile"] = lambda tx, args, kwargs: _compile(torch.compile, args, kwargs)
+MEANINGS["compile"] = _compiling
 
 
 class ScriptedValue(Value):

@@ -22,6 +22,7 @@ from torch._C import _functorch
 from torch._prims_common import make_contiguous_strides_for
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ....operators.graph_calls import chosen_row, without_dimension
 from ...breaks.unsupported import Unsupported
 from ...shapes.frame_shapes import memory_of
 from ..containers.sequences import TupleValue
@@ -40,42 +41,8 @@ _OFFSETS = frozenset(("as_strided", "as_strided_", "data"))
 """Methods and attributes that expose addresses, or a tensor without its version counter."""
 
 
-class _Row(torch.autograd.Function):
-    """Copies a row. The gradient is stored into zeros, as a view's is: added to these, -0.0 would be 0.0."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
-        ctx.shape, ctx.dim = x.shape, dim
-        ctx.save_for_backward(position.clone())  # eager keeps an integer, which no write changes
-        return _copied(x, position, dim)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        (position,), (gradient,) = ctx.saved_tensors, gradients
-        zeros = gradient.new_zeros(ctx.shape)
-        return torch.ops.aten.index_put(zeros, [*[None] * ctx.dim, position], gradient), None, None
-
-
-def chosen_row(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
-    """A copy of the row at `position` in a dimension. As in eager, a negative index counts from the end."""
-    if not x.requires_grad or not torch.is_grad_enabled():
-        return _copied(x, position, dim)
-    row: torch.Tensor = _Row.apply(x, position, dim)
-    return row
-
-
-def _copied(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
-    row: torch.Tensor = torch.ops.aten.index.Tensor(x, [*[None] * dim, position])
-    strides = _without(x.stride(), dim)
-    return row if row.stride() == strides else x.new_empty_strided(row.shape, strides).copy_(row)
-
-
 def _view(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
     return x[(slice(None),) * dim + (position,)] if dim else x[position]
-
-
-def _without(numbers: Sequence[int], dim: int) -> tuple[int, ...]:
-    return (*numbers[:dim], *numbers[dim + 1 :])
 
 
 class RowCopy:
@@ -250,7 +217,7 @@ def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> 
     if isinstance(size, int) and memory.nbytes() != size:
         memory.resize_(size)  # torch's fake kernel of `index` sometimes allocates one more element
     assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
-    if tuple(row.fake.stride()) != _without(whole.fake.stride(), dim):
+    if tuple(row.fake.stride()) != without_dimension(whole.fake.stride(), dim):
         raise Unsupported(_CODE, _NAME)
     tx.graph.rows.append(RowCopy(tx, row, whole, position, dim))
     return row

@@ -14,8 +14,8 @@ import torch.fx
 from torch._C import _functorch
 from torch.utils.hooks import RemovableHandle
 
+from ....operators.autograd_plans import FunctionPlan
 from ...breaks.unsupported import Unsupported
-from ...fx.autograd_plans import FunctionPlan
 from ..core.base import ObservedException, Value
 from ..core.constant import BoundBuiltin, constant
 from .higher_order.autograd_function import strides_of

@@ -16,7 +16,7 @@ from ..containers.mappings import make_dict
 from ..containers.sequences import make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold
-from ..core.handlers import NAMED, handles, pure
+from ..core.handlers import MEANINGS, NAMED, handles, pure
 from ..core.operators import apply
 from ..core.registry import build, from_python
 from ..python.functions import FunctionValue
@@ -101,7 +101,7 @@ def requested_break(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 NAMED["torch._dynamo.decorators", "graph_break"] = requested_break
-NAMED["ptdebug.cli.api", "graph_break"] = requested_break
+MEANINGS["graph break"] = lambda _: requested_break
 
 
 def _now(function: Callable[..., Any]) -> None:

@@ -11,13 +11,11 @@ from torch._C import _SDPBackend
 from torch.autograd.grad_mode import inference_mode
 from torch.autograd.profiler import record_function
 
+from ....operators.graph_calls import enter_inference_mode, exit_inference_mode, set_deterministic
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import (
     ATTENTION,
     Modes,
-    enter_inference_mode,
-    exit_inference_mode,
-    set_deterministic,
     set_saved_tensors_error,
 )
 from ...sources.source import GLOBAL_STATE, Source

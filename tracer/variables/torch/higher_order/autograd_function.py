@@ -14,8 +14,8 @@ import torch
 import torch.fx
 from torch._C import _functorch
 
+from .....operators.autograd_plans import FunctionPlan
 from ....breaks.unsupported import Unsupported
-from ....fx.autograd_plans import FunctionPlan
 from ....shapes.wrapper_subclasses import is_wrapper_class
 from ...containers.sequences import TupleValue
 from ...core.attributes import method_of

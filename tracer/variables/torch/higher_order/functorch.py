@@ -7,7 +7,6 @@ A level's number is known only at run time: a `LevelValue` is a node.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +15,7 @@ from torch._C import _functorch
 from torch._functorch import eager_transforms, predispatch
 from torch.autograd import forward_ad
 
+from .....operators.graph_calls import differentiate
 from ....breaks.unsupported import Unsupported
 from ...containers.sequences import TupleValue
 from ...core.base import Value
@@ -192,21 +192,6 @@ def _load_forward_decompositions(tx: Translator, args: Args, kwargs: Kwargs) -> 
     """Registers forward AD rules, once per process: done while tracing."""
     forward_ad._maybe_load_decompositions()
     return constant(None)
-
-
-def differentiate(
-    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], grad_outputs: Any, retain_graph: bool,
-    create_graph: bool, allow_unused: bool,
-) -> tuple[torch.Tensor | None, ...]:
-    """torch.autograd.grad on tuples, outside of any inference mode where torch's own transforms do so."""
-    with _OUTSIDE_INFERENCE():
-        return torch.autograd.grad(
-            outputs, inputs, grad_outputs, retain_graph=retain_graph, create_graph=create_graph,
-            allow_unused=allow_unused,
-        )  # fmt: skip
-
-
-_OUTSIDE_INFERENCE = getattr(eager_transforms, "_disable_inference_mode", nullcontext)  # torch 2.13
 
 
 def _is_wrapped(value: Value) -> bool:

@@ -11,8 +11,8 @@ import torch
 from torch._C import _functorch
 from torch._library.custom_ops import OPDEFS
 
+from .....operators.custom_ops import names_of
 from ....breaks.unsupported import Unsupported
-from ....operator_checks.custom_ops import names_of
 from ...containers.sequences import TupleValue
 from ...core.attributes import method_of
 from ...core.base import Value

@@ -22,7 +22,7 @@ from ...containers.mappings import DictValue
 from ...core.attributes import MISSING, bind, lookup, type_source
 from ...core.base import Value
 from ...core.constant import REGISTRY, constant
-from ...core.handlers import NAMED, handles
+from ...core.handlers import MEANINGS, NAMED, handles
 from ...core.registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
 from ...python.instance_dict import own_dict
 from ...python.objects import ObjectValue
@@ -444,7 +444,7 @@ def _class_of_compiled(tx: Translator, args: Sequence[Value], kwargs: Mapping[st
 NAMED["torch._dynamo.eval_frame", "__call__"] = _compiled_module
 NAMED["torch._dynamo.eval_frame", "__getattr__"] = _attribute_of_compiled
 NAMED["torch._dynamo.eval_frame", "training"] = _mode_of_compiled
-NAMED["ptdebug.cli.module", "__call__"] = _compiled_module
-NAMED["ptdebug.cli.module", "__getattr__"] = _attribute_of_compiled
-NAMED["ptdebug.cli.module", "training"] = _mode_of_compiled
-NAMED["ptdebug.cli.module", "__class__"] = _class_of_compiled
+MEANINGS["call of a compiled module"] = lambda _: _compiled_module
+MEANINGS["attribute of a compiled module"] = lambda _: _attribute_of_compiled
+MEANINGS["mode of a compiled module"] = lambda _: _mode_of_compiled
+MEANINGS["class of a compiled module"] = lambda _: _class_of_compiled

@@ -6,8 +6,8 @@ import itertools
 import pytest
 import sympy
 import torch
-from ptdebug.engine.graphs.memory_overlap import overlapping, repeats
 from ptdebug.engine.ir.affine import contiguous_strides, stored_strides
+from ptdebug.operators.overlap import overlapping, repeats
 
 
 def _places(sizes, strides):

@@ -12,8 +12,6 @@ import torch
 import torch.fx
 from torch.utils._pytree import tree_leaves
 
-from ..breaks.unsupported import Unsupported
-
 TORCHS = ("aten", "prims")
 _KEYS = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
 
@@ -24,17 +22,17 @@ def is_own(target: Any) -> bool:
     return isinstance(target, kinds) and any(name.partition("::")[0] not in TORCHS for name in names_of(target))
 
 
-def refuse_hidden_gradients(target: Any, args: Any, result: Any) -> None:
-    """Raises Unsupported where a gradient would go through what the operator `target` calls inside. Its arguments
-    are nodes and constants, its result is fake."""
+def hides_gradient(target: Any, args: Any, result: Any) -> str:
+    """The name of the operator where a gradient would go through what `target` calls inside; else "". Its arguments are
+    nodes and constants, its result is fake."""
     if not isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or not torch.is_grad_enabled():
-        return
+        return ""
     name = next((name for name in names_of(target) if not _autograd_knows(name)), "")
     inputs = [leaf.meta["val"] for leaf in tree_leaves(args) if isinstance(leaf, torch.fx.Node)] if name else []
     if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs):
-        return
-    if any(isinstance(leaf, torch.Tensor) and _differentiable(leaf) for leaf in tree_leaves(result)):
-        raise Unsupported("missing-gradient", name)
+        return ""
+    differentiable = any(isinstance(leaf, torch.Tensor) and _differentiable(leaf) for leaf in tree_leaves(result))
+    return name if differentiable else ""
 
 
 def names_of(target: Any) -> list[str]:

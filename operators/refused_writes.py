@@ -1,4 +1,4 @@
-"""Writes to tensors of which several elements are one in memory: eager refuses most of them, fake tensors none."""
+"""Writes through memory that several elements share: eager refuses most of them, fake tensors none."""
 from __future__ import annotations
 
 import operator
@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 
+from .overlap import hinted
+from .traits import traits_named
+
 _IN_PLACE = frozenset((
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
     operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.setitem,
@@ -19,13 +22,6 @@ _IN_PLACE = frozenset((
 _DUNDERS = frozenset([f"__{function.__name__}__" for function in _IN_PLACE])
 _SETS = "setitem", "__setitem__"
 _ELEMENTWISE = {*_DUNDERS, *[function.__name__ for function in _IN_PLACE], "copy_"} - {*_SETS}
-_ARE_ALLOWED = frozenset((
-    "conj_physical_", "fill_", "fill_diagonal_", "index_fill_", "index_put_", "masked_fill_", "tril_", "triu_", "zero_",
-    "as_strided_", "detach_", "rename_", "requires_grad_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_",
-    "swapdims_", "t_", "transpose_", "unsqueeze_",
-))  # fmt: skip
-"""What eager allows in place where elements share memory: they set all to one number, or write nothing."""
-
 _MANY = 16
 
 
@@ -43,7 +39,7 @@ def may_be_refused(op: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[
             return ""
         written, others = args[0], args[1:]
     ones = [one for one in _listed(written) if isinstance(one, torch.Tensor) and one.layout is torch.strided]
-    if name not in _ARE_ALLOWED and any(map(_shares_elements, ones)):
+    if not traits_named(name).writes_equal and any(map(_shares_elements, ones)):
         return "several elements of what is written are one in memory"
     if len(ones) > 1 and any(_share_some(a, b, False) for a, b in _of_one_memory(ones)):
         return "some elements are written twice"
@@ -136,12 +132,13 @@ def _stay_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.element_size() != b.element_size():
         return False
     for step in (None, *a.stride()):
-        if step is not None and _hint(step) == 0:
+        if step is not None and hinted(step) == 0:
             continue
-        (first, last, outer), (begin, end, more) = sorted((_reach(a, step), _reach(b, step)), key=lambda r: _hint(r[0]))
-        if _hint(last) >= _hint(begin) or (step is not None and _hint(end - first) >= _hint(step)):
+        reached = sorted((_reach(a, step), _reach(b, step)), key=lambda reach: hinted(reach[0]))
+        (first, last, outer), (begin, end, more) = reached
+        if hinted(last) >= hinted(begin) or (step is not None and hinted(end - first) >= hinted(step)):
             continue
-        if any(_hint(stride) % _hint(step) for stride in (*outer, *more)):
+        if any(hinted(stride) % hinted(step) for stride in (*outer, *more)):
             continue
         whole = all(bool(stride % step == 0) for stride in (*outer, *more))  # bool() of what varies is a guard
         return whole and bool(last < begin) and (step is None or bool(end - first < step))
@@ -154,7 +151,7 @@ def _reach(tensor: torch.Tensor, step: Any) -> tuple[Any, Any, list[Any]]:
     first = last = tensor.storage_offset()
     outer = []
     for size, stride in zip(tensor.shape, tensor.stride()):
-        if step is not None and _hint(stride) >= _hint(step):
+        if step is not None and hinted(stride) >= hinted(step):
             outer.append(stride)
         else:
             last = last + (size - 1) * stride
@@ -172,13 +169,8 @@ class _Span:
     @staticmethod
     def of(tensor: torch.Tensor) -> _Span:
         item = tensor.element_size()
-        dims = [(_hint(size), _hint(stride) * item) for size, stride in zip(tensor.shape, tensor.stride())]
-        return _Span(_hint(tensor.storage_offset()) * item, item, tuple(dims))
-
-
-def _hint(number: Any) -> int:
-    hint: int = number if type(number) is int else number.node.hint
-    return hint
+        dims = [(hinted(size), hinted(stride) * item) for size, stride in zip(tensor.shape, tensor.stride())]
+        return _Span(hinted(tensor.storage_offset()) * item, item, tuple(dims))
 
 
 def _differences(a: _Span, b: _Span) -> list[tuple[int, int, int]]:

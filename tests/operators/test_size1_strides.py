@@ -7,7 +7,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.tracer.operator_checks.size1_strides import _strides
+from ptdebug.operators.size1_strides import strides_of_view
 
 TOKENS = torch.randn(1, 64, 32)
 WEIGHT = torch.randn(4, 32, 3, 3)
@@ -57,5 +57,5 @@ def test_views_are_split_as_aten_splits_them():
         except RuntimeError:
             continue
         compared += 1
-        assert _strides(x.shape, x.stride(), wanted) == strides
+        assert strides_of_view(x.shape, x.stride(), wanted) == strides
     assert compared > 500

@@ -47,7 +47,7 @@ def may_repeat(tensor: torch.Tensor) -> bool:
     dims = zip(tensor.stride(), tensor.shape)
     moving = [(stride, size) for stride, size in dims if not (type(size) is int and size == 1)]
     reach: Any = 0
-    for stride, size in sorted(moving, key=lambda dim: _at_hand(dim[0])):
+    for stride, size in sorted(moving, key=lambda dim: hinted(dim[0])):
         if stride <= reach:
             return True
         reach = reach + (size - 1) * stride
@@ -57,19 +57,15 @@ def may_repeat(tensor: torch.Tensor) -> bool:
 def same_places(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two fake views of one memory have the same elements at the current sizes. Unbacked
     sizes are not compared."""
-    if unbacked_in([one, other]) or 0 in map(_at_hand, one.shape):
+    if unbacked_in([one, other]) or 0 in map(hinted, one.shape):
         return True
     return _steps(one) == _steps(other)
 
 
 def _steps(tensor: torch.Tensor) -> tuple[int, list[tuple[int, int]]]:
     """Where a tensor starts in its memory, and the size and stride of each dimension that has more than one place."""
-    dims = [(_at_hand(n), _at_hand(stride)) for n, stride in zip(tensor.shape, tensor.stride())]
-    return _at_hand(tensor.storage_offset()), [dim for dim in dims if dim[0] != 1]
-
-
-def _at_hand(number: Any) -> int:
-    return int(number.node.hint) if isinstance(number, torch.SymInt) else int(number)
+    dims = [(hinted(n), hinted(stride)) for n, stride in zip(tensor.shape, tensor.stride())]
+    return hinted(tensor.storage_offset()), [dim for dim in dims if dim[0] != 1]
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -81,3 +77,8 @@ def is_dense(tensor: torch.Tensor) -> bool:
                 return False
             expected *= extent
     return tensor.storage_offset() == 0 and tensor.numel() > 0
+
+
+def hinted(number: Any) -> int:
+    """A size or stride as it is at this call."""
+    return int(number.node.hint) if isinstance(number, torch.SymInt) else int(number)

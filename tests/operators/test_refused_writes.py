@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.tracer.operator_checks.memory_overlap import _share_some, may_be_refused
+from ptdebug.operators.refused_writes import _share_some, may_be_refused
 
 MEMORY = torch.arange(96)
 

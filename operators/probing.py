@@ -1,8 +1,9 @@
-"""Which dtypes and numbers ATen's kernels accept. Fake tensors do not know, and loops would compute what eager refuses.
+"""Which dtypes and numbers ATen's kernels take, by asking eager: no list says it.
 
-`F.silu` of integers raises in eager, though its fake kernel returns integers, and so does `masked_fill` of a float16
-tensor with -1e9. Where a dtype is not float32 or float64, an operator that becomes loops is probed once in eager, on a
-few zeros of these dtypes: if that raises, the graph runs in eager, and raises there.
+Fake tensors do not know, and generated loops would compute what eager refuses.
+`F.silu` of integers raises in eager, though its fake kernel promises integers, and so does `masked_fill` of a float16
+tensor with -1e9. Where a dtype is not float32 or float64, an operator that becomes loops runs once in eager, on a few
+zeros of these dtypes: where that is refused, the graph runs in eager, which says so to the program.
 """
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from typing import Any
 import torch
 from torch.utils._mode_utils import no_dispatch
 
-from ..unsupported import EngineUnsupported
+from .effects import is_random
+from .traits import traits_of
 
 aten = torch.ops.aten
 
@@ -22,8 +24,6 @@ ALWAYS = frozenset((torch.float32, torch.float64, None))  # dtypes that kernels 
 REFUSED = re.compile(r"not implemented for '|[Bb]ool|Integer division|cannot be converted to type")
 MOST = 4  # elements of a dimension, and other sizes, in the probing call
 USUAL = 100  # numbers up to it are in every dtype
-BY_SIZE = frozenset((aten.convolution, aten.convolution_backward))
-"""Operators that have several kernels, chosen by size: what one refuses another may take."""
 
 TRACING = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize) | torch._C.DispatchKeySet(
     torch._C.DispatchKey.AutocastCPU)
@@ -32,22 +32,21 @@ TRACING = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize) | torch._C
 _refusals: dict[Any, str] = {}
 
 
-def check(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raises EngineUnsupported where ATen's kernel on CPUs takes no arguments of these dtypes, or such numbers."""
+def refused(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Why ATen's kernel on CPUs takes no arguments of these dtypes, or no such numbers; "" where it takes them."""
     leaves = [leaf for a in args for leaf in (a if isinstance(a, (list, tuple)) else (a,))]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     common = kwargs.get("dtype") in ALWAYS and all(t.dtype in ALWAYS for t in tensors)
     if common and not any(map(_beyond_float32, (*leaves, *kwargs.values()))):
-        return
-    if operator.is_view or operator.overloadpacket in BY_SIZE or torch.Tag.nondeterministic_seeded in operator.tags:
-        return
+        return ""
+    if operator.is_view or traits_of(operator).kernels_by_size or is_random(operator):
+        return ""
     if any(t.device.type != "cpu" or t.layout is not torch.strided for t in tensors):
-        return
+        return ""
     key = (operator, *map(_kind, leaves), *[(name, _kind(value)) for name, value in kwargs.items()])
     if key not in _refusals:
         _refusals[key] = _refusal(operator, args, kwargs)
-    if _refusals[key]:
-        raise EngineUnsupported(f"{operator} raises in eager: {_refusals[key]}")
+    return f"{operator} raises in eager: {_refusals[key]}" if _refusals[key] else ""
 
 
 def _beyond_float32(value: Any) -> bool:

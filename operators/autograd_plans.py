@@ -13,7 +13,7 @@ import torch.fx
 from torch.autograd.function import once_differentiable
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from ...artifacts.fx_graphs import PLAN
+from ..artifacts.fx_graphs import PLAN
 
 
 @dataclass(frozen=True)
