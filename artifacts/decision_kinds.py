@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 OPTIONS: dict[str, tuple[str, ...]] = {
     "frame": ("compile", "eager"), "dynamic": ("symbol", "number"), "unbacked": ("symbol", "break"),
     "random": ("input", "break"), "inline": ("inline", "break"), "compile": ("kernels", "eager"),
-    "cache": ("compile",), "control": ("compiled", "eager"), "engine": ("compile", "eager"),
+    "cache": ("load", "compile"), "control": ("compiled", "eager"), "engine": ("compile", "eager"),
     "decompose": ("rule", "keep"), "budget": (r"\d+(\.\d+)?",), "save": ("save", "recompute"),
     "freezing": ("fold", "keep"), "pass": ("run", "skip"),
     "library": ("mm", "addmm", "bmm", "loops", "contiguous", "channels-last", "product", "mkl", "onednn", "mkl-packed",
