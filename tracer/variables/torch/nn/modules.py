@@ -24,6 +24,7 @@ from ...core.base import Value
 from ...core.constant import REGISTRY, constant
 from ...core.handlers import NAMED, handles
 from ...core.identity_guards import guard_library_method
+from ...core.opaque import OpaqueValue
 from ...core.registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
 from ...python.instance_dict import own_dict
 from ...python.objects import ObjectValue
@@ -203,6 +204,22 @@ class ModuleValue(ObjectValue):
         return f"the module {name} ({self.cls.__name__})"
 
 
+class ScriptedModule(OpaqueValue):
+    """What torch.jit.script or torch.jit.trace made of a module. TorchScript runs it, with parameters of its own that a
+    node for the call would not show: Python calls it."""
+
+    __slots__ = ()
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """TorchScript has its attributes, and makes new objects for some of them at each read."""
+        raise Unsupported("attribute", f"{name} of {self.describe()}")
+
+    def describe(self) -> str:
+        """How the program reaches it."""
+        assert self.source is not None
+        return f"the module {in_words(self.source)} of TorchScript"
+
+
 def _global_hooks(tx: Translator) -> list[dict[int, Any]]:
     """The tables of hooks that run for all modules, whose lengths are guarded."""
     tables = [getattr(nn_module, f"_global{name}") for name in _HOOKS]
@@ -239,6 +256,9 @@ def module_path(source: Source | None) -> str:
 @builds(torch.nn.Module)
 def build_module(tx: Translator, obj: torch.nn.Module, source: Source | None) -> Value:
     """A module: its type is guarded; parameters, attributes and hooks are when they are used."""
+    if isinstance(obj, torch.jit.ScriptModule) and source is not None:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        return ScriptedModule(source, type(obj))
     if isinstance(obj, (torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)):
         raise Unsupported("unknown-type", type(obj).__qualname__)
     _LazyGraphModule.force_recompile(obj)  # type: ignore[arg-type]  # whose class has no forward until its first call
