@@ -415,9 +415,9 @@ _SCRIPTED = BreakKind(
     "call the module that it was made from, which is compiled with the rest",
 )
 _CACHED = BreakKind(
-    "{detail} has a result for each object that it was called with; which it has for a tensor, or for an object that "
-    "the compiled function makes, is known only when the program runs",
-    "call it before the compiled function and pass the result, or cache by numbers and strings (a size, a name)",
+    "{detail} has a result for each object that it was called with; the compiler looks up those of numbers and strings "
+    "only, and leaves that of a tensor or of another object to Python",
+    "call it before or after the compiled function, or cache by numbers and strings (a size, a name)",
 )
 EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("unknown-type", r"^(DistributedDataParallel|DataParallel)\b", "", _PARALLEL),
