@@ -36,7 +36,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "prefetch": ("next-row", "none"), "scatter": ("serial", "parallel-loops", "owner-computes"),
     "half-conversion": ("blocked", "elementwise"), "scan-algorithm": ("blocked", "sequential"),
     # facts: there was nothing else to choose
-    "cache": ("compile",), "engine": ("compile", "eager"), "fallback": ("extern",), "python-wrapper": ("python",),
+    "cache": ("load", "compile"), "engine": ("compile", "eager"), "fallback": ("extern",),
+    "python-wrapper": ("python",),
     "kernel-launches": (r"\d+",),
 }
 FORMS = {"memory-budget": "a number from 0.0 to 1.0", "loop-order": "the names of loops",

@@ -2,14 +2,20 @@
 
 Read `key.py` (the key: a hash of everything that a compilation depends on, with `values.py` and `state.py`), `parts.py`
 (a compiled graph as data, and back), `sizes.py` (guards that compiling added) and `disk.py` (the files). Why a graph is
-not cached is a decision of kind "cache". A recorded run does not use the cache, since a recording shows every stage.
+not cached is a decision of kind "cache". A recorded run keeps the stages' records beside the graph, and loads both or
+compiles: a graph that was compiled unrecorded has no records, and a recording shows every stage.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
+from ...artifacts import kept_stages
 from ...artifacts.context import CompileContext
 from ...artifacts.external_exceptions import came_from_outside
+from ...artifacts.records import Kernel
 from ...dependencies import msgspec
 from ..aot.autograd.entry import training_entry
 from ..graphs.functional_graph import Captured
@@ -18,12 +24,20 @@ from ..runtime.entry import Compiled, entry
 from ..runtime.runtime import wrapper_file
 from ..toolchain.cpp_build import CannotBuild
 from . import disk, sizes
-from .key import key_of
+from .key import key_of, recorded_key_of
 from .parts import MakeParts, Parts, call_of, decode, encode
 from .values import Uncacheable
 
 Compile = Callable[[Captured, CompileContext, Callable[[MakeParts], None]], Compiled]
 """The compiler; it passes the description of a compiled graph to its last argument."""
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of a graph: `plain`, and in a run that records `recorded`, of the graph with its records."""
+
+    plain: str
+    recorded: str = ""
 
 
 def load_or_compile(captured: Captured, context: CompileContext, compiler: Callable[[], Compile]) -> Compiled:
@@ -33,47 +47,86 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
     """
     with context.timed("cache"):
         try:
-            key = key_of(captured, context)
-            found = _loaded(key, captured, context)
+            keys: _Keys | None = _keys_of(captured, context)
+            found = _loaded(keys, captured, context) if keys is not None else None
         except Uncacheable as reason:
             _say_why(str(reason), context)
-            key, found = "", None
+            keys, found = None, None
         except Exception as error:  # a fault of ptdebug, or an unknown version of torch
             if came_from_outside(error):
                 raise
             context.notes.append(f"no cache key for a graph: {type(error).__name__}: {error}")
-            key, found = "", None
+            keys, found = None, None
     if found is not None:
         return found
+    if keys is None:
+        return compiler()(captured, context, lambda make: None)
     before = sizes.count(captured)
+    with _told(context) as told:
 
-    def keep(make: MakeParts) -> None:
-        if key:
+        def keep(make: MakeParts) -> None:
             with context.timed("cache"):
-                _keep(key, make, sizes.since(captured, before), context)
+                _keep(keys, make, sizes.since(captured, before), told, context)
 
-    return compiler()(captured, context, keep)
+        return compiler()(captured, context, keep)
 
 
-def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled | None:
-    """What is kept under `key`, ready to be called; None where nothing is, or nothing that can be used."""
+def _keys_of(captured: Captured, context: CompileContext) -> _Keys:
+    plain = key_of(captured, context)
+    return _Keys(plain, recorded_key_of(plain, captured, context) if context.recording else "")
+
+
+@contextmanager
+def _told(context: CompileContext) -> Iterator[list[kept_stages.Told]]:
+    """What the stages record meanwhile; nothing where they do not."""
+    if not context.recording:
+        yield []
+        return
+    recorder = context.recorder
+    keeping = context.recorder = kept_stages.KeepingRecorder(recorder)
+    try:
+        yield keeping.told
+    finally:
+        context.recorder = recorder
+        keeping.told = []  # contexts of parts may live on
+
+
+def _loaded(keys: _Keys, captured: Captured, context: CompileContext) -> Compiled | None:
+    """What is kept, ready to be called and recorded; None where nothing is, or nothing that can be used."""
+    key = keys.recorded or keys.plain
     try:
         content = disk.read(key)
         if content is None:
             return None
         parts = decode(content)
+        told = kept_stages.unpack(parts.stages) if context.recording else []
+        if not _libraries_are_there(told):
+            return None
         call = _callable(parts, captured, context)
-        return call if sizes.assume(captured, parts.conditions) else None
+        if not sizes.assume(captured, parts.conditions):
+            return None
     except CannotBuild:  # compiling reports it better
         return None
     except disk.Damaged as damaged:
         context.notes.append(str(damaged))
+        return None
     except Exception as error:
         if came_from_outside(error):
             raise
         disk.remove(key)
         context.notes.append(f"a cached graph cannot be used and is compiled again: {type(error).__name__}: {error}")
-    return None
+        return None
+    if context.recording:
+        why = "the graph and its stages' records were cached; cache:graph=compile compiles it anew"
+        context.decide("cache", "graph", ("load", "compile"), "load", why)
+        with context.timed("recording"):
+            kept_stages.tell(told, str(context.id), context.recorder)
+    return call
+
+
+def _libraries_are_there(told: list[kept_stages.Told]) -> bool:
+    """Whether the libraries that records of kernels name exist: a recording shows their machine code."""
+    return all(os.path.exists(record.path) for _, _, record in told if isinstance(record, Kernel) and record.path)
 
 
 def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Compiled:
@@ -90,9 +143,17 @@ def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Comp
     return training_entry(captured, parts.node, call, backward, outside)
 
 
-def _keep(key: str, make: MakeParts, conditions: tuple[str, ...], context: CompileContext) -> None:
+def _keep(
+    keys: _Keys, make: MakeParts, conditions: tuple[str, ...], told: list[kept_stages.Told], context: CompileContext
+) -> None:
     try:
-        disk.write(key, encode(msgspec.structs.replace(make(), conditions=conditions)))
+        parts = msgspec.structs.replace(make(), conditions=conditions)
+        if not context.recording:
+            disk.write(keys.plain, encode(parts))
+            return
+        disk.write(keys.recorded, encode(msgspec.structs.replace(parts, stages=kept_stages.pack(told))))
+        if not disk.holds(keys.plain):  # for a run that does not record
+            disk.write(keys.plain, encode(parts))
     except Uncacheable as reason:
         _say_why(str(reason), context)
     except OSError as error:

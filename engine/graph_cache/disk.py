@@ -36,6 +36,11 @@ def read(key: str) -> bytes | None:
     return content[32:]
 
 
+def holds(key: str) -> bool:
+    """Whether something is kept under `key`."""
+    return _path(key).exists()
+
+
 def write(key: str, content: bytes) -> None:
     """Keep `content` under `key`. Raises OSError where the disk does not take it."""
     path = _path(key)

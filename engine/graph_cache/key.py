@@ -3,8 +3,8 @@
 The graph: each node with its target, its arguments, and the metadata of its result. The inputs: layout, gradients,
 which of them alias. Then dynamic sizes, the settings of torch, this machine, and ptdebug's own sources (`state.py`).
 
-Left out on purpose are the user's source lines that nodes come from: they appear in comments of generated code, and in
-recordings, which are not made from what is cached.
+Left out on purpose are the user's source lines that nodes come from: they appear in comments of generated code only. A
+recording shows them at every stage: `recorded_key_of` includes them.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import PLAN
+from ...dependencies import msgspec
 from ..graphs.functional_graph import Captured, fake_mode_of
 from . import state
 from .values import Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
@@ -27,13 +28,13 @@ SWITCH = "PTDEBUG_GRAPH_CACHE"
 META = ("autograd", "recompute", "checkpoint")
 """What the engine reads of a captured node besides its value; "stack", "module" and "origins" only name places."""
 
+PLACES = ("stack", "module", "origins")
+
 
 def key_of(captured: Captured, context: CompileContext) -> str:
     """The key of `captured`, compiled now. Raises Uncacheable with the reason where it has none."""
     if os.environ.get(SWITCH) == "0":
         raise Uncacheable(f"{SWITCH}=0")
-    if context.recording:
-        raise Uncacheable("a recorded run compiles everything")
     if context.overrides or context.target:
         raise Uncacheable("decisions are overridden, or another target is recorded")
     parts = [state.of_installation(), state.of_process(), str(context.memory_budget), *_graph(captured.module)]
@@ -44,6 +45,24 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     parts += _inputs(captured.inputs)
     parts.append(state.of_sizes(fake_mode_of(captured).shape_env))
     return hashlib.sha256("\n".join(map(string, parts)).encode()).hexdigest()
+
+
+def recorded_key_of(key: str, captured: Captured, context: CompileContext) -> str:
+    """The key of the graph with what its stages record, where `key` is that of the graph: also the names that records
+    use for what comes from outside, and the lines of the program."""
+    named = [key, context.part, list(captured.input_names), _places(captured.module)]
+    return hashlib.sha256(msgspec.json.encode(named, enc_hook=repr)).hexdigest()
+
+
+def _places(module: torch.fx.GraphModule) -> list[Any]:
+    """Where the nodes come from, of the graphs that they hold as well."""
+    found: list[Any] = []
+    for node in module.graph.nodes:
+        found.append([node.meta.get(name) for name in PLACES])
+        plan = getattr(node.target, PLAN, None)
+        if plan is not None:
+            found += [plan.name, *_places(plan.forward), *_places(plan.backward)]
+    return found
 
 
 def _graph(module: torch.fx.GraphModule) -> list[str]:

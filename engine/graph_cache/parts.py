@@ -58,7 +58,8 @@ class FoldingPart(msgspec.Struct, frozen=True):
 class Parts(msgspec.Struct, frozen=True):
     """A compiled graph. Of an inference graph `call` and `entry` are there; of a training graph `call` is its forward.
 
-    `conditions` are those on sizes that vary which compiling the graph has added to its guards, as Python.
+    `conditions` are those on sizes that vary which compiling the graph has added to its guards, as Python. `stages` is
+    what its stages recorded (see artifacts/kept_stages.py), where it was compiled in a run that records.
     """
 
     call: Half
@@ -68,6 +69,7 @@ class Parts(msgspec.Struct, frozen=True):
     node: AutogradMetadata | None = None
     conditions: tuple[str, ...] = ()
     folding: FoldingPart | None = None
+    stages: bytes = b""
 
 
 MakeParts = Callable[[], Parts]

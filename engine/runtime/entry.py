@@ -15,6 +15,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from ...artifacts.context import CHANGED_INPUTS
 from ..graphs.functional_graph import AtenGraph, Captured, FromGraph
 from ..unsupported import EngineUnsupported
+from .complex_constants import with_exact_constants
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -76,7 +77,8 @@ def without_autocast(call: Compiled) -> Compiled:
 def eager_form(module: torch.fx.GraphModule) -> Compiled:
     """The captured graph as a plain function: a GraphModule would print its code when an operator raises."""
     _LazyGraphModule.force_recompile(module)
-    return module.forward
+    exact = with_exact_constants(module)
+    return module.forward if exact is module else exact.forward
 
 
 def uncounted(call: Compiled, positions: tuple[int, ...]) -> Compiled:

@@ -409,8 +409,20 @@ _PARALLEL = BreakKind(
     "compile the whole of it (torch.compile(ddp_model)), which compiles the module inside, and call what that gives "
     "from eager code; or compile the module before it is wrapped",
 )
+_SCRIPTED = BreakKind(
+    "{detail} (from torch.jit.script or torch.jit.trace) is run by TorchScript's interpreter, where there is no Python "
+    "to follow",
+    "call the module that it was made from, which is compiled with the rest",
+)
+_CACHED = BreakKind(
+    "{detail} has a result for each object that it was called with; the compiler looks up those of numbers and strings "
+    "only, and leaves that of a tensor or of another object to Python",
+    "call it before or after the compiled function, or cache by numbers and strings (a size, a name)",
+)
 EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("unknown-type", r"^(DistributedDataParallel|DataParallel)\b", "", _PARALLEL),
+    ("call", r"^the module \S+ of TorchScript$", "", _SCRIPTED),
+    ("call", r" with functools\.lru_cache$", "", _CACHED),
     ("data-dependent-value", "", r"^range\(", _TURNS),
     ("data-dependent-value", "^Tensor.tolist$", r"\bfor\b.*\bin\b.*\.tolist\(\)", _TURNS),
     ("data-dependent-branch", "", r"^range\(|^while\b", _TURNS),

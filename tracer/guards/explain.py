@@ -270,6 +270,14 @@ _ARRAY_HINTS = {
 }
 
 
+def _members(check: Check, scope: Scope) -> list[Difference]:
+    hint = KINDS[check.kind].hint
+    return [
+        Difference(f"{item.words} is as it was", item.words, "the library's", "another function", check.location, hint)
+        for item in check.expectation.changed()
+    ]
+
+
 def _tensor(check: Check, scope: Scope) -> list[Difference]:
     name, where = check.source.expression, display_name(check.source)
     try:
@@ -332,7 +340,7 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
 
 
 _SPECIAL: dict[str, Callable[[Check, Scope], list[Difference]]] = {
-    "GLOBAL_STATE": _settings, "TENSOR_MATCH": _tensor, "SHAPE_ENV": _condition,
+    "GLOBAL_STATE": _settings, "CLASS_MEMBERS": _members, "TENSOR_MATCH": _tensor, "SHAPE_ENV": _condition,
 }
 
 

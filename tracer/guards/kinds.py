@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..runtime.global_modes import without_overrides
+from .class_members import Members, members_of
 from .conditions import conditions_code
 from .describe import describe, subject, type_name
 
@@ -304,6 +305,12 @@ def _install_lambda(tree: GuardTree, spec: GuardSpec) -> str:
     return text
 
 
+def _install_members(tree: GuardTree, spec: GuardSpec) -> Members:
+    members = members_of((cls, name, function) for (cls, name), function in spec.value.items())
+    tree.root.add_epilogue_lambda_guard(members.check(), tree.parts(spec), None)
+    return members
+
+
 _NO_LEVEL = -1  # of forward AD: a frame inside one runs in eager
 
 
@@ -422,6 +429,10 @@ KINDS: dict[str, Kind] = {
     "LAMBDA": Kind(
         _install_lambda, lambda x, e: e.replace("{}", x), lambda e: e.replace("{}", "it"), key=lambda value: value[1],
         hint="keep it as it was at the first call", fails=_fails_in_cpp,
+    ),
+    "CLASS_MEMBERS": Kind(
+        _install_members, lambda x, e: f"methods of library classes are as they were: {e}", lambda e: "as it was",
+        lambda v, e: "another function", hint="put a method into a library's class before the first call",
     ),
     "GLOBAL_STATE": Kind(
         _install_global_state,

@@ -73,6 +73,12 @@ def is_own(filename: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
+def _is_launch(filename: str) -> bool:
+    """Whether the file is the one that starts the program under `ptdebug run`, however its path is written."""
+    return os.path.realpath(filename) == _LAUNCH
+
+
+@functools.lru_cache(maxsize=4096)
 def file_skip_reason(filename: str) -> str:
     """Why all functions of a file are skipped; "" when they are not."""
     if filename.startswith("<"):
@@ -161,7 +167,7 @@ def program_frames(frame: types.FrameType | None) -> list[types.FrameType]:
     What lies outside of `ptdebug run` (an installed console script) is not the user's either.
     """
     frames = []
-    while frame is not None and frame.f_code.co_filename != _LAUNCH:
+    while frame is not None and not _is_launch(frame.f_code.co_filename):
         if not file_skip_reason(frame.f_code.co_filename):
             frames.append(frame)
         frame = frame.f_back

@@ -28,7 +28,7 @@ from ..core.attributes import (
 from ..core.base import Value
 from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant, fold
 from ..core.handlers import PURE, handler_of, handles
-from ..core.identity_guards import guard_unchanged
+from ..core.identity_guards import guard_library_method, guard_unchanged
 from ..core.operators import REFLECTED
 from ..core.registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_library, is_stable
 from ..torch.context_manager import CONSTRUCTORS
@@ -100,6 +100,7 @@ class ClassValue(Value):
         if isinstance(found, staticmethod):
             return self._member(tx, found.__func__, name)
         if isinstance(found, FunctionType):
+            guard_library_method(tx, self.cls, name, found)
             return self._member(tx, found, name)
         getter = lookup(type(found), "__get__")
         if is_python_method(getter):

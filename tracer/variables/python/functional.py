@@ -145,7 +145,7 @@ class CachedFunction(Value):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 computed = self.inner.call(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
             if not (computed.is_constant() or isinstance(computed, NumberValue) or is_library(self.real.__module__)):
-                raise Unsupported("call", f"{self.describe()}, whose cache the trace cannot ask for this object,")
+                raise Unsupported("call", f"{self.describe()} with functools.lru_cache")
             return computed
         values = tuple(arg.as_constant() for arg in args)
         named = tuple((name, value.as_constant()) for name, value in kwargs.items())

@@ -23,6 +23,8 @@ from ...core.attributes import MISSING, bind, lookup, type_source
 from ...core.base import Value
 from ...core.constant import REGISTRY, constant
 from ...core.handlers import MEANINGS, NAMED, handles
+from ...core.identity_guards import guard_library_method
+from ...core.opaque import OpaqueValue
 from ...core.registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
 from ...python.instance_dict import own_dict
 from ...python.objects import ObjectValue
@@ -162,8 +164,9 @@ class ModuleValue(ObjectValue):
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`forward`, or nn.Module's own path with hooks where there are any."""
         custom = lookup(self.cls, "__call__")
+        guard_library_method(tx, self.cls, "__call__", custom)
         with tx.in_module(self.path):
-            if custom is not torch.nn.Module.__call__:
+            if custom is not torch.nn.Module.__call__ or not is_library(custom.__module__):  # which may be replaced
                 return bind(tx, custom, "__call__", self, self.cls, type_source(self)).call(tx, args, kwargs)
             return self.call_module(tx, args, kwargs)
 
@@ -171,6 +174,10 @@ class ModuleValue(ObjectValue):
         """nn.Module.__call__."""
         if self.real.__dict__.get("_compiled_call_impl") is not None:
             raise Unsupported("call", f"{self.describe()}, which is compiled on its own")
+        written = lookup(self.cls, "_call_impl")
+        guard_library_method(tx, self.cls, "_call_impl", written)
+        if not is_library(written.__module__):
+            return self.getattr(tx, "_call_impl").call(tx, args, kwargs)
         if self._has_hooks(tx):
             function = from_python(tx, torch.nn.Module._call_impl)
             return function.call(tx, [self, *args], kwargs)
@@ -195,6 +202,22 @@ class ModuleValue(ObjectValue):
         """Its class and path, or its source."""
         name = self.path or (display_name(self.source) if self.source is not None else self.cls.__name__)
         return f"the module {name} ({self.cls.__name__})"
+
+
+class ScriptedModule(OpaqueValue):
+    """What torch.jit.script or torch.jit.trace made of a module. TorchScript runs it, with parameters of its own that a
+    node for the call would not show: Python calls it."""
+
+    __slots__ = ()
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """TorchScript has its attributes, and makes new objects for some of them at each read."""
+        raise Unsupported("attribute", f"{name} of {self.describe()}")
+
+    def describe(self) -> str:
+        """How the program reaches it."""
+        assert self.source is not None
+        return f"the module {display_name(self.source)} of TorchScript"
 
 
 def _global_hooks(tx: Translator) -> list[dict[int, Any]]:
@@ -233,6 +256,9 @@ def module_path(source: Source | None) -> str:
 @builds(torch.nn.Module)
 def build_module(tx: Translator, obj: torch.nn.Module, source: Source | None) -> Value:
     """A module: its type is guarded; parameters, attributes and hooks when they are used."""
+    if isinstance(obj, torch.jit.ScriptModule) and source is not None:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        return ScriptedModule(source, type(obj))
     if isinstance(obj, (torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)):
         raise Unsupported("unknown-type", type(obj).__qualname__)
     _LazyGraphModule.force_recompile(obj)  # type: ignore[arg-type]  # whose class has no forward until its first call

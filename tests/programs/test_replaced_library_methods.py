@@ -1,0 +1,121 @@
+"""Methods of classes of torch and of other libraries that a program replaces after the first call."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.artifacts.records import Guards, Recompile
+from ptdebug.tracer.guards.class_members import members_of
+from torch import nn
+from transformers.activations import NewGELUActivation
+
+X = torch.tensor([[1.0, -2.0]])
+
+
+class Mine(nn.Module):
+    """A module of the program around two of torch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.act = nn.Tanh()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(self.linear(x))
+
+
+class OverSuper(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + 1
+
+
+class Inherits(nn.Linear):
+    pass
+
+
+ACT = nn.Tanh()
+
+
+def unbound(x: torch.Tensor) -> torch.Tensor:
+    return nn.Tanh.forward(ACT, x)
+
+
+def _local() -> nn.Module:
+    class Local(nn.Tanh):
+        pass
+
+    return nn.Sequential(Local())
+
+
+def other(self: Any, *args: Any) -> torch.Tensor:
+    return args[0] * 3
+
+
+CASES: list[tuple[type, str, Callable[[], Any]]] = [
+    (nn.Tanh, "forward", nn.Tanh),
+    (nn.Tanh, "forward", Mine),
+    (nn.Tanh, "forward", lambda: nn.Sequential(nn.Linear(2, 2), nn.Tanh())),
+    (nn.Tanh, "forward", lambda: unbound),
+    (nn.Tanh, "forward", _local),
+    (nn.Tanh, "__call__", Mine),
+    (nn.Module, "__call__", lambda: nn.Sequential(Mine())),
+    (nn.Module, "_call_impl", lambda: nn.Sequential(Mine())),
+    (nn.Linear, "forward", lambda: nn.Sequential(OverSuper(2, 2))),
+    (nn.Linear, "forward", lambda: nn.Sequential(Inherits(2, 2))),
+    (Inherits, "forward", lambda: nn.Sequential(Inherits(2, 2))),  # where there was none of its own
+    (nn.Dropout, "forward", lambda: nn.Sequential(nn.Dropout()).eval()),
+    (nn.modules.batchnorm._BatchNorm, "forward", lambda: nn.Sequential(nn.BatchNorm1d(2)).eval()),
+    (NewGELUActivation, "forward", lambda: nn.Sequential(NewGELUActivation())),
+]
+
+
+@pytest.mark.parametrize(("cls", "name", "make"), CASES)
+def test_a_method_that_is_replaced_is_seen(
+    cls: type, name: str, make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = make()
+    inner = program.forward if isinstance(program, nn.Module) else program
+    compiled = ptdebug.compile(inner)
+    first = compiled(X)
+    torch.testing.assert_close(first, inner(X))
+    with monkeypatch.context() as patch:
+        patch.setattr(cls, name, other)
+        torch.testing.assert_close(compiled(X), inner(X))
+    torch.testing.assert_close(compiled(X), first)
+
+
+def test_one_guard_names_them_and_says_which_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(3)])
+    with ptdebug.record(out=None) as recording:
+        compiled = ptdebug.compile(model)
+        compiled(X)
+        monkeypatch.setattr(nn.Tanh, "forward", other)
+        compiled(X)
+        (_, first), *_ = recording.records(Guards)
+        changes = [record for _, record in recording.records(Recompile)]
+    guards = [guard for guard in first.guards if guard.kind == "CLASS_MEMBERS"]
+    assert len(guards) == 1
+    assert "Tanh.forward" in guards[0].code and guards[0].code.count("Linear.forward") == 1
+    assert [(change.what, change.expected, change.actual) for change in changes] == [
+        ("Tanh.forward", "the library's", "another function")]
+
+
+def test_a_class_of_no_module_is_not_kept_alive() -> None:
+    import gc
+    import weakref
+
+    class Passing(nn.Tanh):
+        pass
+
+    held = weakref.ref(Passing)
+    members = members_of([(Passing, "forward", nn.Tanh.forward)])  # type: ignore[list-item]
+    holds = members.check()
+    assert holds(None)
+    Passing.forward = other  # type: ignore[method-assign]
+    assert not holds(None) and [item.name for item in members.changed()] == ["forward"]
+    del Passing
+    gc.collect()
+    assert held() is None and holds(None)
