@@ -57,6 +57,9 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
         end = size(end + part.size[at])
     if chosen == "parts":
         return _written_by_parts(graph, node, parts, starts, at)
+    for part in parts:
+        if part.base.heavy and not part.base.buffer and part.device.type == "cpu":
+            graph.decide_stored(part.base, "each point of a cat computes all parts, and picks one")
 
     def pick(e: BodyBuilder, index: Index, n: int) -> str:
         def element() -> str:

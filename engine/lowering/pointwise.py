@@ -137,12 +137,12 @@ def keeps_rounding(context: CompileContext, node: torch.fx.Node, dtype: torch.dt
 
 
 def lazily_rounded(graph: GraphLowering, node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Any],
-                   compute: Compute) -> Value:
+                   compute: Compute, heavy: bool = False) -> Value:
     """The lazy result of `compute`, whose last operation is wider than `fake` where that has 16 bits; rounded where
     `keeps_rounding` says so."""
     if not keeps_rounding(graph.context, node, fake.dtype):
-        return graph.pointwise(node, fake, inputs, compute)
-    return graph.pointwise(node, fake, inputs, lambda e, index: e.rounded(compute(e, index), fake.dtype))
+        return graph.pointwise(node, fake, inputs, compute, heavy)
+    return graph.pointwise(node, fake, inputs, lambda e, index: e.rounded(compute(e, index), fake.dtype), heavy)
 
 
 def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | None, rounded: torch.dtype | None) -> Any:

@@ -238,7 +238,7 @@ def _gathered(graph: GraphLowering, node: torch.fx.Node, grad: Value, inputs: Se
             total = e("add", total, e.masked(inside(e, window, counts), part, 0))
         return total
 
-    return lazily_rounded(graph, node, fake, inputs, compute)
+    return lazily_rounded(graph, node, fake, inputs, compute, heavy=fake.device.type == "cpu")
 
 
 for _rank in (2, 3):
@@ -269,7 +269,7 @@ def _avg_pool(rank: int) -> Any:
             count = _elements(e, frame, index[-rank:], count_include_pad, divisor)
             return e("truediv", total, e.cast(count, wide))
 
-        return lazily_rounded(graph, node, node.meta["val"], (part,), compute)
+        return lazily_rounded(graph, node, node.meta["val"], (part,), compute, heavy=x.device.type == "cpu")
 
     return lower
 

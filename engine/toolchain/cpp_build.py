@@ -31,6 +31,7 @@ FLAGS = (
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-exceptions", "-fno-rtti",
     "-fno-tree-sink",  # nor move a call into the branch of a conditional that takes its value: no vector form there
     "-fno-tree-pre",  # nor compare a value in one branch and its bound in another: a loop with branches has none either
+    "-fno-thread-jumps",  # nor branch on what an earlier comparison tells: so does a chain of conditionals (a maximum)
     # gcc 12 and 13 then read what an `omp simd` loop adds up from another lane, where a branch alone adds to it.
     "-fno-code-hoisting",
     # The two vectors of a block of accumulators are straight-line code: their sums stay in registers.

@@ -148,3 +148,19 @@ def test_random_chains_of_views(chain):
         return x, x + 1
 
     check(program, torch.randn(shape))
+
+
+@pytest.mark.parametrize("dim", (0, 1))
+def test_what_is_dear_is_computed_once_before_a_cat_and_not_at_each_of_its_points(dim):
+    program = check(lambda x, y: torch.cat([x.erf(), y.neg()], dim) * 2, torch.randn(4, 40), torch.randn(4, 40))
+    erf, joined = bodies(program)
+    assert [s.op for s in erf.statements] == ["load", "erf", "store"]
+    assert "neg" in [s.op for s in joined.statements] and "erf" not in [s.op for s in joined.statements]
+
+
+def test_windows_are_read_before_a_cat():
+    def pools(x):
+        return torch.cat([torch.nn.functional.avg_pool2d(x, 3, 2, 1), x[..., ::2, ::2]], 1).relu()
+
+    program = check(pools, torch.randn(2, 3, 8, 8))
+    assert len([s for s in bodies(program)[-1].statements if s.op == "load"]) == 2

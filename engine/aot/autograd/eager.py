@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
@@ -24,8 +24,7 @@ class Root:
     position: int
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """What is remembered of a call: its inputs, the states of the random number generators if any are used, and how
     often the inputs that only an eager run reads again had been written."""
 
@@ -65,14 +64,15 @@ class EagerForm:
 
     def remember(self, inputs: tuple[Any, ...]) -> Call:
         """Called before the compiled forward: what it changes, and is needed, is copied."""
-        versions = tuple([inputs[i]._version for i in self.facts.unsaved])
-        if self.facts.assigned or self.facts.read:
+        facts = self.facts
+        versions = tuple([inputs[i]._version for i in facts.unsaved])
+        if facts.assigned or facts.read:
             kept = list(inputs)
             with torch.enable_grad():  # a copy keeps the history that the input is about to lose
-                for i in self.facts.assigned | self.facts.read:
+                for i in facts.assigned | facts.read:
                     kept[i] = inputs[i].clone()
             inputs = tuple(kept)
-        return Call(inputs, tuple(map(_generator_state, self.facts.random)), versions)
+        return Call(inputs, tuple(map(_generator_state, facts.random)) if facts.random else (), versions)
 
     def is_stale(self, call: Call) -> bool:
         """Whether the program has written to inputs since, so that the call cannot be repeated: eager has not saved

@@ -37,12 +37,12 @@ def training_entry(
     if facts.unreached:
         apply = _without_edges(apply, facts.unreached)
 
-    def call(*inputs: Any) -> Sequence[Any]:
+    def with_outside(*inputs: Any) -> Sequence[Any]:
+        assert outside is not None
         made = apply(graph, *inputs)
-        if outside is None:
-            return made
         return outside(inputs, made, Leads(facts, made)) if facts.cuts else outside(inputs, made)
 
+    call = partial(apply, graph) if outside is None else with_outside
     return apart(_marking(call), captured.module, captured.inputs, set(facts.changed)) if facts.changed else call
 
 

@@ -7,7 +7,6 @@ values of inputs that autograd tracks are made outside of the node, where autogr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,15 +79,16 @@ class CompiledGraph(torch.autograd.Function):
         """Run the compiled forward, save what the backward reads."""
         ctx.set_materialize_grads(False)
         ctx.graph = graph
-        ctx.rest = ctx.watch = None
         ctx.call = graph.eager.remember(inputs)
         values = graph.forward(*inputs)
         facts = graph.facts
         count = facts.results
         last = count + facts.saved_tensors
         ctx.save_for_backward(*values[count:last])
-        ctx.layouts = None if _hooks(True) is None else tuple(map(_layout, values[count:last]))
-        ctx.versions = tuple([tensor._version for tensor in values[count:last]]) if len(facts.tangents) > 1 else ()
+        if _hooks(True) is not None:
+            ctx.layouts = tuple(map(_layout, values[count:last]))
+        if len(facts.tangents) > 1:
+            ctx.versions = tuple([tensor._version for tensor in values[count:last]])
         end = len(values) - facts.numbers
         ctx.sizes = values[last:end]
         results = values[:count]
@@ -102,6 +102,20 @@ class CompiledGraph(torch.autograd.Function):
         return gradients(ctx, [tangents[i] for i in ctx.graph.facts.tangents], free)
 
 
+class CompiledGraphBackward(CompiledGraph._backward_cls):  # type: ignore[name-defined]
+    """What autograd's graph holds: the `ctx` of the functions above. It finds here what few calls change, and what
+    autograd calls is known, which torch looks up at each call."""
+
+    rest: Rest | None = None
+    watch: Any = None
+    layouts: tuple[Any, ...] | None = None
+    versions: tuple[int, ...] = ()
+    apply = CompiledGraph.backward
+
+
+CompiledGraph._backward_cls = CompiledGraphBackward
+
+
 def gradients(ctx: Any, given: list[Any], free: Callable[..., None]) -> Sequence[Any]:
     """Those of the arguments of the node `ctx`, for tangents of which some are None. `free` is called (like the
     function of that name) where the program does not retain the graph."""
@@ -109,7 +123,7 @@ def gradients(ctx: Any, given: list[Any], free: Callable[..., None]) -> Sequence
     facts = graph.facts
     missing = frozenset([k for k, tangent in enumerate(given) if tangent is None])
     try:
-        values = [*_saved(ctx, facts, missing)]
+        values = list(_saved(ctx, facts, missing))
     except RuntimeError:  # they were freed, or changed in place
         if len(missing) < len(given):
             raise
@@ -130,7 +144,10 @@ def gradients(ctx: Any, given: list[Any], free: Callable[..., None]) -> Sequence
     if unknown:
         return _exact(graph, call, given)
     values += [*ctx.sizes, *given]
-    with torch._C._DisableAutocast() if _autocasts() else _nothing:
+    if _autocasts():
+        with torch._C._DisableAutocast():
+            found = graph.backward(values)
+    else:
         found = graph.backward(values)
     if call is None:
         return found
@@ -143,7 +160,6 @@ _innermost_transform = _functorch.peek_interpreter_stack
 _autocasts = torch._C._is_any_autocast_enabled
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 _hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
-_nothing = nullcontext()
 
 
 def _saved(ctx: Any, facts: AutogradMetadata, missing: frozenset[int]) -> Sequence[torch.Tensor]:
@@ -194,6 +210,10 @@ def _laid_out(tensor: torch.Tensor, layout: tuple[Any, ...]) -> torch.Tensor:
 def free(ctx: Any, facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
     """A backward without retain_graph has begun: its tangents need nothing any more, nor can those that share with
     them; autograd forgets what the node saved, so what the others may need is kept here."""
+    if not missing:
+        ctx.maybe_clear_saved_tensors()
+        ctx.call = ctx.rest = None
+        return
     freed = frozenset[int]().union(*[shared for k, shared in enumerate(facts.shared) if k not in missing])
     freed = freed if ctx.rest is None else freed | ctx.rest.freed
     if len(freed) == len(facts.shared):

@@ -17,7 +17,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 
-from . import gradients as gradients  # it adds rules
+from . import adaptive_pooling as adaptive_pooling  # it adds rules
+from . import gradients as gradients
 from .by_torch import BY_TORCH
 from .composite import OWN, max_pool1d, one_hot
 from .foreach import foreach_rule

@@ -324,8 +324,8 @@ def logsumexp(x: torch.Tensor, dims: Sequence[int], keepdim: bool = False) -> An
     return decomposition_table[aten.logsumexp.default](x, dims, keepdim)
 
 
-# ---- pooling where windows neither overlap nor miss anything: means of blocks
-def _blocks(size: Sequence[Any], out: Sequence[int]) -> list[Any] | None:
+# ---- blocks: windows that neither overlap nor miss anything
+def blocks(size: Sequence[Any], out: Sequence[int]) -> list[Any] | None:
     """The shape that cuts the last dimensions of `size` into blocks, `out` of them, None where they do not fit."""
     rank = len(out)
     inner = size[-rank:]
@@ -334,49 +334,21 @@ def _blocks(size: Sequence[Any], out: Sequence[int]) -> list[Any] | None:
     return [*size[:-rank], *[n for o, s in zip(out, inner) for n in (o, s // o)]]
 
 
-def _inner_dims(rank: int) -> list[int]:
+def inner_dims(rank: int) -> list[int]:
+    """The dimensions of that shape that are inside of blocks."""
     return [-1 - 2 * i for i in range(rank)]
-
-
-@own(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
-def adaptive_avg_pool(x: torch.Tensor, out: Sequence[int]) -> Any:
-    """Blocks of equal size; others are ATen's."""
-    shape = _blocks(x.shape, out)
-    if shape is None or not x.is_contiguous():
-        return NotImplemented
-    return aten.mean.dim(aten.reshape.default(x, shape), _inner_dims(len(out)))
-
-
-def _spread_over_blocks(rank: int) -> Callable[..., Any]:
-    def adaptive_avg_pool_backward(grad: torch.Tensor, x: torch.Tensor) -> Any:
-        """Blocks of equal size; others are ATen's."""
-        shape = _blocks(x.shape, grad.shape[-rank:])
-        if shape is None or not x.is_contiguous():
-            return NotImplemented
-        count = x.numel() // max(grad.numel(), 1)
-        spread = aten.div.Scalar(grad, count)
-        for dim in reversed(range(grad.dim() - rank, grad.dim())):
-            spread = aten.unsqueeze.default(spread, dim + 1)
-        copy = aten.clone.default(aten.expand.default(spread, shape), memory_format=torch.contiguous_format)
-        return aten.reshape.default(copy, list(x.shape))
-
-    return adaptive_avg_pool_backward
-
-
-own(aten._adaptive_avg_pool2d_backward.default)(_spread_over_blocks(2))
-own(aten._adaptive_avg_pool3d_backward.default)(_spread_over_blocks(3))
 
 
 def _nearest_backward(grad: torch.Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *scales: Any) -> Any:
     """Whole factors: each element of the input gets the sum of its block; others are ATen's."""
     inner = list(input_size)[2:]
-    shape = _blocks(grad.shape, inner) if all(type(n) is int for n in inner) else None
+    shape = blocks(grad.shape, inner) if all(type(n) is int for n in inner) else None
     if shape is None or not grad.is_contiguous():
         return NotImplemented
     for out, size, scale in zip(grad.shape[2:], inner, scales):
         if scale is not None and scale != out // size:
             return NotImplemented
-    return aten.sum.dim_IntList(aten.reshape.default(grad, shape), _inner_dims(len(inner)))
+    return aten.sum.dim_IntList(aten.reshape.default(grad, shape), inner_dims(len(inner)))
 
 
 own(aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.default,
