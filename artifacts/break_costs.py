@@ -1,7 +1,7 @@
-"""What a graph break cost: the graphs it cut off, kernels that could not be one, seconds, and how often it was passed.
+"""What a graph break cost: extra graphs, lost fusions, compile time, and how often it was reached.
 
-A break is followed by functions that go on after it ("resume functions"), compiled on their own. They are found by what
-they continue (`Frame.origin`, which `Break.resumes` names).
+A break is followed by resume functions, compiled on their own. They are found by what they continue (`Frame.origin`,
+which `Break.resumes` names).
 """
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .records import Break, Frame, Graph, Runtime, Schedule
 
 @dataclass(frozen=True)
 class BreakCost:
-    """`graphs` that would be part of the one before it; pairs of kernels on its two sides that exchange a tensor
-    through memory and might have been one (`unfused`, an upper bound); `seconds` of compiling what follows
-    and of tracing that was thrown away; `passes`, how often the program went on after it in compiled code. Where it did
-    not, `uncompiled` says what runs without being compiled, and why where that is not the break alone."""
+    """Extra `graphs`, which would be part of the one before it; lost fusions of kernels on its two sides (`unfused`, an
+    upper bound); `seconds` of compiling what follows and of tracing that was thrown away; `passes`, how often the
+    program resumed after it in compiled code. Where it did not, `uncompiled` says what runs in eager, and why where
+    that is not the break alone."""
 
     graphs: int = 0
     unfused: int = 0
@@ -34,7 +34,7 @@ class BreakCost:
 
 
 class BreakCosts:
-    """The costs of a recording's breaks; everything that they are computed from is read once."""
+    """The costs of a recording's breaks; what they are computed from is read once."""
 
     def __init__(self, recording: Recording) -> None:
         infos = recording.compiles()
@@ -52,8 +52,8 @@ class BreakCosts:
         self._recording = recording
 
     def of(self, met: Sequence[tuple[str, Break]]) -> BreakCost:
-        """The cost of one break, which each of some compilations met. They go on after it in different functions where
-        the function that breaks was part of others' graphs."""
+        """The cost of one break, which each of some compilations reached. They resume in different functions where the
+        function that breaks was inlined into others."""
         total = BreakCost(seconds=sum(found.seconds for _, found in met))
         before: dict[str, list[tuple[str, Break]]] = defaultdict(list)
         for owner, found in met:
@@ -67,13 +67,13 @@ class BreakCosts:
         return replace(total, passes=self._passes(before), uncompiled=uncompiled)
 
     def _uncompiled(self, owner: str, found: Break) -> str:
-        what = "what follows in the function" if owner in self._functions else "the whole function"
+        what = "the rest of the function" if owner in self._functions else "the whole function"
         why = self._skipped.get(owner, found.message)
         return what if why == found.message else f"{what}, since {why}"
 
     def _passes(self, continued: Iterable[str]) -> int:
-        """How often the program went on in these compilations. Each function around the one that breaks also goes on,
-        so the function counts that goes on most often."""
+        """How often the program resumed in these compilations. Each function around the one that breaks also resumes,
+        so the function counts that resumes most often."""
         calls: Counter[str] = Counter()
         for other in continued:
             calls[self._functions[other]] += self._calls.get(other, 0)

@@ -99,12 +99,12 @@ def _marked(found: Break, code: str) -> str:
 def cost_text(found: Break, cost: BreakCost) -> str:
     """What a break cost, in a sentence."""
     if cost.uncompiled and not (cost.graphs or cost.passes):
-        return f"not compiled: {cost.uncompiled}; {cost.seconds:.2f} s of tracing for nothing"
-    parts = [f"{plural(cost.graphs, 'graph') if cost.graphs else 'no graph'} more"]
+        return f"not compiled: {cost.uncompiled}; {cost.seconds:.2f} s of tracing lost"
+    parts = [plural(cost.graphs, "extra graph") if cost.graphs else "no extra graph"]
     if cost.unfused:
-        parts.append(f"up to {plural(cost.unfused, 'kernel')} that could have been fused with another")
-    parts.append(f"{cost.seconds:.2f} s {'to compile what follows on its own' if cost.graphs else 'of compiling'}")
-    return ", ".join(parts) + (f"; passed {plural(cost.passes, 'time')}" if cost.passes else "")
+        parts.append(f"up to {plural(cost.unfused, 'lost fusion')}")
+    parts.append(f"{cost.seconds:.2f} s more compile time")
+    return ", ".join(parts) + (f"; reached {plural(cost.passes, 'time')}" if cost.passes else "")
 
 
 def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> Listing:

@@ -123,7 +123,7 @@ def test_what_is_not_compiled_after_a_break_is_told_with_its_reason(tmp_path: Pa
         told = [entry["cost"]["uncompiled"] for entry in summary(opened)["graph_breaks"]]
     assert told == [whole.uncompiled, *[""] * len(split), rest.uncompiled] and split
     assert whole.uncompiled.startswith("the whole function, since ") and "eval" in whole.uncompiled
-    assert rest.uncompiled.startswith("what follows in the function, since ") and "generator" in rest.uncompiled
+    assert rest.uncompiled.startswith("the rest of the function, since ") and "generator" in rest.uncompiled
 
 
 def test_recompilations_name_what_changed_against_the_nearest(recording: Recording) -> None:

@@ -12,6 +12,7 @@ import torch
 import torch.fx
 from torch.utils._pytree import tree_leaves
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 
 TORCHS = ("aten", "prims")
@@ -34,7 +35,7 @@ def refuse_hidden_gradients(target: Any, args: Any, result: Any) -> None:
     if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs):
         return
     if any(isinstance(leaf, torch.Tensor) and _differentiable(leaf) for leaf in tree_leaves(result)):
-        raise Unsupported("missing-gradient", name)
+        raise Unsupported(Reason.MISSING_GRADIENT, detail=name)
 
 
 def names_of(target: Any) -> list[str]:

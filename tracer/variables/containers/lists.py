@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import in_words
 from ...sources.source import ItemSource, Source
@@ -199,7 +200,7 @@ def _sort(tx: Translator, self: ListValue, *, key: Value | None = None, reverse:
 def is_backwards(tx: Translator, reverse: Value | None) -> bool:
     """What `reverse=` asks a sort for. Python 3.11 takes numbers alone, later ones anything."""
     if reverse is not None and not hasattr(reverse.python_type(), "__index__"):
-        raise Unsupported("call", f"a sort with reverse={reverse.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"a sort with reverse={reverse.describe()}")
     return reverse is not None and reverse.truth(tx)
 
 

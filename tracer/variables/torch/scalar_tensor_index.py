@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from torch._C import _functorch
 from torch._prims_common import make_contiguous_strides_for
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...shapes.frame_shapes import memory_of
 from ..containers.sequences import TupleValue
@@ -35,7 +37,7 @@ from .tensor_assignment import is_recorded
 if TYPE_CHECKING:
     from ..core.base import Codegen, Graph, Translator
 
-_CODE, _NAME = "data-dependent-shape", "getitem"
+_REFUSED = partial(Unsupported, Reason.DATA_DEPENDENT_SHAPE, operator.getitem)
 _OFFSETS = frozenset(("as_strided", "as_strided_", "data"))
 """Methods and attributes that see where memory begins, or a tensor without its count of writes."""
 
@@ -95,7 +97,7 @@ class ChosenRow:
         self.writes: list[torch.fx.Node] = []  # to the row
         self.versions = {node: fake._version for node, fake in self._sharing(tx.graph) if not fake.is_inference()}
         where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
-        self.refused = partial(Unsupported, _CODE, _NAME, **where)
+        self.refused = partial(_REFUSED, **where)
 
     def _sharing(self, graph: Graph) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:
         """The nodes of tensors in the memory of the tensor, of the row, and of the number."""
@@ -244,7 +246,7 @@ def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> 
     """What lies at `position` in a dimension; None where that is no row of a tensor as a graph can copy it."""
     if not _is_position(position) or not _has_rows(tx, whole, dim):
         return None
-    rely_on_second_run(tx, _CODE, _NAME)  # for numbers out of range
+    rely_on_second_run(tx, _REFUSED())  # for numbers out of range
     memory = whole.fake.untyped_storage()
     size = memory.nbytes()
     row = tx.graph.call(chosen_row, [whole, position, constant(dim)], {}, tx)
@@ -252,7 +254,7 @@ def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> 
         memory.resize_(size)  # torch's fake kernel of `index` makes room for one more element, at times
     assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
     if tuple(row.fake.stride()) != _without(whole.fake.stride(), dim):
-        raise Unsupported(_CODE, _NAME)
+        raise _REFUSED()
     tx.graph.rows.append(ChosenRow(tx, row, whole, position, dim))
     return row
 
