@@ -11,7 +11,7 @@ from .math_breaks import CALL as MATH_CALL
 from .math_breaks import in_torch
 from .reasons import OUTSIDE, Category, Reason
 from .situations import COMPUTED, situation_of
-from .subjects import Described, bare, keys_of
+from .subjects import bare, is_value, keys_of
 from .unsupported import Unsupported
 
 
@@ -55,7 +55,7 @@ _SYMBOLS = re.compile(r"`[^`]*\bz?(u|s|uf|f)\d+\b[^`]*`")
 def _is_named_in(error: Unsupported, expression: str) -> bool:
     """Whether the program's text names what is called there."""
     subject = error.subject
-    found = subject.represents() if isinstance(subject, Described) else subject
+    found = subject.represents() if is_value(subject) else subject
     name = error.member or getattr(found, "__name__", "")
     return not isinstance(name, str) or not name or name in expression or name.startswith("__")
 

@@ -16,7 +16,7 @@ import torch
 from .hints import FILE, OPTIMIZER, Explanation
 from .math_breaks import CALL as MATH_CALL
 from .reasons import NUMBER, OUTSIDE, STRINGS, Reason
-from .subjects import Described, type_of
+from .subjects import is_value, type_of
 from .unsupported import Unsupported
 
 _TURNS = Explanation(
@@ -130,7 +130,7 @@ def _about(*subjects: Any) -> Test:
 
 def _of_step(error: Unsupported) -> bool:
     """About the method `step` of a class of optimizers."""
-    found = error.subject.represents() if isinstance(error.subject, Described) else error.subject
+    found = error.subject.represents() if is_value(error.subject) else error.subject
     return error.member == "step" and isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
 
 
@@ -154,7 +154,7 @@ def _leaves(error: Unsupported) -> bool:
     """About what an earlier part of the function has left: the `__exit__` that it looked up."""
     if error.member in ("__next__", "__exit__"):
         return True
-    if not isinstance(error.subject, Described):
+    if not is_value(error.subject):
         return False
     found = error.subject.represents()
     if found is not None:

@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,9 +31,14 @@ class Described(Protocol):
         """The callable or class that it is; None for any other object."""
 
 
+def is_value(subject: object) -> TypeGuard[Described]:
+    """Whether a subject is a Value of the tracer; a class of Values is none."""
+    return isinstance(subject, Described) and not isinstance(subject, type)
+
+
 def name_of_subject(subject: object, member: str = "") -> str:
     """The text of a subject, or of its attribute `member`."""
-    if isinstance(subject, Described):
+    if is_value(subject):
         return _described(subject, member)
     if isinstance(subject, type):
         return f"{subject.__qualname__}.{member}" if member else f"the class {_with_module(subject)}"
@@ -98,7 +103,7 @@ def _is_of_program(module: str) -> bool:
 
 def keys_of(subject: object, member: str) -> Iterator[object]:
     """The objects by which a hint is found, the closest first: the callable, its class and those above."""
-    found = subject.represents() if isinstance(subject, Described) else subject
+    found = subject.represents() if is_value(subject) else subject
     cls = None
     if found is None:
         cls = type_of(subject)
@@ -132,7 +137,7 @@ def bare(function: Any) -> Any:
 
 def type_of(subject: object) -> type | None:
     """The class of the object that a Value is, where it is known."""
-    if not isinstance(subject, Described):
+    if not is_value(subject):
         return None
     try:
         return subject.python_type()

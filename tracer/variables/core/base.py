@@ -71,7 +71,7 @@ class Value:
 
     def python_type(self) -> type:
         """The type the program would see."""
-        raise Unsupported(Reason.UNKNOWN_TYPE, type(self))
+        raise Unsupported(Reason.UNKNOWN_TYPE, self)
 
     def is_constant(self) -> bool:
         """Whether `as_constant` gives the object itself."""
