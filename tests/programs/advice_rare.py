@@ -176,7 +176,7 @@ RARE: dict[str, Advice] = {
         "skipped-function", "DataLoader(", "loop over the data outside, and compile what is done with one batch",
         whole(loads), (loads_outside,),
     ),
-    "opened": Advice("call", "open(file.name)", "and pass on what it holds", reads, (reads_before,)),
-    "weak": Advice("call", 'WEAK["y"] = y', "before or after", whole(weakly_kept), (weakly_kept_after,)),
-    "pickled": Advice("call", "pickle.dumps", "before or after", whole(pickled), (pickled_after,)),
+    "opened": Advice("unsupported-builtin", "open(file.name)", "and pass on what it holds", reads, (reads_before,)),
+    "weak": Advice("weak-reference", 'WEAK["y"] = y', "before or after", whole(weakly_kept), (weakly_kept_after,)),
+    "pickled": Advice("unsupported-builtin", "pickle.dumps", "before or after", whole(pickled), (pickled_after,)),
 }

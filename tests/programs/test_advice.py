@@ -37,7 +37,7 @@ from .checking import as_the_engine, described, observe, recordings
 FILES = (__file__, advice_rare.__file__)
 LOCK, LOG = threading.Lock(), logging.getLogger("advice")
 LAYER = nn.Linear(4, 4)
-OF_TEXTS = "make texts of what the compiled function returns, or leave it out while compiling"
+OF_TEXTS = "make strings of what the compiled function returns, or leave it out while compiling"
 OF_MESSAGES = "torch.compiler.is_compiling(): ...`, or do it after the call"
 
 
@@ -425,7 +425,7 @@ ADVICE: dict[str, Advice] = {
         ),
     ),
     "while": Advice(
-        "data-dependent-branch", "y.norm() > 1", "loop a fixed number of times and blank out with torch.where",
+        "data-dependent-branch", "y.norm() > 1", "loop a fixed number of times and mask with torch.where",
         whole(halve), (
             whole(halve_six_times),
             whole(lambda x: torch.while_loop(lambda y: y.norm() > 1, lambda y: (y / 2,), (x * 2,))[0]),
@@ -446,23 +446,23 @@ ADVICE: dict[str, Advice] = {
         (whole(lambda x: torch.stack([x.sin(), x.cos()])[(x.argmax() % 2).view(1)].squeeze(0)),),
     ),
     "row": Advice(
-        "data-dependent-shape", "x[i // 4]", "`x[i.view(1)].squeeze(0)` in the place of `x[i]`), or use torch.gather",
+        "data-dependent-shape", "x[i // 4]", "`x[i.view(1)].squeeze(0)` instead of `x[i]`), or use torch.gather",
         whole(picks_a_row), (
             whole(picks_a_row_by_index),
             whole(lambda x: torch.gather(x, 0, (x.argmax() // 4).expand(1, 4)).squeeze(0) * 2),
         ),
     ),
     "how many": Advice(
-        "data-dependent-branch", "kept.shape[0] > 3", "torch.where(mask, x, 0) in the place of x[mask]",
+        "data-dependent-branch", "kept.shape[0] > 3", "torch.where(mask, x, 0) instead of x[mask]",
         whole(how_many), (whole(how_many_of_known_size),), same=False,
     ),
     "size": Advice(
-        "data-dependent-shape", "x[x > 0.5].chunk(2)", "torch.where(mask, x, 0) in the place of x[mask]",
+        "data-dependent-shape", "x[x > 0.5].chunk(2)", "torch.where(mask, x, 0) instead of x[mask]",
         whole(lambda x: sum(part.amax() for part in x[x > 0.5].chunk(2))),
         (whole(lambda x: sum(part.amax() for part in torch.where(x > 0.5, x, 0).view(-1).chunk(2))),), same=False,
     ),
     "row drawn": Advice(
-        "random-value", "x[random.randint(0, 2)]", "draw it before the compiled function's call",
+        "random-value", "x[random.randint(0, 2)]", "sample it before the compiled function's call",
         whole(lambda x: x[random.randint(0, 2)] * 2),
         (lambda compile: compile(lambda x, i: x[i] * 2)(X, random.randint(0, 2)),), same=False,
     ),
@@ -523,55 +523,61 @@ ADVICE: dict[str, Advice] = {
             whole(lambda x: torch.where(torch.rand(()) > 0.5, x.sin(), x.cos())),
         ), same=False,
     ),
-    "print": Advice("call", 'print("seen", y.shape)', OF_MESSAGES, *talks(lambda y: print("seen", y.shape))),
-    "log": Advice("call", "LOG.error", OF_MESSAGES, *talks(lambda y: LOG.error("shape %s", y.shape))),
-    "warn": Advice("call", "warnings.warn", OF_MESSAGES, *talks(lambda y: warnings.warn("old", stacklevel=2))),
+    "print": Advice(
+        "unsupported-builtin", 'print("seen", y.shape)', OF_MESSAGES, *talks(lambda y: print("seen", y.shape))
+    ),
+    "log": Advice("unsupported-method", "LOG.error", OF_MESSAGES, *talks(lambda y: LOG.error("shape %s", y.shape))),
+    "warn": Advice(
+        "unsupported-argument", "warnings.warn", OF_MESSAGES, *talks(lambda y: warnings.warn("old", stacklevel=2))
+    ),
     "save": Advice(
         "global-state", "torch.save", "save what the compiled function returns",
         *talks(lambda y: torch.save(y, io.BytesIO())),
     ),
-    "clock": Advice("call", "time.perf_counter()", "take the time around the call", whole(clock), (clock_around,)),
+    "clock": Advice(
+        "unsupported-builtin", "time.perf_counter()", "take the time around the call", whole(clock), (clock_around,)
+    ),
     "address": Advice(
-        "data-dependent-value", "y.data_ptr()", "ask for addresses outside of", whole(address), (address_outside,)
+        "data-dependent-value", "y.data_ptr()", "read addresses outside of", whole(address), (address_outside,)
     ),
     "system": Advice(
-        "call", "os.path.exists(os.sep)", "and pass on what it gives",
+        "unsupported-builtin", "os.path.exists(os.sep)", "and pass on what it gives",
         whole(lambda x: torch.relu(x) * os.path.exists(os.sep)),
         (lambda compile: compile(lambda x, there: torch.relu(x) * there)(X, os.path.exists(os.sep)),),
     ),
     "thread": Advice("skipped-function", "thread.start()", "before or after", starts_a_thread, (thread_before,)),
-    "lock": Advice("call", "with LOCK:", "enter it around the call", whole(locked), (locked_around,)),
-    "file": Advice("call", 'text.write("a")', "write after the call", writes, (writes_after,)),
+    "lock": Advice("unsupported-method", "with LOCK:", "enter it around the call", whole(locked), (locked_around,)),
+    "file": Advice("unsupported-method", 'text.write("a")', "write after the call", writes, (writes_after,)),
     "numpy": Advice(
-        "call", "numpy.median(x.numpy(), axis=0)", "use torch's functions, or do it after the call",
+        "numpy-unsupported", "numpy.median(x.numpy(), axis=0)", "use torch's functions, or do it after the call",
         whole(lambda x: x * 2 - torch.from_numpy(numpy.median(x.numpy(), axis=0))), (
             whole(lambda x: x * 2 - x.median(0).values),
             lambda compile: compile(lambda x: x * 2)(X) - torch.from_numpy(numpy.median(X.numpy(), axis=0)),
         ),
     ),
     "numpy's random": Advice(
-        "call", "numpy.random.rand()", "use torch.rand and its kin",
+        "python-random", "numpy.random.rand()", "use torch.rand and its kin",
         whole(lambda x: x * numpy.random.rand()), (whole(lambda x: x * torch.rand(())),), same=False,
     ),
     "seed": Advice("global-state", "torch.manual_seed(3)", "seed before", whole(seeds), (seeds_before,)),
     "setting": Advice("global-state", "torch.set_num_threads(1)", "set it before", whole(sets), (sets_before,)),
     "copied module": Advice(
-        "call", "copy.deepcopy(LAYER)", "copy it once, before", whole(lambda x: copy.deepcopy(LAYER)(x)),
+        "object-copy", "copy.deepcopy(LAYER)", "copy it once, before", whole(lambda x: copy.deepcopy(LAYER)(x)),
         (copies_before,),
     ),
     "new layer": Advice("unknown-type", "nn.Linear(4, 2)", "make it once, in __init__ or before",
                         whole(lambda x: nn.Linear(4, 2)(x)), (makes_before,)),
     "backward": Advice(
-        "call", "loss.backward()", "call .backward() on what it returns; or use torch.func.grad",
+        "gradient-inside", "loss.backward()", "call .backward() on what it returns; or use torch.func.grad",
         backward_inside, (backward_outside, backward_by_func),
     ),
     "requires_grad_": Advice(
-        "call", "(x * 2).requires_grad_()", "on the input before the call, or use torch.func.grad",
+        "requires-grad-change", "(x * 2).requires_grad_()", "on the input before the call, or use torch.func.grad",
         begins_to_need_gradients,
         (gradients_before, whole(lambda x: torch.func.grad(lambda y: y.sin().sum())(x * 2))), same=False,
     ),
     "resize_": Advice(
-        "call", "y.resize_(2, 6)", "make a new tensor (x.view, x.reshape, torch.cat) in its place",
+        "metadata-mutation", "y.resize_(2, 6)", "make a new tensor (x.view, x.reshape, torch.cat) instead",
         whole(resizes), (whole(lambda x: (x * 2).view(2, 6) + 1),),
     ),
     "no fake kernel": Advice(
@@ -579,7 +585,7 @@ ADVICE: dict[str, Advice] = {
         whole(lambda x: doubled(x) + 1), (whole(lambda x: doubled_known(x) + 1),),
     ),
     "no forward gradient": Advice(
-        "missing-forward-gradient", "vmap(transform(normalized))(x)", "in the place of torch.func.hessian",
+        "missing-forward-gradient", "vmap(transform(normalized))(x)", "instead of torch.func.hessian",
         of_each_row(torch.func.hessian), (of_each_row(lambda f: torch.func.jacrev(torch.func.jacrev(f))),), same=False,
     ),
     "no gradient": Advice(
@@ -595,24 +601,24 @@ ADVICE: dict[str, Advice] = {
         whole(asks_for_a_break), (whole(lambda x: torch.tanh(torch.relu(x))),),
     ),
     "eval": Advice(
-        "call", 'eval("x + 1")', "write the code where it runs", whole(runs_text),
+        "unsupported-builtin", 'eval("x + 1")', "write the code where it runs", whole(runs_text),
         (whole(lambda x: x.tanh() + (x + 1)),),
     ),
     "own name": Advice(
-        "call", "sys._getframe(0)", "pass what is needed as an argument",
+        "frame-introspection", "sys._getframe(0)", "pass what is needed as an argument",
         whole(own_name), (lambda compile: compile(lambda x, name: (torch.relu(x), name))(X, "own_name"),),
     ),
     "local class": Advice(
-        "local-class", "class Pair:", "define the class at the top of the file",
+        "class-escapes", "class Pair:", "define the class at the top of the file",
         whole(local_class), (whole(lambda x: (x * Pair.first, Pair())),), same=False,
     ),
     "long": Advice(
-        "too-long", "count", "let tensor operations do the loop's work",
+        "trace-limit", "count", "let tensor operations do the loop's work",
         whole(counts_far), (whole(lambda x: x * (torch.arange(200_000) % 3).sum()),),
     ),
     **advice_rare.RARE,
     "traceback": Advice(
-        "reconstruct", "traceback.format_exc()", "use the exception itself", whole(fails), (whole(fails_with_its_text),)
+        "attribute", "traceback.format_exc()", "use the exception itself", whole(fails), (whole(fails_with_its_text),)
     ),
 }
 

@@ -511,7 +511,7 @@ def test_a_loop_that_is_too_long_to_follow_runs_in_eager(monkeypatch):
             compiled = ptdebug.compile(function, backend=lambda module, inputs: module.forward)
             assert torch.equal(compiled(torch.ones(2), n, logs[0]), function(torch.ones(2), n, logs[1]))
             assert logs[0] == logs[1]
-            said = "skipped: the function takes more Python than is followed"
+            said = "skipped: the function runs more Python than is traced"
             assert any(reason.startswith(said) for reason in dispatch.stats()["reasons"]) == (n == 300), function
 
 

@@ -479,7 +479,7 @@ SEEN_TO_DIE = (replaced_in_a_global_a_cell_and_a_slot, with_a_callback_of_a_weak
 @pytest.mark.parametrize("program", SEEN_TO_DIE, ids=lambda program: program.__name__)
 def test_the_graph_breaks_where_an_object_dies_that_the_program_sees_die(program):
     check(program)
-    assert any("may die here" in reason for reason in dispatch.stats()["reasons"])
+    assert any("may be deleted here" in reason for reason in dispatch.stats()["reasons"])
 
 
 def in_variables_that_are_not_read_again(compile):

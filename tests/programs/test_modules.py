@@ -442,4 +442,4 @@ def test_loops_over_slices_of_modules_go_on_after_a_break():
 
     STATISTICS.clear()
     check(use)
-    assert STATISTICS.reasons and not any("made anew" in reason for reason in STATISTICS.reasons)
+    assert STATISTICS.reasons and not any("made again" in reason for reason in STATISTICS.reasons)

@@ -290,49 +290,80 @@ class Said:
 
 
 SAID = (
-    Said(writes, "call", 'sys.stderr.write("")', "a file or the terminal is", "is_compiling"),
+    Said(writes, "unsupported-method", 'sys.stderr.write("")', "a file or the terminal is", "is_compiling"),
     Said(makes_a_layer, "unknown-type", "torch.nn.Linear(4, 2)", "a module is made", "in __init__"),
-    Said(asks_the_system, "call", 'os.path.exists("no such file")', "the operating system", "pass on what it gives"),
+    Said(
+        asks_the_system, "unsupported-builtin", 'os.path.exists("no such file")', "the operating system",
+        "pass on what it gives",
+    ),
     Said(fills_a_queue, "skipped-function", "JOBS.put(1)", "threads or processes", "before or after"),
     Said(middle_of_a_list, "data-dependent-branch", "statistics.median(x[0].tolist())", "depends on", "x.median()"),
-    Said(begins_to_need_gradients, "call", "x.clone().requires_grad_()", "begins to need", "torch.func.grad"),
-    Said(text_of_a_tensor, "not-a-constant", 'f"{x.mean():.2f}"', "the text of a tensor's values", "is_compiling"),
+    Said(
+        begins_to_need_gradients, "requires-grad-change", "x.clone().requires_grad_()",
+        "requires_grad of a tensor changes", "torch.func.grad",
+    ),
+    Said(
+        text_of_a_tensor, "not-a-constant", 'f"{x.mean():.2f}"', "a string is made of a tensor's values", "is_compiling"
+    ),
     Said(turns_by_data, "data-dependent-value", "range(int(x.sum()))", "how often the loop runs", "torch.while_loop"),
     Said(branch_on_a_size, "data-dependent-branch", "kept.shape[0] > 3", "`kept.shape[0] > 3`", "torch.where"),
     Said(branch_on_a_number, "data-dependent-branch", "scale > 1", "`scale > 1`", "torch.where"),
-    Said(number_beside_a_length, "data-dependent-branch", "> len(SETTINGS)", "values in a tensor", "torch.cond"),
-    Said(count_of_found, "data-dependent-branch", "count > 3", "how many values a tensor leaves: `count", "blank out"),
-    Said(keeps_a_sparse_one, "unknown-type", "compressed @ x.t()", "does not hold all its elements", "x.to_dense()"),
-    Said(resized_by_data, "data-dependent-shape", "interpolate(x[None, None]", "how large the result is", "blank out"),
+    Said(number_beside_a_length, "data-dependent-branch", "> len(SETTINGS)", "a tensor's values (`", "torch.cond"),
+    Said(
+        count_of_found, "data-dependent-branch", "count > 3", "how many values a tensor operation keeps (`count",
+        "mask what",
+    ),
+    Said(keeps_a_sparse_one, "unknown-type", "compressed @ x.t()", "does not store all its elements", "x.to_dense()"),
+    Said(resized_by_data, "data-dependent-shape", "interpolate(x[None, None]", "the size of the result", "mask what"),
     Said(picked_by_masks_in_a_list, "data-dependent-value", "x[2, 0] > 0], 0]", "a number in a tensor", "stack"),
     Said(function_in_a_transform, "autograd-function", "Doubled.apply(y)", "inside of a transform", "before or after"),
-    Said(writes_a_file, "call", "write_bytes", "a file or the terminal is", "write what the function returns"),
-    Said(takes_a_lock, "call", "with LOCK:", "entered before an earlier break", "take away the break inside"),
-    Said(asks_a_lock, "call", "LOCK.acquire(False)", "(`LOCK.acquire` (a lock))", "before or after"),
-    Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
+    Said(
+        writes_a_file, "unsupported-class", "write_bytes", "a file or the terminal is",
+        "write what the function returns",
+    ),
+    Said(
+        takes_a_lock, "unsupported-method", "with LOCK:", "entered before an earlier break",
+        "take away the break inside",
+    ),
+    Said(asks_a_lock, "unsupported-method", "LOCK.acquire(False)", "(`LOCK.acquire` (a lock))", "before or after"),
+    Said(
+        number_as_json, "not-a-constant", 'json.dumps({"mean": x', "a string is made of a tensor's values",
+        "is_compiling",
+    ),
     Said(numbers_for_a_sum, "not-a-constant", "math.fsum(", "a number that is read out", "keep it a tensor"),
-    Said(next_of_a_generator, "call", "next(NUMBERS)", "begun before: outside", "before the call and pass it"),
-    Said(library_in_c, "call", "LIBRARY.abs(-3)", "a library in C", "before or after"),
+    Said(
+        next_of_a_generator, "unsupported-method", "next(NUMBERS)", "begun before: outside",
+        "before the call and pass it",
+    ),
+    Said(library_in_c, "unknown-callable", "LIBRARY.abs(-3)", "a C library", "before or after"),
     Said(root_of_a_tensor, "not-a-constant", "math.sqrt(x.sum())", "the tensor `x.sum()` in Python", "torch.sqrt"),
     Said(logarithm_of_a_tensor, "not-a-constant", "math.log(max", "has to wait", "torch.log(x) / math.log(base)"),
     Said(nearness_of_a_tensor, "not-a-constant", "math.isclose(x.sum(), 1.0)", "has to wait", ".item()"),
     Said(complex_of_a_tensor, "not-a-constant", "complex(x.sum())", "has to wait", "keep it a tensor"),
-    Said(loops_over_values, "data-dependent-value", "for value in (x > 0.5)", "how often the loop", "blank out with"),
-    Said(quiet, "call", 'warnings.filterwarnings("ignore", module="nothing")', "which warnings are", "around the call"),
-    Said(looks_for_files, "call", "glob.glob(", "calls the operating system", "pass on what it gives"),
+    Said(loops_over_values, "data-dependent-value", "for value in (x > 0.5)", "how often the loop", "mask with"),
+    Said(
+        quiet, "unsupported-argument", 'warnings.filterwarnings("ignore", module="nothing")',
+        "the filters for warnings", "around the call",
+    ),
+    Said(looks_for_files, "unsupported-builtin", "glob.glob(", "calls the operating system", "pass on what it gives"),
     Said(picked_from_a_dict, "data-dependent-value", "x * 3}.get(", "which item is taken", "take the item after"),
-    Said(copies_a_layer, "call", "copy.deepcopy(LAYER)", "the module LAYER (Linear)", "copy it once"),
+    Said(copies_a_layer, "object-copy", "copy.deepcopy(LAYER)", "the module LAYER (Linear)", "copy it once"),
     Said(builtin_fold, "data-dependent-branch", "max(x[0])", "one by one in Python", "x.max()"),
-    Said(sleeps, "call", "time.sleep(0)", "wait", "before or after"),
-    Said(numpy_function, "call", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),
-    Said(numpy_random, "call", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
-    Said(makes_a_class, "local-class", "class Local:", "Local is made inside the function", "at the top of the file"),
-    Said(sets_the_environment, "call", 'os.environ["PTDEBUG_TEST_OF_WORDS"]', "comes to call", "before or after"),
-    Said(asks_a_cache, "call", "cached_text(KEY)", "leaves that of a tensor or of another object to Python",
-         "before or after"),
-    Said(calls_c, "call", 'struct.pack("f", 1.5)', "struct.pack", "before or after"),
-    Said(asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"', "values in a tensor", "check it"),
-    Said(loops_over_a_break, "call", "for number in range(2):", "goes on over an iterator", "the loop's body"),
+    Said(sleeps, "unsupported-builtin", "time.sleep(0)", "wait", "before or after"),
+    Said(numpy_function, "numpy-unsupported", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),
+    Said(numpy_random, "python-random", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
+    Said(makes_a_class, "class-escapes", "class Local:", "Local is made inside the function", "at the top of the file"),
+    Said(
+        sets_the_environment, "unsupported-builtin", 'os.environ["PTDEBUG_TEST_OF_WORDS"]',
+        "calls the operating system (posix.putenv)", "pass on what it gives",
+    ),
+    Said(asks_a_cache, "unsupported-argument", "cached_text(KEY)", "cannot ask for this object", "before or after"),
+    Said(calls_c, "unsupported-builtin", 'struct.pack("f", 1.5)', "struct.pack", "before or after"),
+    Said(
+        asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"',
+        "this assertion depends on a tensor's values", "check it",
+    ),
+    Said(loops_over_a_break, "unsupported-method", "for number in range(2):", "resumes an iterator", "the loop's body"),
 )
 
 
@@ -469,5 +500,5 @@ def test_library_code_that_is_compiled_itself_names_its_own_lines(tmp_path: Path
     with Recording.open(tmp_path / "library") as recording:
         told = [at.message for _, at, _ in breaks(recording)]
     assert any(text.startswith("a `with` block is left that was entered before an earlier break") for text in told)
-    assert any(text.endswith("the tensor `self.observer_enabled[0] == 1`") for text in told)
-    assert any("MovingAverageMinMaxObserver.forward asks for `" in text for text in told)
+    assert any("`self.observer_enabled[0] == 1`" in text for text in told)
+    assert any("MovingAverageMinMaxObserver.forward reads `" in text for text in told)

@@ -1,14 +1,46 @@
 """What stops tracing: the one exception that becomes a graph break."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from .reasons import Reason
+from .subjects import name_of_subject
 
 
 class Unsupported(Exception):
-    """The tracer cannot follow: becomes a graph break. `code` names an entry of `breaks.BREAKS`."""
+    """The tracer cannot follow: becomes a graph break.
 
-    def __init__(self, code: str, detail: str = "", **context: Any) -> None:
-        super().__init__(f"{code}: {detail}" if detail else code)
-        self.code = code
+    `subject` is the object that it is about, a callable, a class, a module or a Value (with `member`, its attribute of
+    that name), and `given` what it is applied to. Their text is made when somebody reads it. `detail` is what is said
+    beyond them. `context` says where it happened, and where the graph may break instead (`earlier`).
+    """
+
+    def __init__(
+        self, reason: Reason, subject: object = None, member: str = "", *, given: Sequence[object] = (),
+        detail: str = "", **context: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(reason)
+        self.reason = reason
+        self.subject = subject
+        self.member = member
+        self.given = given
         self.detail = detail
         self.context = context
+
+    def again(self, **context: Any) -> Unsupported:
+        """The same once more, to be raised elsewhere."""
+        return Unsupported(self.reason, self.subject, self.member, given=self.given, detail=self.detail, **context)
+
+    def text(self) -> str:
+        """The subject, what it is applied to, and the detail, in one phrase."""
+        parts = [name_of_subject(self.subject, self.member)] if self.subject is not None else []
+        if self.given:
+            joint = "to" if self.reason is Reason.OPERATOR else "of"
+            parts.append(f"{joint} {' and '.join(name_of_subject(part) for part in self.given)}")
+        if self.detail:
+            parts.append(self.detail)
+        return " ".join(parts).replace(" ,", ",").replace(" : ", ": ")
+
+    def __str__(self) -> str:
+        return f"{self.reason.code}: {self.text()}".removesuffix(": ")

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from ...artifacts.records import Location
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..runtime.per_code import cached_per_code
 from ..runtime.skips import is_program
@@ -218,5 +219,5 @@ def _index_at_or_after(by_offset: dict[int, int], offset: int, count: int) -> in
 
 
 def _unknown(tx: Any, instruction: Instruction) -> None:
-    raise Unsupported("opcode", instruction.opname)
+    raise Unsupported(Reason.OPCODE, detail=instruction.opname)
 

@@ -91,6 +91,8 @@ def name_stack_arguments(code: CodeType) -> Callable[[str], str]:
             sentence = re.sub(rf"{names[-1]}\b{item}", target, sentence)
         for name in names:
             what = text if name == names[-1] and text else f"a value from before line {resumed_line(code)}"
+            if what is not text:  # a name in backquotes says no more than the words before it
+                sentence = re.sub(rf" `{re.escape(name)}[^`]*`", "", sentence)
             sentence = re.sub(rf"{name}\b", what.replace("\\", r"\\"), sentence)
         return sentence
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Cell, Instr, Label, Positions, TryBegin, TryEnd
 from ..guards.cached_results import cached_result
@@ -121,7 +122,7 @@ class Codegen:
 
     def _rebuild(self, value: Value) -> None:
         if value in self._building:
-            raise Unsupported("reconstruct", f"{value.describe()}, which holds itself,")
+            raise Unsupported(Reason.RECONSTRUCT, value, detail=", which holds itself,")
         self._building.add(value)
         value.reconstruct(self)
         self._building.discard(value)
@@ -170,9 +171,9 @@ class Codegen:
             return
         fake = node.meta["val"]
         if isinstance(fake, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(fake):
-            raise Unsupported("reconstruct", "a tensor of a transform of torch.func that has ended")
+            raise Unsupported(Reason.RECONSTRUCT, detail="a tensor of a transform of torch.func that has ended")
         if "hooked" in node.meta:  # the user's changes of the tensor itself happen below its hooks
-            raise Unsupported("call", "Tensor.register_hook", earlier=node.meta["without"])
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, torch.Tensor, "register_hook", earlier=node.meta["without"])
         row = node.meta.get("row")  # a copy of what the user's code sees as a view
         if row is not None and row.take_view(self):
             return
@@ -198,7 +199,7 @@ class Codegen:
     def load_cell_source(self, source: Source) -> None:
         """Push the cell object whose content `source` reads."""
         if not isinstance(source, CellSource):
-            raise Unsupported("reconstruct", f"the cell of {source}")
+            raise Unsupported(Reason.RECONSTRUCT, detail=f"the cell of {source}")
         self.load_source(source.owner)
         self.load_attr("__closure__")
         self.const(source.index)
@@ -391,7 +392,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 def _call(codegen: Codegen, source: CallSource) -> None:
     function = _FUNCTIONS.get(source.function)
     if function is None:
-        raise Unsupported("reconstruct", str(source))
+        raise Unsupported(Reason.RECONSTRUCT, detail=str(source))
     codegen.push_function(function)
     codegen.load_source(source.owner)
     codegen.call(1)

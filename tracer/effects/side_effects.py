@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import CellType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..sources.source import Source
 from ..variables.core.attributes import is_behind_descriptor
@@ -170,7 +171,7 @@ class SideEffects:
         for start, what in self._seals:
             if _is_older(change.target, start):
                 owner = change.target.describe() if isinstance(change.target, Value) else change.target
-                raise Unsupported("effect-in-region", f"{what} changes {change.name or owner}")
+                raise Unsupported(Reason.SIDE_EFFECT_IN_SUBGRAPH, detail=f"{what} changes {change.name or owner}")
         if key not in self._order:
             self._order[key] = change
 
@@ -192,7 +193,7 @@ class SideEffects:
                 self.refuse_local_class(item)
         elif isinstance(value, type) and value in self.local_classes:
             step, location, stack = self.local_classes[value]
-            raise Unsupported("local-class", value.__qualname__, earlier=step, location=location, stack=stack)
+            raise Unsupported(Reason.CLASS_ESCAPES, value, earlier=step, location=location, stack=stack)
 
     # ---- replay ----------------------------------------------------------------------------------------------------
     def push_operands(self, codegen: Codegen) -> list[_Change]:
@@ -265,7 +266,7 @@ class SideEffects:
             if self.globals[change.target, change.name] is not DELETED:
                 codegen(self.globals[change.target, change.name])
         elif target.content is DELETED:
-            raise Unsupported("del", target.describe())
+            raise Unsupported(Reason.DELETE, target)
         else:
             codegen(target.content)
             if not target.name:

@@ -7,8 +7,8 @@ from types import CodeType
 from typing import TYPE_CHECKING
 
 from ...artifacts import records
-from ..breaks import reasons as reasons
 from ..breaks.raised_errors import FullGraphError
+from ..breaks.reasons import Reason
 from ..bytecode.resume_function import resume_id, resume_name
 from ..sources.display_names import expression_of, line_of
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stop:
+class GraphBreak:
     """Where tracing stopped: `step` counts the instructions that the outermost frame had started."""
 
     step: int
-    code: str
-    detail: str
+    reason: Reason
+    message: str
+    hint: str
     location: records.Location
     stack: tuple[records.Location, ...]
     on_stack: tuple[str, ...]
@@ -30,16 +31,16 @@ class Stop:
     introspected_by: str = ""  # a function that reads its callers' variables, in which tracing stopped
 
 
-def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:
+def break_record(stop: GraphBreak, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:
     """The record of a break; `body` is the ending that resumes after it, None where the whole frame runs in eager."""
     location = stop.location
     expression, line = expression_of(location), line_of(location)
     resumed: list[CodeType] = body.resumed if body is not None else []
     return records.Break(
         id=f"break_{stop.step}",
-        code=stop.code,
-        message=reasons.message(stop.code, stop.detail, expression, line),
-        hint=reasons.hint(stop.code, stop.detail, expression, line),
+        code=stop.reason.code,
+        message=stop.message,
+        hint=stop.hint,
         location=location,
         source=line,
         stack=stop.stack,
@@ -53,7 +54,7 @@ def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: 
     )
 
 
-def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> FullGraphError:
+def full_graph_error(code: CodeType, stops: Sequence[GraphBreak]) -> FullGraphError:
     """One error that lists all breaks that were found: line, marked expression, reason, what to change."""
     one = len(stops) == 1
     lines = [
@@ -62,9 +63,8 @@ def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> FullGraphError:
     ]
     for number, stop in enumerate(stops, 1):
         place, expression, line = stop.location, expression_of(stop.location), line_of(stop.location)
-        hint = reasons.hint(stop.code, stop.detail, expression, line)
         lines.append(f"  {'' if one else f'{number}. '}{place.file}:{place.line}: {line}")
-        lines.append(f"     {expression}: {reasons.message(stop.code, stop.detail, expression, line)} [{stop.code}]")
-        if hint:
-            lines.append(f"     to change: {hint}")
+        lines.append(f"     {expression}: {stop.message} [{stop.reason.code}]")
+        if stop.hint:
+            lines.append(f"     to change: {stop.hint}")
     return FullGraphError("\n".join(lines))

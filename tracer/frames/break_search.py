@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..variables.core.base import NULL, Value
-from .break_records import Stop
+from .break_records import GraphBreak
 from .output_code import pushed, stack_effect
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ptdebug")
 _MOST_STOPS = 100  # including consequences of the first breaks
-_CONSEQUENCE = "after-a-break"
 _GIVE_UP = frozenset(("RAISE_VARARGS", "RERAISE", "RETURN_VALUE", "RETURN_CONST", "BEFORE_WITH", "END_FOR", "SEND"))
 
 
@@ -29,16 +29,16 @@ class UnknownValue(Value):
 
     def describe(self) -> str:
         """Raises Unsupported: the value does not exist."""
-        raise Unsupported(_CONSEQUENCE)
+        raise Unsupported(Reason.AFTER_A_BREAK)
 
     def python_type(self) -> type:
         """Unknown as well."""
-        raise Unsupported(_CONSEQUENCE)
+        raise Unsupported(Reason.AFTER_A_BREAK)
 
 
-def further_stops(root: RootInterpreter) -> list[Stop]:
+def further_stops(root: RootInterpreter) -> list[GraphBreak]:
     """The breaks after the one at which `root` stopped, in program order; each location once."""
-    found: list[Stop] = []
+    found: list[GraphBreak] = []
     places = {root.location()}
     passed: set[int] = set()
     for _ in range(_MOST_STOPS):
@@ -51,7 +51,7 @@ def further_stops(root: RootInterpreter) -> list[Stop]:
             break
         if stop is None:
             break
-        if stop.code != _CONSEQUENCE and stop.location not in places:
+        if stop.reason is not Reason.AFTER_A_BREAK and stop.location not in places:
             found.append(stop)
         places.add(stop.location)
     return found

@@ -20,7 +20,8 @@ from ...artifacts import records
 from ...artifacts.context import CompileContext, DataDependentError
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.interruptions import pause
-from ..breaks import reasons as reasons
+from ..breaks.explain import explain
+from ..breaks.reasons import ERRORS_OF_THE_PROGRAM, Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, code_info
 from ..bytecode.liveness import unbound_cell_read
@@ -36,17 +37,16 @@ from ..interpreter.interpreter import Interpreter, Trace
 from ..runtime.garbage import fewer_collections
 from ..runtime.global_modes import Modes, without_saved_tensors_hooks
 from ..shapes.frame_shapes import DynamicPolicy, FrameShapes
-from ..sources.display_names import expression_of
+from ..sources.display_names import expression_of, line_of
 from ..variables.core.base import ObservedException, Value
 from ..variables.python.cells import CellValue
-from .break_records import Stop, break_record, full_graph_error
+from .break_records import GraphBreak, break_record, full_graph_error
 from .break_search import further_stops
 from .output_code import BreakBody, code_that_raises, return_body, write_code
 
 _NO_FRAME = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _MAX_ATTEMPTS = 12
 NO_OPERATION = "it has no tensor operation"
-_OF_THE_PROGRAM = frozenset(("raises", "raises-object", "operator-error", "shared-memory"))
 """Stops after which eager raises an error, too, as far as is known."""
 
 
@@ -96,7 +96,7 @@ class RootInterpreter(Interpreter):
             return False
         return any(type(value).next is not Value.next for value in self.stack)
 
-    def run_until_stop(self) -> Stop | None:
+    def run_until_stop(self) -> GraphBreak | None:
         """Run until the frame returns (None; see `returned`), reaches `break_step` (None), or tracing stops."""
         instructions = self.info.instructions
         while self.returned is None:
@@ -121,29 +121,39 @@ class RootInterpreter(Interpreter):
                         self.raise_step = self.trace.safe_step()
                 if not self.unwind(error.value):
                     self.stack = on_stack
-                    return self._stop(Unsupported("raises", error.value.describe(), **error.context))
+                    return self._stop(Unsupported(Reason.RAISES, error.value, **error.context))
             except Unsupported as error:
                 self.stack = on_stack
                 return self._stop(error)
             self.trace.step += 1
         return None
 
-    def _stop(self, error: Unsupported) -> Stop:
+    def _stop(self, error: Unsupported) -> GraphBreak:
         self.note_place(error)
         earlier = error.context.get("earlier")
         if earlier is None and self._loops_since(error.context.get("read_at")):
             earlier = error.context["read_at"]
-        if error.code == "raises" and 0 <= self.raise_step < self.trace.step:
+        if error.reason is Reason.RAISES and 0 <= self.raise_step < self.trace.step:
             earlier = self.raise_step  # so that eager raises it, with its traceback and context
         if self.open_contexts:
             earlier = min(self.open_contexts[0].step, self.trace.step if earlier is None else earlier)
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
-        detail = name_stack_arguments(self.code)(error.detail)
-        if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # it has no name there
-            detail = "{} asks for `{}`".format(*error.context["inside"])
-        introspected_by = error.context.get("introspected_by", "")
-        return Stop(self.trace.step, error.code, detail, *place, described, earlier, introspected_by)
+        try:
+            reason, message, hint = _explained(error, self.code)
+        except Unsupported as other:  # the subject is what an earlier break has left unknown
+            reason, message, hint = other.reason, "", ""
+        looked_at = error.context.get("looked_at", "")
+        return GraphBreak(self.trace.step, reason, message, hint, *place, described, earlier, looked_at)
+
+
+def _explained(error: Unsupported, code: CodeType) -> tuple[Reason, str, str]:
+    """The reason, the message and the hint of a break in a frame of `code`."""
+    place = error.context["location"]
+    expression = expression_of(place)
+    if "inside" in error.context and error.text() == f"the tensor `{expression}`":  # which has no name there
+        error.context["asked_inside"] = error.context["inside"]
+    return explain(error, expression, line_of(place), name_stack_arguments(code))
 
 
 @dataclass(frozen=True)
@@ -203,12 +213,12 @@ class _Conversion:
         self.lost_seconds = 0.0  # in attempts that were discarded
 
     def run(self) -> ConvertedFrame | Skip:
-        stop: Stop | None = None
+        stop: GraphBreak | None = None
         break_step = -1
         start = time.perf_counter()
         for _ in range(_MAX_ATTEMPTS):
             root = self._start(break_step)
-            outcome: ConvertedFrame | Skip | Stop | None = None
+            outcome: ConvertedFrame | Skip | GraphBreak | None = None
             try:
                 outcome = self._attempt(root, stop)
             finally:
@@ -216,18 +226,18 @@ class _Conversion:
                 root.trace.end()
                 if not isinstance(outcome, ConvertedFrame):
                     root.trace.guards.forget()
-            if not isinstance(outcome, Stop):
+            if not isinstance(outcome, GraphBreak):
                 return outcome
             stop = outcome
             self.lost_seconds = time.perf_counter() - start
-            if stop.code == "too-long":
-                return self._skip(reasons.message(stop.code, stop.detail, expression_of(stop.location)), stop)
+            if stop.reason is Reason.TRACE_LIMIT:
+                return self._skip(stop.message, stop)
             break_step = stop.step if stop.earlier is None else stop.earlier
         assert stop is not None
         return self._skip("the graph cannot break in this frame", stop)
 
-    def _attempt(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip | Stop:
-        """Interpret up to `break_step` or the end, and write the code; a Stop says where the next attempt breaks."""
+    def _attempt(self, root: RootInterpreter, stop: GraphBreak | None) -> ConvertedFrame | Skip | GraphBreak:
+        """Interpret up to `break_step` or the end, and write the code; a break says where the next attempt ends."""
         found = root.run_until_stop()
         if found is None:
             try:
@@ -235,16 +245,15 @@ class _Conversion:
             except Unsupported as error:
                 refused = self._refused(root, error)
                 if refused.earlier is None:
-                    expression = expression_of(refused.location)
-                    return self._skip(reasons.message(refused.code, refused.detail, expression), refused)
+                    return self._skip(refused.message, refused)
                 return refused
         if self.options.fullgraph:
-            if found.code in _OF_THE_PROGRAM:
+            if found.reason in ERRORS_OF_THE_PROGRAM:
                 return self._raising(root, found)
             raise full_graph_error(self.frame.code, [found, *further_stops(root)])
         return found
 
-    def _raising(self, root: RootInterpreter, stop: Stop) -> ConvertedFrame:
+    def _raising(self, root: RootInterpreter, stop: GraphBreak) -> ConvertedFrame:
         """A frame that raises one of the user's errors: `fullgraph` raises it, as eager does."""
         code = code_that_raises(root, full_graph_error(self.frame.code, [stop]))
         return self._converted(root, code, (break_record(stop, None, "", self.lost_seconds),))
@@ -272,7 +281,7 @@ class _Conversion:
         return root
 
     # ---- endings ---------------------------------------------------------------------------------------------------
-    def _finish(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip:
+    def _finish(self, root: RootInterpreter, stop: GraphBreak | None) -> ConvertedFrame | Skip:
         root.graph.shapes.shape_env.locate = None  # decisions from here on have no line
         root.graph.shapes.check_marks()
         if stop is None:
@@ -294,14 +303,14 @@ class _Conversion:
         unbound = unbound_cell_read(self.info, instruction.index, root.bound_cells()) if origin is None else None
         if unbound is not None:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
-        body = BreakBody(root, instruction, raises=stop.code == "raises")
+        body = BreakBody(root, instruction, raises=stop.reason is Reason.RAISES)
         if body.outlives_its_frame():
             said = "the graph breaks in a `try` or `with` block while a variable holds an object that dies observably"
             return self._skip(f"{said}, a generator or an object with a finalizer", stop)
         code = write_code(root, body, partial(self._compile, root.graph))
         for number, resumed in enumerate(body.resumed):
             self.context.record("output_bytecode", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
-        if stop.code == "raises" and instruction.opname == "RERAISE" and root.stack[-1].source is not None:
+        if stop.reason is Reason.RAISES and instruction.opname == "RERAISE" and root.stack[-1].source is not None:
             return self._converted(root, code, ())  # an exception on its way out, which crossed a break or a call
         record = break_record(stop, body, instruction.opname, self.lost_seconds)
         return self._converted(root, code, (record,))
@@ -320,7 +329,7 @@ class _Conversion:
         nodes, story = needed_by(guards, root.graph.graph.nodes), root.graph.shapes.symbol_history()
         return ConvertedFrame(code, guards, graphs, operations, breaks, nodes, story)
 
-    def _refused(self, root: RootInterpreter, error: Unsupported) -> Stop:
+    def _refused(self, root: RootInterpreter, error: Unsupported) -> GraphBreak:
         """Something cannot be rebuilt at the end of the graph: break before it is made (`earlier`)."""
         root.note_place(error)
         step, place = root.trace.step, (error.context["location"], error.context["stack"])
@@ -329,12 +338,13 @@ class _Conversion:
         else:
             earlier = root.statement_before(step, 4**self.refusals)
             self.refusals += 1
-        stop = Stop(step, error.code, error.detail, *place, (), earlier if earlier < step else None)
+        reason, message, hint = _explained(error, root.code)
+        stop = GraphBreak(step, reason, message, hint, *place, (), earlier if earlier < step else None)
         if self.options.fullgraph:
             raise full_graph_error(self.frame.code, [stop])
         return stop
 
-    def _skip(self, reason: str, stop: Stop) -> Skip:
+    def _skip(self, reason: str, stop: GraphBreak) -> Skip:
         record = break_record(stop, None, "", self.lost_seconds)
         self.context.record("breaks", lambda: records.Breaks((record,)))
         return Skip(reason, (record,))

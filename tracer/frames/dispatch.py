@@ -379,7 +379,7 @@ class _Compilation:
         )
 
     def _install(self, converted: ConvertedFrame) -> Verdict:
-        self.doubtful = any(found.code in ("operator-error", "shared-memory") for found in converted.breaks)
+        self.doubtful = any(found.code in ("operator-error", "memory-overlap") for found in converted.breaks)
         self.raises = self.options.fullgraph and bool(converted.breaks)
         tree = build_tree(converted.guards, self.failures, self.options.versions)
         guards = EntryGuards(tree.root, tree.checks, str(self.id), self.owner)

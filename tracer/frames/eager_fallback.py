@@ -16,6 +16,7 @@ from torch.utils.checkpoint import _StopRecomputationError
 
 from ...artifacts.context import CHANGED_INPUTS, CompileContext
 from ...artifacts.external_exceptions import came_from_outside
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Label, TryBegin, TryEnd
 from ..effects.reconstruct import VERSION, Codegen
@@ -50,7 +51,7 @@ def may_rerun(graph: TraceGraph, context: CompileContext) -> bool:
     ) or context.restartable:
         return True
     if graph.caught:
-        raise Unsupported("may-raise", graph.caught)
+        raise Unsupported(Reason.CAUGHT_ERROR, detail=graph.caught)
     if graph.runtime_assert is not None:
         raise graph.runtime_assert.refused()
     return context.marks_changes

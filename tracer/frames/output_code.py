@@ -16,6 +16,7 @@ import torch
 
 from ...operators.effects import may_draw
 from ..breaks.raised_errors import FullGraphError
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Cell, Label, TryBegin, TryEnd, assemble
 from ..bytecode.instructions import Handled, Instruction, code_info
@@ -77,7 +78,7 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
     body(planned)
     for generator in root.trace.generators:
         if generator.has_cleanup() and not plan.uses[generator]:
-            raise Unsupported("abandoned-generator", generator.describe(), earlier=root.trace.step)
+            raise Unsupported(Reason.UNFINISHED_GENERATOR, generator, earlier=root.trace.step)
     codegen = Codegen(root.code, root.effects, plan, planning=False)
     _prologue(codegen)
     _call_graph(root, codegen, compile_graph)
@@ -143,7 +144,7 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
     changes = root.effects.push_operands(codegen)
     root.effects.apply(changes, codegen)
     if root.trace.open_variables:
-        raise Unsupported("global-state", f"{root.trace.open_variables[-1].describe()}, set and not reset,")
+        raise Unsupported(Reason.GLOBAL_STATE, root.trace.open_variables[-1], detail=", set and not reset,")
     for mode in root.trace.overrides.modes:  # entered and not left, so they are active after the frame
         codegen.push_function(torch._C._push_on_torch_function_stack)
         codegen(mode)
@@ -152,7 +153,7 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
     now = Modes.now()
     for name in root.trace.modes.differences(now, root.graph.sets_modes):
         if name not in LASTING:
-            raise Unsupported("global-state", f"a mode that is still on ({name.replace('_', ' ')})")
+            raise Unsupported(Reason.GLOBAL_STATE, detail=f"a mode that is still on ({name.replace('_', ' ')})")
         codegen.push_function(LASTING[name])
         codegen.const(getattr(now, name))
         codegen.call(1)

@@ -14,6 +14,7 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 
 
@@ -100,7 +101,7 @@ class Scopes:
         if node.graph is scope.graph:
             return node
         if depth == -len(self.open):
-            raise Unsupported("reconstruct", f"{node.name}, a tensor of an inner graph that has ended,")
+            raise Unsupported(Reason.RECONSTRUCT, detail=f"{node.name}, a tensor of an inner graph that has ended,")
         return scope.lift(self.here(node, depth - 1))
 
 
@@ -119,7 +120,7 @@ def refuse_writes(graphs: Sequence[torch.fx.Graph], before: dict[torch.fx.Node, 
     """Raises Unsupported where a tensor older than `before` has been written since."""
     for node, version in versions(graphs).items():
         if version != before.get(node, 0 if node.op == "placeholder" else version):
-            raise Unsupported("effect-in-region", f"{what} changes the tensor {node.name} in place")
+            raise Unsupported(Reason.SIDE_EFFECT_IN_SUBGRAPH, detail=f"{what} changes the tensor {node.name} in place")
 
 
 def refuse_writes_as_data(inner: torch.fx.Graph, around: Sequence[torch.fx.Graph], what: str) -> None:
@@ -129,4 +130,6 @@ def refuse_writes_as_data(inner: torch.fx.Graph, around: Sequence[torch.fx.Graph
     memory = {node.meta["val"].untyped_storage()._cdata for node in versions(around)} if written else set()
     for node in written:
         if node.meta["val"].untyped_storage()._cdata in memory:
-            raise Unsupported("effect-in-region", f"{what} changes the tensor {node.args[0]} in place")
+            raise Unsupported(
+                Reason.SIDE_EFFECT_IN_SUBGRAPH, detail=f"{what} changes the tensor {node.args[0]} in place"
+            )

@@ -42,6 +42,7 @@ from ...operators.effects import (
     raises_by_name,
 )
 from ...operators.refused_writes import may_be_refused, writes_lists
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
 from ..fx.subgraphs import Scope, Scopes, refuse_writes, refuse_writes_as_data, versions
@@ -140,13 +141,15 @@ class TraceGraph:
         """Raises Unsupported where the user asks autograd about `what` in a reentrant checkpoint, which eager runs
         twice: without gradients in the forward, and with gradients in the backward."""
         if self.reentrant and torch.is_grad_enabled():
-            raise Unsupported("attribute", f"{what} in torch.utils.checkpoint.checkpoint(use_reentrant=True)")
+            raise Unsupported(
+                Reason.ATTRIBUTE, detail=f"{what} in torch.utils.checkpoint.checkpoint(use_reentrant=True)"
+            )
 
-    def refuse_of_rows(self, fake: torch.Tensor, what: str, unrecorded: bool = False) -> None:
-        """Raises Unsupported where the user reads `what` of a view that the graph represents by a copy (`unrecorded`:
-        of one that would require gradients, which the copy does not)."""
+    def refuse_of_rows(self, fake: torch.Tensor, member: str, unrecorded: bool = False) -> None:
+        """Raises Unsupported where the program asks `member` of a view in whose place the graph has a copy
+        (`unrecorded`: one that would require gradients, which the copy does not)."""
         if any(row.is_in_memory_of(fake) and row.unrecorded >= unrecorded for row in self.rows):
-            raise Unsupported("call", what)
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, torch.Tensor, member)
 
     def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """Add a node that computes a number, in the graph of its arguments: the graph that needs it first may be nested
@@ -204,7 +207,7 @@ class TraceGraph:
             target = _OUT_OF_PLACE.get(target, target)
         caught = not self.caught and (captured_may_raise(name, node_args) or is_own(target)) and is_caught(tx)
         if caught and not tx.trace.options.run_again:  # the graph's error would bypass the user's handlers
-            raise Unsupported("may-raise", name)
+            raise Unsupported(Reason.CAUGHT_ERROR, *_subject(target))
         if is_own(target):
             refuse_changed_state(tx, names_of(target))
             if (derived := with_registered_gradient(tx, target, args, kwargs)) is not None:
@@ -212,11 +215,12 @@ class TraceGraph:
         self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
         fake = self.run_fake(op, target, node_args, node_kwargs)
         if hidden := hides_gradient(target, (node_args, node_kwargs), fake):
-            raise Unsupported("missing-gradient", hidden)
+            raise Unsupported(Reason.MISSING_GRADIENT, detail=hidden)
         if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
             self.unchecked = self._known(self.unchecked, fake)
         if self.unchecked:
-            check_at_run_time(tx, self.unchecked, name)
+            why = Unsupported(Reason.DATA_DEPENDENT_SHAPE, *_subject(target), detail=", valid for some sizes only")
+            check_at_run_time(tx, self.unchecked, why)
             self.unchecked = []
         if self.shapes.shape_env.pending_fresh_unbacked_symbols:
             self._accept_unbacked(target, fake, tx)
@@ -251,13 +255,14 @@ class TraceGraph:
         place = tx.own_location()
         subject = f"{_target_name(target)}@{place.file.rpartition('/')[2]}:{place.line}"
         why = "the size is known when the operator has run" if size else "the number is known when the graph runs"
-        by_mask = "x[mask]" if target is operator.getitem else _target_name(target)
-        code, detail = ("data-dependent-shape", by_mask) if size else ("data-dependent-value", f"Tensor.{by_mask}")
+        reason = Reason.DATA_DEPENDENT_SHAPE if size else Reason.DATA_DEPENDENT_VALUE
+        of_mask = target is operator.getitem
+        refused = Unsupported(reason, detail="x[mask]") if of_mask else Unsupported(reason, *_subject(target))
         if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), "symbol", why) == "break":
-            raise Unsupported(code, detail)
+            raise refused
         if self.data_dependent is None and len(self.scopes.open) == 1:
-            place_and_stack = {"location": place, "stack": tx.stack_locations()}
-            self.data_dependent = RuntimeAssert(tx.trace.safe_step(), code, detail, place_and_stack)
+            found = {"location": place, "stack": tx.stack_locations()}
+            self.data_dependent = RuntimeAssert(tx.trace.safe_step(), refused, found)
 
     def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of the operation on the fake values of its arguments."""
@@ -282,58 +287,63 @@ class TraceGraph:
             if written:
                 variable.detach_()
             if written or (any(base is variable for base in bases) and not self._is_frozen(variable)):
-                raise Unsupported("set-attribute", f"Tensor.{name}")
+                raise Unsupported(Reason.SET_ATTRIBUTE, torch.Tensor, name)
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fake_args = tuple([_fake(arg) for arg in args])
         fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
         if why := may_be_refused(op, target, fake_args, fake_kwargs):
-            raise Unsupported("shared-memory", f"{_target_name(target)}: {why}")
+            raise Unsupported(Reason.MEMORY_OVERLAP, detail=f"{_target_name(target)}: {why}")
         try:
             with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs), self._below_overrides():
                 if op == "call_method":
                     before = fake_args[0].shape if target[-1] == "_" else None
                     fake = self.called(getattr(fake_args[0], target), fake_args[1:], fake_kwargs)
                     if before is not None and fake_args[0].shape != before:
-                        raise Unsupported("metadata-mutation", f"Tensor.{target}")
+                        raise Unsupported(Reason.METADATA_MUTATION, torch.Tensor, target)
                     return fake
                 fake = self._called(target, fake_args, fake_kwargs)
                 if is_native_dropout(target) and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
-                    raise Unsupported("call", _operator_name(op, target))  # eager returns a copy, and drops it for None
-                if writes_lists(target):  # fake tensors do not count it
+                    raise Unsupported(
+                        Reason.UNSUPPORTED_ARGUMENT, *_subject(target)
+                    )  # eager copies, and drops for None
+                if writes_lists(target):  # which fake tensors do not count
                     torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
                 return fake
         except Unsupported:
             raise
         except DataDependentOutputException as error:
-            raise Unsupported("data-dependent-value", str(error.func)) from error
+            read = error.func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default)
+            reason = Reason.DATA_DEPENDENT_VALUE if read else Reason.VALUE_READ_BY_OPERATOR
+            raise Unsupported(reason, error.func) from error
         except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             condition = getattr(error, "cond", sympy.false)
             decided_by = condition.free_symbols
             if not self.shapes.shape_env.random_symbols.isdisjoint(decided_by):
-                raise Unsupported("random-value", _target_name(target)) from error
+                raise Unsupported(Reason.RANDOM_VALUE, *_subject(target)) from error
             if condition.has(ToFloat) or any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
-                raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
-            raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
+                raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *_subject(target)) from error
+            raise Unsupported(Reason.DATA_DEPENDENT_SHAPE, *_subject(target)) from error
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
-            raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
+            raise Unsupported(Reason.MISSING_FAKE_KERNEL, *_subject(target)) from error
         except Exception as error:
             if came_from_outside(error):
                 raise
             if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
                 drawn = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
-                raise Unsupported("random-value" if drawn else "data-dependent-shape", _target_name(target)) from error
+                reason = Reason.RANDOM_VALUE if drawn else Reason.DATA_DEPENDENT_SHAPE
+                raise Unsupported(reason, *_subject(target)) from error
             first_line = str(error).partition("\n")[0]
             if "its data is not allocated yet" in first_line:  # raised by fake tensors where values are read
-                raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
+                raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *_subject(target)) from error
             if "only concrete integers" in first_line:  # an operator whose sizes must be constants
-                raise Unsupported("data-dependent-shape", _target_name(target)) from error
+                raise Unsupported(Reason.DATA_DEPENDENT_SHAPE, *_subject(target)) from error
             if _is_of_forward_gradients(error, [*fake_args, *fake_kwargs.values()]):
-                raise Unsupported("missing-forward-gradient", _operator_name(op, target)) from error
+                raise Unsupported(Reason.MISSING_FORWARD_GRADIENT, *_subject(target)) from error
             if first_line.startswith("There was no fake impl registered"):  # torch.library.custom_op's
-                raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
-            where = _before_the_view(args) if "modified inplace" in first_line else {}
-            raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}", **where) from error
+                raise Unsupported(Reason.MISSING_FAKE_KERNEL, *_subject(target)) from error
+            where: dict[str, Any] = _before_the_view(args) if "modified inplace" in first_line else {}
+            raise Unsupported(Reason.OPERATOR_ERROR, detail=f"{_target_name(target)}: {first_line}", **where) from error
 
     def _below_overrides(self) -> AbstractContextManager[Any]:
         """Around an operation on fake tensors of user-defined classes: their `__torch_function__` has been handled
@@ -343,11 +353,11 @@ class TraceGraph:
     def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a function on fake values. Raises Unsupported where it changes a tensor's memory or shape."""
         if moves_memory(_target_name(function).partition(".")[0]):
-            raise Unsupported("metadata-mutation", _operator_name("call_function", function))
+            raise Unsupported(Reason.METADATA_MUTATION, *_subject(function))
         given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
         result = self.called(function, args, kwargs)
         if any(tensor.shape != shape for tensor, shape in given):
-            raise Unsupported("metadata-mutation", f"{_operator_name('call_function', function)} with out=")
+            raise Unsupported(Reason.METADATA_MUTATION, *_subject(function), detail="with out=")
         return result
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
@@ -517,11 +527,9 @@ def _is_of_forward_gradients(error: Exception, args: Sequence[Any]) -> bool:
     return forward and not on_meta and re.search(r"FakeTensor|\bmeta\b|TorchScript", str(error)) is not None
 
 
-def _operator_name(op: str, target: Any) -> str:
-    """`mylib.op.default` of a custom operator, `torch.nested_tensor`, `Tensor.to_sparse`."""
-    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return str(target)
-    return f"{'Tensor' if op == 'call_method' else 'torch'}.{_target_name(target)}"
+def _subject(target: Any) -> tuple[Any, str]:
+    """What a break at a node's target is about: the function, or a method of tensors."""
+    return (torch.Tensor, target) if isinstance(target, str) else (target, "")
 
 
 def _input_name(source: Source) -> str:

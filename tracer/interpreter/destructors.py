@@ -4,6 +4,7 @@ from __future__ import annotations
 from types import GeneratorType
 from typing import TYPE_CHECKING
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.resume_function import STACK_ARGUMENT
 from ..sources.source import ItemSource, LocalSource, Source
@@ -50,7 +51,7 @@ def let_go(tx: Interpreter, value: Value) -> None:
     if not dies_visibly(tx, value):
         return
     if all(other is not value or name.startswith(STACK_ARGUMENT) for name, other in tx.locals.items()):
-        raise Unsupported("abandoned-generator" if _is_generator(value) else "visible-death", value.describe())
+        raise Unsupported(Reason.UNFINISHED_GENERATOR if _is_generator(value) else Reason.OBSERVABLE_FINALIZER, value)
 
 
 def _let_go_of_items(tx: Interpreter, value: Value) -> None:
@@ -60,7 +61,7 @@ def _let_go_of_items(tx: Interpreter, value: Value) -> None:
     parts = [] if value in held else [value]
     for part in parts:
         if dies_visibly(tx, part):
-            raise Unsupported("visible-death", part.describe())
+            raise Unsupported(Reason.OBSERVABLE_FINALIZER, part)
         own = [item for item in _items(tx, part) if _is_own(item.source)]
         parts += [item for item in own if item not in held and item not in parts]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..variables import build
 from ..variables.core.base import ObservedException, Value
@@ -29,7 +30,7 @@ def is_generator(code: CodeType) -> bool:
 def refuse_coroutine(code: CodeType) -> None:
     """Coroutines and asynchronous generators are left to eager."""
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
-        raise Unsupported("async", code.co_qualname)
+        raise Unsupported(Reason.ASYNC, detail=code.co_qualname)
 
 
 def _thrown(tx: Translator, kind: Value, value: Value | None = None, traceback: Value | None = None) -> Value:
@@ -43,7 +44,7 @@ def _thrown(tx: Translator, kind: Value, value: Value | None = None, traceback: 
         return given[0]
     if issubclass(kind.python_type(), type) and issubclass(kind.as_constant(), BaseException):
         return kind.call(tx, given, {})
-    raise Unsupported("generator", f"throw({kind.describe()})")
+    raise Unsupported(Reason.GENERATOR, detail=f"throw({kind.describe()})")
 
 
 class GeneratorValue(Value):
@@ -99,7 +100,7 @@ class GeneratorValue(Value):
         if isinstance(error, ExceptionValue) and error.raised_at is None:
             error.raised_at = tx.trace.safe_step()
         if error is not None and error.source is not None:  # its traceback changes where it is caught
-            raise Unsupported("raises-object", error.describe())
+            raise Unsupported(Reason.RERAISED_EXCEPTION, error)
         if not self.started and error is None and not (sent.is_constant() and sent.as_constant() is None):
             tx.raise_observed(TypeError, "can't send non-None value to a just-started generator")
         frame = self.frame
@@ -125,7 +126,7 @@ class GeneratorValue(Value):
         """PEP 479: a StopIteration that leaves a generator becomes the cause of a RuntimeError. It would end one of the
         tracer's iterators that is written as a generator: Python then runs its own."""
         if self.frame.f_globals.get("__name__", "").startswith("ptdebug."):
-            raise Unsupported("iterate", f"{self.describe()}, in which StopIteration is raised")
+            raise Unsupported(Reason.ITERATE, self, detail=", in which StopIteration is raised")
         error = build.make_exception(tx, RuntimeError, [build.constant("generator raised StopIteration")])
         for name, value in (("__cause__", stop), ("__context__", stop), ("__suppress_context__", build.constant(True))):
             error.setattr(tx, name, value)
@@ -219,7 +220,7 @@ class GeneratorValue(Value):
             if value is None:
                 self.raise_stop(tx)
             return value  # type: ignore[return-value]
-        raise Unsupported("generator", f"{self.describe()}.{name}")
+        raise Unsupported(Reason.GENERATOR, self, name)
 
     def raise_stop(self, tx: Translator) -> Any:
         """StopIteration, with the generator's return value when it has one."""

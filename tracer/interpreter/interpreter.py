@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ...artifacts.context import CompileContext
 from ...artifacts.interruptions import pause
 from ...artifacts.records import Location
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, Instruction, code_info
 from ..bytecode.resume_function import STACK_ARGUMENT
@@ -99,7 +100,7 @@ class Trace:
         need not end."""
         self.work += amount
         if self.work > MOST_WORK:
-            raise Unsupported("too-long", f"{MOST_WORK:,} turns of loops, calls and items of lists")
+            raise Unsupported(Reason.TRACE_LIMIT, detail=f"{MOST_WORK:,} turns of loops, calls and items of lists")
 
     def safe_step(self) -> int:
         """Where the graph can break for eager to run the current operation: before the open `with` blocks."""
@@ -234,7 +235,7 @@ class Interpreter:
         """Interpret the call of a FunctionValue. A generator function gives a GeneratorValue, which is run lazily."""
         refuse_coroutine(function.code)
         if self.depth >= MAX_DEPTH:
-            raise Unsupported("inline-depth", function.code.co_qualname)
+            raise Unsupported(Reason.INLINE_DEPTH, detail=function.code.co_qualname)
         self._decide_inline(function)
         self.trace.spend()
         variables = function.bind(self, args, kwargs)
@@ -269,7 +270,7 @@ class Interpreter:
             return
         subject = f"{code.co_qualname}@{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
         if context.decide("inline", subject, ("inline", "break"), "inline", "its code can be traced") == "break":
-            raise Unsupported("forced-break", subject)
+            raise Unsupported(Reason.FORCED_BREAK, detail=subject)
         self.trace.inlined[id(code)] = code
 
     # ---- stack -----------------------------------------------------------------------------------------------------
@@ -368,7 +369,7 @@ class Interpreter:
             return ModuleGlobalSource(self.global_module(), name)
         if self.globals_source is not None:
             return ItemSource(self.globals_source, name)
-        raise Unsupported("attribute", f"the global {name} of {self.code.co_qualname}")
+        raise Unsupported(Reason.ATTRIBUTE, detail=f"the global {name} of {self.code.co_qualname}")
 
     def root(self) -> Interpreter:
         """The outermost frame."""
@@ -388,11 +389,11 @@ class Interpreter:
         """`global name; name = value` (DELETED deletes it)."""
         root = self.f_globals is self.trace.f_globals
         if not root and not self.global_module():
-            raise Unsupported("global-state", f"assigning the global {name} of {self.code.co_qualname}")
+            raise Unsupported(Reason.GLOBAL_STATE, detail=f"assigning the global {name} of {self.code.co_qualname}")
         module = "" if root else self.global_module()
         stored = self.effects.load_global(module, name)
         held = self.f_globals.get(name) if stored is None else getattr(stored, "real", None)
-        refuse_visible_death(held, f"what the global {name} holds")
+        refuse_visible_death(held, detail=f"what the global {name} holds")
         self.trace.global_values[id(self.f_globals), name] = value
         if value is not DELETED and self._is_as_before(self._global_source(name), value):
             self.effects.forget_global(module, name)
@@ -422,7 +423,7 @@ class Interpreter:
             if not again:
                 exception.raised_while(self.current_exception())
         elif not again:  # its traceback and its context change
-            raise Unsupported("raises-object", exception.describe())
+            raise Unsupported(Reason.RERAISED_EXCEPTION, exception)
         raise ObservedException(exception)
 
     def current_exception(self) -> Value | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Instr, Label, TryBegin, TryEnd, assemble, at
 from ..bytecode.liveness import live_at, unbound_cell_read
@@ -60,10 +61,10 @@ def _exhausted() -> Iterator[Any]:
 # ---- at a yield ------------------------------------------------------------------------------------------------------
 def _push_started(codegen: Codegen, frame: Interpreter) -> None:
     if frame.info.reuses_cells or unbound_cell_read(frame.info, frame.index, frame.bound_cells()):
-        raise Unsupported("generator", frame.code.co_qualname)
+        raise Unsupported(Reason.GENERATOR, detail=frame.code.co_qualname)
     live, first = live_at(frame.info, frame.index), first_argument(frame.code)
     if first == FIRST_ARGUMENT:
-        raise Unsupported("generator", frame.code.co_qualname)
+        raise Unsupported(Reason.GENERATOR, detail=frame.code.co_qualname)
     wanted = [name for name in frame.code.co_varnames if name in live or name == first]
     variables = tuple(name for name in wanted if name in frame.locals)
     slots = tuple(slot_of(value) for value in frame.stack)
@@ -150,7 +151,7 @@ def _push_new(codegen: Codegen, frame: Interpreter) -> None:
     code = frame.code
     function = frame.function
     if not isinstance(function, FunctionValue):
-        raise Unsupported("generator", code.co_qualname)
+        raise Unsupported(Reason.GENERATOR, detail=code.co_qualname)
     count = code.co_argcount + code.co_kwonlyargcount
     names = code.co_varnames
     codegen.push_function(_called)

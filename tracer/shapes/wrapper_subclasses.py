@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..sources.source import AttrSource, Source
 
@@ -52,7 +53,9 @@ class Layout:
         try:
             names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
         except Exception as error:
-            raise Unsupported("unknown-type", f"a {type(tensor).__qualname__} that cannot be flattened") from error
+            raise Unsupported(
+                Reason.UNKNOWN_TYPE, detail=f"a {type(tensor).__qualname__} that cannot be flattened"
+            ) from error
         parts = [(name, getattr(tensor, name)) for name in names]
         for _, part in parts:
             _check_inner(part)
@@ -90,7 +93,7 @@ def _check_inner(part: Any) -> None:
     strided = part.layout is torch.strided and not part.is_quantized and not part.is_inference()
     lazy = strided and (part.is_conj() or part.is_neg() or part._is_zerotensor())
     if kind not in _PLAIN or not strided or lazy or torch._C._functorch.is_functorch_wrapped_tensor(part):
-        raise Unsupported("unknown-type", f"a {kind.__qualname__} in a tensor of other tensors")
+        raise Unsupported(Reason.UNKNOWN_TYPE, detail=f"a {kind.__qualname__} in a tensor of other tensors")
 
 
 def inner_tensors(tensor: torch.Tensor, layout: Layout, source: Source) -> Iterator[tuple[torch.Tensor, Source]]:

@@ -113,7 +113,7 @@ def test_result_of_an_in_place_operation_is_the_tensor_itself():
 @pytest.mark.parametrize(
     ("function", "code"),
     [
-        (lambda x: x * 2 if x.sum() > 3 else x * 3, "depends on values in a tensor"),
+        (lambda x: x * 2 if x.sum() > 3 else x * 3, "depends on a tensor's values"),
         (lambda x: (x + 1).repeat(30, 1).tolist(), "a tensor becomes a Python list"),
         (lambda x: (x + 1).numpy().tobytes(), "this NumPy call has no counterpart in the graph: ndarray.tobytes"),
     ],

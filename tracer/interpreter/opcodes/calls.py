@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
@@ -91,7 +92,7 @@ def CALL_FUNCTION_EX(tx: Interpreter, instruction: Instruction) -> None:
     kwargs = keyword_arguments(tx, tx.pop()) if instruction.arg & 1 else {}
     starred = tx.pop()
     if not hasattr(starred.python_type(), "__iter__") and not hasattr(starred.python_type(), "__getitem__"):
-        raise Unsupported("raises", f"TypeError: `*` of {starred.describe()}")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: `*` of {starred.describe()}")
     args = collected(tx, starred)
     below, function = tx.popn(2)
     call(tx, function if below is NULL else below, args, kwargs)
@@ -103,7 +104,7 @@ def keyword_arguments(tx: Interpreter, mapping: Value) -> dict[str, Value]:
     for key in mapping.iterate(tx):
         name = key.as_constant()
         if not isinstance(name, str):
-            raise Unsupported("raises", "TypeError: keywords must be strings")
+            raise Unsupported(Reason.RAISES, detail="TypeError: keywords must be strings")
         kwargs[name] = mapping.getitem(tx, key)
     return kwargs
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
@@ -24,13 +25,13 @@ _BUILD_CLASS = builtins.__build_class__
 @opcode("LOAD_BUILD_CLASS")
 def LOAD_BUILD_CLASS(tx: Interpreter, instruction: Instruction) -> None:
     if builtins.__build_class__ is not _BUILD_CLASS:
-        raise Unsupported("call", "__build_class__, which the program replaced,")
+        raise Unsupported(Reason.CLASS_DEFINITION, __build_class__, detail=", which the program replaced,")
     tx.push(build.from_python(tx, _BUILD_CLASS))
 
 
 def _body(tx: Interpreter) -> dict[str, Value]:
     if tx.parent is None:
-        raise Unsupported("opcode", "the body of a class or module")
+        raise Unsupported(Reason.OPCODE, detail="the body of a class or module")
     return tx.locals
 
 
@@ -76,7 +77,7 @@ def LOAD_LOCALS(tx: Interpreter, instruction: Instruction) -> None:
 def _found(tx: Interpreter, name: str) -> Value | None:
     variables = tx.pop()
     if not isinstance(variables, Variables):
-        raise Unsupported("opcode", "a name that is looked up in a dict")
+        raise Unsupported(Reason.OPCODE, detail="a name that is looked up in a dict")
     return variables.names.get(name)
 
 

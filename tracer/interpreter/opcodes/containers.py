@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
@@ -95,7 +96,7 @@ def MAP_ADD(tx: Interpreter, instruction: Instruction) -> None:
 def mapping(value: Value) -> Value:
     """The value, where it has keys; eager raises TypeError otherwise."""
     if not hasattr(value.python_type(), "keys"):
-        raise Unsupported("raises", f"TypeError: `**` of {value.describe()}, which is no mapping")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: `**` of {value.describe()}, which is no mapping")
     return value
 
 
@@ -112,7 +113,9 @@ def DICT_MERGE(tx: Interpreter, instruction: Instruction) -> None:
     present = {key.as_constant() for key in target.iterate(tx)}
     for key in more.iterate(tx) if present else ():
         if key.as_constant() in present:
-            raise Unsupported("raises", f"TypeError: multiple values for keyword argument {key.as_constant()!r}")
+            raise Unsupported(
+                Reason.RAISES, detail=f"TypeError: multiple values for keyword argument {key.as_constant()!r}"
+            )
     target.call_method(tx, "update", [more], {})
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import VERSION, opcode
 from ...variables.containers.iterators import get_iter
@@ -39,14 +40,14 @@ def _truth(tx: Interpreter, value: Value, if_true: int, if_false: int) -> bool:
     try:
         return value.truth(tx)
     except Unsupported as error:
-        if error.code != "data-dependent-branch":
+        if error.reason not in (Reason.DATA_DEPENDENT_BRANCH, Reason.BRANCH_ON_SIZE):
             raise
         if _only_raises(tx.info.instructions, if_false):
-            assume(tx, value, error.detail)
+            assume(tx, value, error.again())
             return True
         if not issubclass(value.python_type(), torch.Tensor) or not _only_raises(tx.info.instructions, if_true):
             raise
-        assume(tx, value.call_method(tx, "logical_not", [], {}), error.detail)
+        assume(tx, value.call_method(tx, "logical_not", [], {}), error.again())
         return False
 
 

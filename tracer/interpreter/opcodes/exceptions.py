@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
@@ -53,7 +54,7 @@ def exception_classes(tx: Interpreter, value: Value) -> tuple[type, ...]:
 
 @opcode("CHECK_EG_MATCH")
 def CHECK_EG_MATCH(tx: Interpreter, instruction: Instruction) -> None:
-    raise Unsupported("opcode", "except*")
+    raise Unsupported(Reason.OPCODE, detail="except*")
 
 
 @opcode("RERAISE")
@@ -95,7 +96,9 @@ def LOAD_ASSERTION_ERROR(tx: Interpreter, instruction: Instruction) -> None:
 def BEFORE_WITH(tx: Interpreter, instruction: Instruction) -> None:
     manager = tx.pop()
     if not _is_context_manager(tx, manager):
-        raise Unsupported("raises", f"TypeError: `with` {manager.describe()}, which has no __enter__ or __exit__")
+        raise Unsupported(
+            Reason.RAISES, detail=f"TypeError: `with` {manager.describe()}, which has no __enter__ or __exit__"
+        )
     leave = manager.getattr(tx, "__exit__")
     entered = manager.call_method(tx, "__enter__", [], {})
     tx.enter_context(manager, leave)
@@ -114,7 +117,7 @@ def _is_context_manager(tx: Interpreter, value: Value) -> bool:
     kind = value.python_type()
     found = all(any(name in vars(cls) for cls in kind.__mro__) for name in names)
     if found and issubclass(kind, type):  # its metaclass makes it one; it may have other methods of these names
-        raise Unsupported("context-manager", f"{value.describe()}, a class")
+        raise Unsupported(Reason.CONTEXT_MANAGER, value, detail=", a class")
     return found
 
 
@@ -129,4 +132,4 @@ def WITH_EXCEPT_START(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("PREP_RERAISE_STAR", before=(3, 12))
 def PREP_RERAISE_STAR(tx: Interpreter, instruction: Instruction) -> None:
-    raise Unsupported("opcode", "except*")
+    raise Unsupported(Reason.OPCODE, detail="except*")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import VERSION, opcode
 from ...variables import build
@@ -39,7 +40,7 @@ def closure_of(tx: Interpreter, cells: Value) -> tuple[CellValue, ...]:
     then made in eager."""
     found = [cell for cell in cells.iterate(tx) if isinstance(cell, CellValue)]
     if len(found) < len(cells.iterate(tx)):
-        raise Unsupported("unknown-type", "a cell that an earlier part of the function left")
+        raise Unsupported(Reason.UNKNOWN_TYPE, detail="a cell that an earlier part of the function left")
     return tuple(found)
 
 
@@ -72,7 +73,9 @@ def SEND(tx: Interpreter, instruction: Instruction) -> None:
     if isinstance(receiver, GeneratorValue):
         value, result = receiver.resume(tx, sent), receiver.result
     elif not (sent.is_constant() and sent.as_constant() is None) or isinstance(receiver, ObjectValue):
-        raise Unsupported("generator", f"`yield from` {receiver.describe()}")  # it handles `send` and results itself
+        raise Unsupported(
+            Reason.GENERATOR, detail=f"`yield from` {receiver.describe()}"
+        )  # which has a say in `send` and results
     else:
         value, result = receiver.next(tx), None
     if value is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
@@ -38,7 +39,7 @@ def MATCH_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
 def MATCH_KEYS(tx: Interpreter, instruction: Instruction) -> None:
     subject, keys = tx.stack[-2], tx.stack[-1]
     if not isinstance(subject, DictValue):
-        raise Unsupported("call", f"get of {subject.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"get of {subject.describe()}")
     constants = [key.as_constant() for key in keys.iterate(tx)]
     twice = next((key for i, key in enumerate(constants) if key in constants[:i]), None)
     if twice is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 
@@ -15,4 +16,4 @@ if TYPE_CHECKING:
 @opcode("PRINT_EXPR", "IMPORT_STAR", "ASYNC_GEN_WRAP", before=(3, 12))
 @opcode("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
 def of_modules_and_coroutines(tx: Interpreter, instruction: Instruction) -> None:
-    raise Unsupported("opcode", f"{instruction.opname} (of a module or a coroutine)")
+    raise Unsupported(Reason.OPCODE, detail=f"{instruction.opname} (of a module or a coroutine)")

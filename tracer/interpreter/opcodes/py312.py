@@ -4,6 +4,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import VERSION, opcode
 from ...variables import build
@@ -96,12 +97,12 @@ def CALL_INTRINSIC_1(tx: Interpreter, instruction: Instruction) -> None:
     elif instruction.arg == 6:  # INTRINSIC_LIST_TO_TUPLE
         tx.push(build.make_tuple(tx, list(tx.pop().iterate(tx))))
     else:
-        raise Unsupported("opcode", f"CALL_INTRINSIC_1 {instruction.arg}")
+        raise Unsupported(Reason.OPCODE, detail=f"CALL_INTRINSIC_1 {instruction.arg}")
 
 
 @opcode("CALL_INTRINSIC_2", since=(3, 12))
 def CALL_INTRINSIC_2(tx: Interpreter, instruction: Instruction) -> None:
-    raise Unsupported("opcode", _INTRINSICS_2[instruction.arg])
+    raise Unsupported(Reason.OPCODE, detail=_INTRINSICS_2[instruction.arg])
 
 
 _INTRINSICS_2 = ("", "except*", *["a type parameter"] * 2, "a generic function or class", "a type parameter")

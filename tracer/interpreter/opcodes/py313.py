@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
@@ -87,7 +88,7 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
 def SET_FUNCTION_ATTRIBUTE(tx: Interpreter, instruction: Instruction) -> None:
     value, function = tx.popn(2)
     if not isinstance(function, FunctionValue) or function.source is not None:
-        raise Unsupported("set-attribute", "a part of a function that an earlier part of this one left")
+        raise Unsupported(Reason.SET_ATTRIBUTE, detail="a part of a function that an earlier part of this one left")
     if instruction.arg == 1:
         function.complete(defaults=tuple(value.iterate(tx)))
     elif instruction.arg == 2:

@@ -6,6 +6,7 @@ import sys
 from types import CellType
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
@@ -125,7 +126,7 @@ def _let_go_of_cell(cell: CellValue) -> None:
     """The content of a cell is dropped. Raises Unsupported where its death may be observable."""
     refuse_visible_deaths([cell.content])
     if cell.content is None and cell.real is not None and cell.real != CellType():
-        refuse_visible_death(cell.real.cell_contents, f"what the variable {cell.name or cell.describe()} holds")
+        refuse_visible_death(cell.real.cell_contents, detail=f"what the variable {cell.name or cell.describe()} holds")
 
 
 @opcode("DELETE_DEREF")
@@ -157,7 +158,7 @@ def IMPORT_NAME(tx: Interpreter, instruction: Instruction) -> None:
         package = tx.f_globals.get("__package__") or tx.f_globals.get("__name__", "").rpartition(".")[0]
         name = importlib.util.resolve_name("." * level + name, package)
     if name not in sys.modules:
-        raise Unsupported("import", name)
+        raise Unsupported(Reason.IMPORT, detail=name)
     absolute = name if names.truth(tx) or level else name.partition(".")[0]
     module = sys.modules[absolute]
     if not is_library(absolute):
@@ -174,7 +175,7 @@ def IMPORT_FROM(tx: Interpreter, instruction: Instruction) -> None:
     except ObservedException:
         name = f"{module.as_constant().__name__}.{instruction.value}"
         if name not in sys.modules:
-            raise Unsupported("import", name) from None
+            raise Unsupported(Reason.IMPORT, detail=name) from None
         value = build.from_python(tx, sys.modules[name])
     tx.stack.append(value)
 

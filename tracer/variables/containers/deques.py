@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value, each, with_arguments
@@ -210,5 +211,5 @@ _METHODS: dict[str, Callable[..., Value | None]] = {
 def build_deque(tx: Translator, obj: deque[Any], source: Source | None) -> Value:
     """A deque."""
     if source is None or type(obj) is not deque:
-        raise Unsupported("unknown-type", type(obj).__qualname__)
+        raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))
     return DequeValue(read_items(tx, obj, source), obj.maxlen, source)

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import REGISTRY, OneByOneIterator, constant
@@ -65,13 +66,13 @@ class DictIterator(OneByOneIterator):
         """The call that makes an iterator over the same dict at the same position: function and arguments, the dict
         first."""
         if self.taken >= 0 and self.changes != self.owner.changes:
-            raise Unsupported("reconstruct", f"{self.describe()} of a dict whose keys changed")
+            raise Unsupported(Reason.RECONSTRUCT, self, detail="of a dict whose keys changed")
         return view_iterator_at, [self.owner, constant(self.what), constant(self.step), constant(self.taken)]
 
     def reconstruct(self, codegen: Codegen) -> None:
         """That call, once the dict has its items."""
         if codegen.effects.refills(self.owner):
-            raise Unsupported("reconstruct", f"{self.describe()} of a dict that changed")
+            raise Unsupported(Reason.RECONSTRUCT, self, detail="of a dict that changed")
         codegen.call_const(*self.parts())
 
     def describe(self) -> str:

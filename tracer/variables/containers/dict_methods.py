@@ -5,6 +5,7 @@ import operator
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value, each
 from ..core.constant import REGISTRY, constant, is_none
@@ -114,7 +115,7 @@ def _delitem(tx: Translator, self: DictValue, key: Value) -> Value:
 
 def _missing(tx: Translator, self: DictValue, key: Value) -> Value:
     if self.kind is not defaultdict:
-        raise Unsupported("call", f"{self.describe()}.__missing__")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, self, "__missing__")
     if self.default_factory is None or is_none(self.default_factory):
         raise_key_error(tx, key)
     value = self.default_factory.call(tx, [], {})

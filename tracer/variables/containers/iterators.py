@@ -8,6 +8,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import can_be_called
 from ..core.base import ObservedException, Value
@@ -39,7 +40,7 @@ def get_iter(tx: Translator, value: Value) -> Value:
 def _next_of_object(tx: Translator, value: ObjectValue) -> Value | None:
     method = value.method(tx, "__next__")
     if method is None:
-        raise Unsupported("iterate", value.describe())
+        raise Unsupported(Reason.ITERATE, value)
     try:
         return method.call(tx, [], {})
     except ObservedException as raised:
@@ -243,7 +244,7 @@ class CountIterator(SteppedIterator):
     def iterate(self, tx: Translator) -> Sequence[Value]:
         """All items; infinite ones are left to eager."""
         if self.left is None:
-            raise Unsupported("iterate", self.describe())
+            raise Unsupported(Reason.ITERATE, self)
         return super().iterate(tx)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -275,7 +276,7 @@ class CycleIterator(SteppedIterator):
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
         """Endless."""
-        raise Unsupported("iterate", self.describe())
+        raise Unsupported(Reason.ITERATE, self)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """A cycle of the remaining items, then the seen ones."""
@@ -329,16 +330,16 @@ def _iter(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1:
         return get_iter(tx, args[0])
     if len(args) != 2 or kwargs:
-        raise Unsupported("raises", f"TypeError: iter() with {len(args)} arguments")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: iter() with {len(args)} arguments")
     if not can_be_called(tx, args[0]):
-        raise Unsupported("raises", "TypeError: iter() of what cannot be called")
+        raise Unsupported(Reason.RAISES, detail="TypeError: iter() of what cannot be called")
     return CallIterator(*args)
 
 
 @handles(builtins.next)
 def _next(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if len(args) not in (1, 2) or kwargs:
-        raise Unsupported("raises", f"TypeError: next() with {len(args)} arguments")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: next() with {len(args)} arguments")
     item = args[0].next(tx)
     if item is not None:
         return item
@@ -353,7 +354,7 @@ def _enumerate(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", constant(0))
     source = args[0] if args else kwargs.get("iterable")
     if source is None:
-        raise Unsupported("raises", "TypeError: the arguments of enumerate")
+        raise Unsupported(Reason.RAISES, detail="TypeError: the arguments of enumerate")
     return EnumerateIterator(get_iter(tx, source), as_index(tx, start))
 
 
@@ -365,14 +366,14 @@ def _zip(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 @handles(map)
 def _map(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if len(args) < 2 or kwargs:
-        raise Unsupported("raises", "TypeError: the arguments of map")
+        raise Unsupported(Reason.RAISES, detail="TypeError: the arguments of map")
     return MapIterator(map, args[0], _iterators(tx, args[1:]))
 
 
 @handles(itertools.starmap)
 def _starmap(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 2 or kwargs:
-        raise Unsupported("raises", "TypeError: the arguments of starmap")
+        raise Unsupported(Reason.RAISES, detail="TypeError: the arguments of starmap")
     return MapIterator(itertools.starmap, args[0], _iterators(tx, args[1:]))
 
 
@@ -380,7 +381,7 @@ def _filtering(kind: type) -> None:
     @handles(kind)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         if len(args) != 2 or kwargs:
-            raise Unsupported("raises", f"TypeError: the arguments of {kind.__name__}")
+            raise Unsupported(Reason.RAISES, detail=f"TypeError: the arguments of {kind.__name__}")
         return FilterIterator(kind, args[0], get_iter(tx, args[1]))
 
 
@@ -391,20 +392,20 @@ for _kind in (filter, itertools.filterfalse, itertools.takewhile, itertools.drop
 @handles(reversed)
 def _reversed(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1 or kwargs:
-        raise Unsupported("raises", f"TypeError: reversed() with {len(args)} arguments")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: reversed() with {len(args)} arguments")
     value = args[0]
     if isinstance(value, ObjectValue):
         method = value.method(tx, "__reversed__")
         if method is not None:
             return method.call(tx, [], {})
         if not hasattr(value.cls, "__getitem__") or not hasattr(value.cls, "__len__"):
-            raise Unsupported("call", f"reversed() of {value.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, reversed, given=(value,))
         return ReversedIterator(value, as_index(tx, value.length(tx)) - 1)
     if isinstance(value, (SequenceValue, DictValue, DictView, MappingProxy)):
         return value.reversed(tx)
     if value.is_constant() and issubclass(value.python_type(), (str, bytes, range, enum.EnumMeta)):
         return SnapshotIterator(list(value.iterate(tx))[::-1], reversed, value.as_constant())
-    raise Unsupported("call", f"reversed() of {value.describe()}")
+    raise Unsupported(Reason.UNSUPPORTED_BUILTIN, reversed, given=(value,))
 
 
 @handles(itertools.chain)
@@ -442,11 +443,11 @@ def _cycle(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _islice(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     fit = all(is_none(b) or hasattr(b.python_type(), "__index__") for b in args[1:])
     if not fit or not 2 <= len(args) <= 4 or kwargs:
-        raise Unsupported("raises", "the arguments of islice")
+        raise Unsupported(Reason.RAISES, detail="the arguments of islice")
     bounds = [None if is_none(b) else as_index(tx, b) for b in args[1:]]
     part = slice(*bounds)
     if min(part.start or 0, part.stop or 0, 0 if part.step is None else part.step - 1) < 0:
-        raise Unsupported("raises", "ValueError: a bound of islice that is negative")
+        raise Unsupported(Reason.RAISES, detail="ValueError: a bound of islice that is negative")
     start = part.start or 0
     stop = None if part.stop is None else max(start, part.stop)  # items before the start are fetched all the same
     return IsliceIterator(get_iter(tx, args[0]), start, stop, part.step or 1)

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import SnapshotIterator, constant
@@ -122,7 +123,7 @@ def _arranging(function: Callable[..., object]) -> None:
         try:
             rows: itertools.product[tuple[Value, ...]] = function(*pools, *rest, **numbers)  # type: ignore[assignment]
         except (TypeError, ValueError) as error:
-            raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
+            raise Unsupported(Reason.RAISES, detail=f"{type(error).__name__}: {error}") from error
         return SnapshotIterator([make_tuple(tx, row) for row in rows], kind=type(rows))
 
 

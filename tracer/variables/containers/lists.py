@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import ItemSource, Source
@@ -201,7 +202,7 @@ def _sort(tx: Translator, self: ListValue, *, key: Value | None = None, reverse:
 def is_backwards(tx: Translator, reverse: Value | None) -> bool:
     """The `reverse=` argument of a sort. Python 3.11 accepts integers only, later versions anything."""
     if reverse is not None and not hasattr(reverse.python_type(), "__index__"):
-        raise Unsupported("call", f"a sort with reverse={reverse.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"a sort with reverse={reverse.describe()}")
     return reverse is not None and reverse.truth(tx)
 
 

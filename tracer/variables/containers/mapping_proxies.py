@@ -6,10 +6,12 @@ The proxies that Python computes from constants (`inspect.signature(f).parameter
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.mapping_proxies import mapping_of
 from ...sources.source import AttrSource, CallSource, Source
@@ -119,7 +121,7 @@ def build_proxy(tx: Translator, obj: MappingProxyType[Any, Any], source: Source 
     """An existing proxy."""
     mapping = mapping_of(obj)
     if source is None or type(mapping) not in DICT_TYPES:
-        raise Unsupported("unknown-type", f"a mappingproxy of an object of class {type(mapping).__name__}")
+        raise Unsupported(Reason.UNKNOWN_TYPE, detail=f"a mappingproxy of an object of class {type(mapping).__name__}")
     tx.guards.add(source, "TYPE_MATCH", MappingProxyType)
     behind = build(tx, mapping, CallSource(source, "mapping_of"))
     assert isinstance(behind, DictValue)
@@ -146,7 +148,7 @@ def class_dict(tx: Translator, cls: type, source: Source | None) -> Value:
         return from_python(tx, cls.__dict__)
     where = source or importable(cls)
     if where is None:
-        raise Unsupported("attribute", f"{cls.__qualname__}.__dict__")
+        raise Unsupported(Reason.ATTRIBUTE, cls, "__dict__")
     return build(tx, cls.__dict__, AttrSource(where, "__dict__"))
 
 
@@ -154,7 +156,7 @@ def class_dict(tx: Translator, cls: type, source: Source | None) -> Value:
 def _proxy(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     (mapping,) = args if len(args) == 1 and not kwargs else (None,)
     if not isinstance(mapping, DictValue):
-        raise Unsupported("call", "types.MappingProxyType")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, types.MappingProxyType)
     return MappingProxy(mapping)
 
 

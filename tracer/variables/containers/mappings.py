@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, KeySource, Source
@@ -59,7 +60,7 @@ class DictValue(Value):
     def as_constant(self) -> dict[Any, Any]:
         """A dict of the current items, for functions that only read it."""
         if self.real is not None or not all(map(is_plain, self.items)):
-            raise Unsupported("not-a-constant", self.describe())
+            raise Unsupported(Reason.NOT_A_CONSTANT, self)
         items = {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
         if self.kind is defaultdict:
             factory = self.default_factory
@@ -69,7 +70,7 @@ class DictValue(Value):
     def as_proxy(self) -> Any:
         """A dict of what represents the items."""
         if self.real is not None or not all(map(is_plain, self.items)):
-            raise Unsupported("not-a-constant", self.describe())
+            raise Unsupported(Reason.NOT_A_CONSTANT, self)
         return {key: value.as_proxy() for key, value in self.items.items()}  # type: ignore[union-attr]
 
     # ---- reading ---------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class DictValue(Value):
         value = self.items[key]
         if value is None:
             if not is_plain(key):
-                raise Unsupported("subscript", f"{self.describe()} by an object that equals the key")
+                raise Unsupported(Reason.SUBSCRIPT, self, detail="by an object that equals the key")
             real: Any = dict.__getitem__(self.real, key)
             source = self._item_source(tx, key)
             value = build(tx, real, source) if source is not None else from_python(tx, real)
@@ -141,7 +142,7 @@ class DictValue(Value):
         if not is_stable(self.source):
             item = dict.__getitem__(self.real, key)
             if not isinstance(item, (type, tuple, str, int, FunctionType)):
-                raise Unsupported("subscript", f"{self.describe()}, whose class overrides __getitem__")
+                raise Unsupported(Reason.SUBSCRIPT, self, detail=", whose class overrides __getitem__")
             unchanged = (lambda owner: dict.get(owner, key) is item, f"dict.get({{}}, {key!r}) is unchanged")
             tx.guards.add(self.source, "LAMBDA", unchanged)
         return None
@@ -264,7 +265,7 @@ class DictValue(Value):
         """dict.update with a mapping or an iterable of pairs. OrderedDict calls `items` of any subclass of dict."""
         other_kind = other.python_type()
         if self.kind is OrderedDict and any(type(getattr(other_kind, name, None)) is FunctionType for name in _PAIRS):
-            raise Unsupported("call", f"OrderedDict.update of {other.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"OrderedDict.update of {other.describe()}")
         for key, value in pairs_of(tx, other):
             self.setitem(tx, key, value)
 
@@ -343,7 +344,7 @@ class DictValue(Value):
         if self.kind is not OrderedDict or self.real is None:
             return None
         if self.source is None:
-            raise Unsupported("attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.ATTRIBUTE, self, name)
         attributes = vars(self.real)
         if name in attributes:
             return build(tx, attributes[name], AttrSource(self.source, name))
@@ -379,7 +380,7 @@ class DictValue(Value):
         if method is None:
             if not hasattr(self.kind, name):
                 return self.getattr(tx, name)  # raises
-            raise Unsupported("call", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
         result: Value = call_method_with(method, name, tx, self, args, kwargs)
         return result
 
@@ -432,7 +433,7 @@ def pairs_of(tx: Translator, other: Value) -> Iterator[tuple[Value, Value]]:
         if not hasattr(item.python_type(), "__iter__"):
             if not hasattr(item.python_type(), "__getitem__"):
                 tx.raise_observed(TypeError, f"cannot convert {start} #{number} to a sequence")
-            raise Unsupported("iterate", item.describe())
+            raise Unsupported(Reason.ITERATE, item)
         pair = list(item.iterate(tx))
         if len(pair) != 2:
             tx.raise_observed(ValueError, f"{start} #{number} has length {len(pair)}; 2 is required")
@@ -472,9 +473,9 @@ def build_dict(tx: Translator, obj: dict[Any, Any], source: Source | None) -> Va
     if type(obj) not in DICT_TYPES:
         return REGISTRY["object"](tx, obj, source)
     if "__builtins__" in obj and "__name__" in obj:  # the trace has what functions and modules store there by name
-        raise Unsupported("global-state", f"the globals of {obj['__name__']} as a dict")
+        raise Unsupported(Reason.GLOBAL_STATE, detail=f"the globals of {obj['__name__']} as a dict")
     if id(obj) in tx.effects.own_dicts:
-        raise Unsupported("attribute", "the __dict__ of an object whose attributes have changed")
+        raise Unsupported(Reason.ATTRIBUTE, detail="the __dict__ of an object whose attributes have changed")
     value = DictValue(type(obj), source)
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
@@ -495,7 +496,7 @@ def fill_from_real(tx: Translator, value: DictValue, obj: Mapping[Any, Any]) -> 
         value.items.update(dict.fromkeys(obj))
         return
     if value.source is None:
-        raise Unsupported("unknown-type", "a dict with objects as keys")
+        raise Unsupported(Reason.UNKNOWN_TYPE, detail="a dict with objects as keys")
     value.keys_guarded = True
     tx.guards.add(value.source, "LENGTH", len(obj))
     for i, (key, item) in enumerate(obj.items()):
@@ -504,7 +505,7 @@ def fill_from_real(tx: Translator, value: DictValue, obj: Mapping[Any, Any]) -> 
         with tx.effects.sealed(f"__hash__ of {key_value.describe()}, a key,"):  # not called at this point
             call_user_hash(tx, key_value)
         if key_value.has_user_hash(tx) and dict(obj).get(key, _UnreadItem) is not item:
-            raise Unsupported("unknown-type", f"{key_value.describe()}, a key whose hash has changed,")
+            raise Unsupported(Reason.UNKNOWN_TYPE, key_value, detail=", a key whose hash has changed,")
         value.key_values[key_value.key()] = key_value
         value.items[key_value.key()] = build(tx, item, ItemSource(value.source, key))
 

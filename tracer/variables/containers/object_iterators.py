@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import ObservedException, Value
 from ..core.constant import REGISTRY, OneByOneIterator, constant
@@ -33,7 +34,7 @@ class SteppedIterator(OneByOneIterator):
             return function.call(tx, args, {})
         except ObservedException as raised:
             if issubclass(raised.value.python_type(), StopIteration):
-                raise Unsupported("iterate", f"{self.describe()}, whose function raises StopIteration") from raised
+                raise Unsupported(Reason.ITERATE, self, detail=", whose function raises StopIteration") from raised
             raise
 
     def describe(self) -> str:

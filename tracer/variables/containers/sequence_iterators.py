@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import OneByOneIterator, constant
@@ -44,14 +45,14 @@ class SequenceIterator(OneByOneIterator):
         """The call that makes an iterator over the same sequence at the same position: function and arguments, the
         sequence first."""
         if self.index > len(self.sequence.items) - (self.step < 0):
-            raise Unsupported("reconstruct", "an iterator over a list that became shorter")
+            raise Unsupported(Reason.RECONSTRUCT, detail="an iterator over a list that became shorter")
         return iterator_at, [self.sequence, constant(self.index), constant(self.step)]
 
     def reconstruct(self, codegen: Codegen) -> None:
         """That call, once the sequence has its items."""
         at_start = self.index == 0 and self.step > 0
         if codegen.effects.refills(self.sequence) and not (at_start and self.sequence.base is list):
-            raise Unsupported("reconstruct", "an iterator over a list or deque that changed")
+            raise Unsupported(Reason.RECONSTRUCT, detail="an iterator over a list or deque that changed")
         codegen.call_const(*self.parts())
 
 
@@ -76,7 +77,7 @@ class DequeIterator(SequenceIterator):
     def parts(self) -> tuple[Callable[..., Any], list[Value]]:
         """As for other sequences."""
         if self._changed():
-            raise Unsupported("reconstruct", "an iterator over a deque that changed")
+            raise Unsupported(Reason.RECONSTRUCT, detail="an iterator over a deque that changed")
         return super().parts()
 
 

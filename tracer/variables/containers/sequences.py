@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, Source
@@ -134,7 +135,7 @@ class SequenceValue(Value):
         """Whether two lists are equal where comparing `a` and `b` is data-dependent, and `rest` comes after them."""
         answer = apply(tx, operator.eq, a, b)
         if getattr(answer, "fake", None) is not None and answer.fake.numel() != 1:  # type: ignore[attr-defined]
-            raise Unsupported("operator-error", "bool() of a tensor of many values")
+            raise Unsupported(Reason.OPERATOR_ERROR, detail="bool() of a tensor of many values")
         if not all(equal(tx, *pair) for pair in rest):
             return constant(False)
         return answer.call_method(tx, "item", [], {}) if issubclass(answer.python_type(), torch.Tensor) else answer
@@ -205,7 +206,7 @@ class TupleValue(SequenceValue):
         if self._has_user_lookup():
             found = getattr(self, "hashed", None)
             if found is None:
-                raise Unsupported("call", f"hash() of {self.describe()}")
+                raise Unsupported(Reason.UNSUPPORTED_BUILTIN, hash, given=(self,))
             return found
         return tuple([item.key() for item in self.items])
 
@@ -277,7 +278,7 @@ class TupleValue(SequenceValue):
         fields = field_names(self.kind)
         if fields and name == "_replace":
             if not kwargs.keys() <= set(fields) or not hasattr(self.kind, name):
-                raise Unsupported("call", f"{self.describe()}._replace")
+                raise Unsupported(Reason.UNSUPPORTED_METHOD, self, "_replace")
             return TupleValue([kwargs.get(f, item) for f, item in zip(fields, self.items)], self.kind)
         if fields and name == "_asdict":
             return FRESH[dict](tx, {}).updated(zip(fields, self.items))  # type: ignore[attr-defined]
@@ -389,7 +390,7 @@ def build_tuple(tx: Translator, obj: tuple[Any, ...], source: Source | None) -> 
         tx.guards.add(AttrSource(source, "__dict__"), "LENGTH", 0)
     computed = any(getattr(kind, name) is not getattr(tuple, name) for name in ("__iter__", "__len__", "__getitem__"))
     if computed and kind is not torch.Size:
-        raise Unsupported("unknown-type", kind.__qualname__)  # its class computes an item when it is read
+        raise Unsupported(Reason.UNKNOWN_TYPE, kind)  # its class computes an item when it is read
     if source is None:
         return TupleValue([from_python(tx, item) for item in obj], kind)
     return TupleValue(read_items(tx, obj, source), kind, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
@@ -40,7 +41,9 @@ def _as_set(tx: Translator, value: Value) -> Any:
         return value
     items = value.iterate(tx)
     if value.what == "items" and not all(pair.is_constant() for pair in items):
-        raise Unsupported("operator", f"a set operation to {value.describe()}")  # equality depends on values
+        raise Unsupported(
+            Reason.OPERATOR, detail=f"a set operation to {value.describe()}"
+        )  # which are equal, their values say
     return SetValue().filled(tx, items)
 
 

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value, each
@@ -100,7 +101,7 @@ class SetValue(Value):
     def as_constant(self) -> Any:
         """The set as it is now."""
         if not all(item.is_constant() for item in self.items.values()):
-            raise Unsupported("not-a-constant", self.describe())
+            raise Unsupported(Reason.NOT_A_CONSTANT, self)
         return self.ordered
 
     def key(self) -> Any:
@@ -123,7 +124,7 @@ class SetValue(Value):
         """The items, in the order of the real set where Python's order can be known."""
         if len(self.items) > 1:
             if not self._order_is_known():
-                raise Unsupported("iterate", f"{self.describe()}: its order is not known")
+                raise Unsupported(Reason.ITERATE, self, detail=": its order is not known")
             return [self.items[key] for key in self.ordered]
         return list(self.items.values())
 
@@ -224,7 +225,7 @@ class SetValue(Value):
             self._copy_order(codegen)
             return
         if frozen and self.filled_late() and not all(item.source is not None for item in self.items.values()):
-            raise Unsupported("reconstruct", f"{self.describe()}, of objects with __hash__ that were made here,")
+            raise Unsupported(Reason.RECONSTRUCT, self, detail=", of objects with __hash__ that were made here,")
         if frozen:
             codegen.push_null()
             codegen.const(frozenset)
@@ -242,7 +243,7 @@ class SetValue(Value):
             copied = set()
             copied.update(set(known))
         if not all(item.is_constant() for item in self.items.values()) or list(copied) != list(self.ordered):
-            raise Unsupported("reconstruct", f"{self.describe()}, whose order comes of how it was made,")
+            raise Unsupported(Reason.RECONSTRUCT, self, detail=", whose order comes of how it was made,")
         for item in self.items.values():
             codegen.effects.refuse_local_class(item.as_constant())
         codegen.push_null()
@@ -309,7 +310,7 @@ class SetIterator(SnapshotIterator):
         """An iterator over the same set where that exists, so that it fails when the set changes later."""
         changed = codegen.effects.has_changed(self.owner)
         if self.index <= len(self.items) and (changed or len(self.items) != len(self.owner.items)):
-            raise Unsupported("reconstruct", "an iterator over a set that changed")
+            raise Unsupported(Reason.RECONSTRUCT, detail="an iterator over a set that changed")
         if self.owner.source is None or self.index > len(self.items):
             super().reconstruct(codegen)
         else:
@@ -381,7 +382,9 @@ def _pop(tx: Translator, self: SetValue) -> Value:
     if not self.items:
         tx.raise_observed(KeyError, "pop from an empty set")
     if len(self.items) > 1 and (self.source is not None or not self._order_is_known()):
-        raise Unsupported("call", "set.pop: which item is not known")  # where Python starts to look is not observable
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, set, "pop", detail=", whose item is not known"
+        )  # where Python begins to look, none can see
     if not self._order_is_known():
         self.changing().pop()
         return self.items.popitem()[1]
@@ -469,7 +472,7 @@ def items_of_set(tx: Translator, obj: Any, kind: type, source: Source | None) ->
         held = list(obj)
         ordered = [key.value for key in value.ordered if isinstance(key, HashedKey)]
         if len(ordered) != len(held) or any(getattr(o, "real", None) is not h for o, h in zip(ordered, held)):
-            raise Unsupported("unknown-type", f"{value.describe()}, whose order comes of how it was made")
+            raise Unsupported(Reason.UNKNOWN_TYPE, value, detail=", whose order comes of how it was made")
         same = lambda real: len(real) == len(held) and all(map(operator.is_, real, held))
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source
 from ..core.attributes import is_python_method
@@ -98,7 +99,7 @@ def position(tx: Translator, key: Value, message: str = "list indices must be in
         return as_index(tx, key)
     if key.is_constant() or not hasattr(kind, "__index__"):
         tx.raise_observed(TypeError, f"{message}, not {kind.__name__}")
-    raise Unsupported("subscript", f"a sequence by {key.describe()}")
+    raise Unsupported(Reason.SUBSCRIPT, given=(key,), detail="as the index of a sequence")
 
 
 def as_index(tx: Translator, value: Value, message: str = "") -> int:
@@ -110,7 +111,7 @@ def as_index(tx: Translator, value: Value, message: str = "") -> int:
         return operator.index(value.as_constant())
     if issubclass(kind, int):
         if not hasattr(value, "specialize"):  # an instance of a user-defined subclass
-            raise Unsupported("not-a-constant", value.describe())
+            raise Unsupported(Reason.NOT_A_CONSTANT, value)
         return int(value.specialize(tx))
     return as_index(tx, checked_index(tx, value.call_method(tx, "__index__", [], {})))
 

@@ -11,6 +11,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, CallSource, ItemSource, Source
 from ..python.builtin_functions import BuiltinValue
@@ -74,7 +75,7 @@ def stored_in_class(tx: Translator, cls: type, name: str, after: type | None = N
         if base in classes:
             stored = tx.effects.load_attr(classes[base], name)
             if stored is None:
-                raise Unsupported("attribute", f"{name} of {base.__qualname__}, which was deleted,")
+                raise Unsupported(Reason.ATTRIBUTE, detail=f"{name} of {base.__qualname__}, which was deleted,")
             return stored
         if name in base.__dict__:
             return None
@@ -141,7 +142,7 @@ def bind(tx: Translator, found: Any, name: str, owner: Value, cls: type, cls_sou
         return MethodValue(class_member(tx, found, name, cls_source), owner)
     if isinstance(found, functools.partialmethod):
         if not isinstance(found.func, FunctionType):
-            raise Unsupported("attribute", f"the partialmethod {name}")
+            raise Unsupported(Reason.ATTRIBUTE, detail=f"the partialmethod {name}")
         where = _source_of_descriptor(tx, found, name, cls, cls_source)
         if where is not None:
             tx.guards.add(where, "ID_MATCH", found)
@@ -157,10 +158,10 @@ def bind(tx: Translator, found: Any, name: str, owner: Value, cls: type, cls_sou
         descriptor = _descriptor(tx, found, name, cls, cls_source)
         return method_of(tx, kind, "__get__", getter).call(tx, [descriptor, owner, from_python(tx, cls)], {})
     if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
-        raise Unsupported("attribute", f"{owner.describe()}.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, owner, name)
     if callable(found):
         return BaseMethod(owner, name, found)
-    raise Unsupported("attribute", f"{owner.describe()}.{name}")
+    raise Unsupported(Reason.ATTRIBUTE, owner, name)
 
 
 def _descriptor(tx: Translator, found: Any, name: str, cls: type, cls_source: Source | None) -> Value:
@@ -267,7 +268,7 @@ class SuperValue(Value):
             function = build(tx, found.__func__, where) if where is not None else from_python(tx, found.__func__)
             return MethodValue(function, self.owner)
         if name == "__init_subclass__":
-            raise Unsupported("call", "super().__init_subclass__")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="super().__init_subclass__")
         if isinstance(found, ClassMethodDescriptorType):
             return MethodValue(BuiltinValue(found), self.owner)  # read from the class, it would be bound to that
         return class_member(tx, getattr(found, "__func__", found), name, source)

@@ -8,6 +8,7 @@ side effects (`tx.effects`).
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import torch
 import torch.fx
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import Source
@@ -69,7 +71,7 @@ class Value:
 
     def python_type(self) -> type:
         """The type that traced code sees."""
-        raise Unsupported("unknown-type", type(self).__name__)
+        raise Unsupported(Reason.UNKNOWN_TYPE, self)
 
     def is_constant(self) -> bool:
         """Whether `as_constant` gives the object itself."""
@@ -77,7 +79,7 @@ class Value:
 
     def as_constant(self) -> Any:
         """The Python object itself: numbers, strings, None, dtypes, tuples of such, ..."""
-        raise Unsupported("not-a-constant", self.describe())
+        raise Unsupported(Reason.NOT_A_CONSTANT, self)
 
     def as_proxy(self) -> Any:
         """What represents this value in the arguments of an FX node: a Proxy, a constant, a tree of them."""
@@ -95,11 +97,11 @@ class Value:
         kind = type(self.as_constant()) if self.is_constant() else object
         if kind is not object and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
             tx.raise_observed(TypeError, f"'{kind.__name__}' object is not iterable")
-        raise Unsupported("iterate", self.describe())
+        raise Unsupported(Reason.ITERATE, self)
 
     def next(self, tx: Translator) -> Value | None:
         """next(value) of an iterator; None when it is exhausted."""
-        raise Unsupported("iterate", self.describe())
+        raise Unsupported(Reason.ITERATE, self)
 
     def hint(self, tx: Translator) -> None:
         """What `operator.length_hint(value)` returns in traced code, as called by list, tuple and `*`."""
@@ -117,17 +119,17 @@ class Value:
 
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
         """function(value) for a unary function of the `operator` module."""
-        raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
+        raise Unsupported(Reason.OPERATOR, function, given=(self,))
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """`item in value`."""
-        raise Unsupported("operator", f"`in` to {self.describe()}")
+        raise Unsupported(Reason.OPERATOR, operator.contains, given=(self,))
 
     def length(self, tx: Translator) -> Value:
         """len(value)."""
         if not hasattr(self.python_type(), "__len__"):
             tx.raise_observed(TypeError, f"object of type '{self.python_type().__name__}' has no len()")
-        raise Unsupported("call", f"len() of {self.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, len, given=(self,))
 
     def is_hashable(self) -> bool:
         """Whether value is hashable."""
@@ -147,12 +149,12 @@ class Value:
         if self.is_constant():
             return self.as_constant()
         if self.python_type().__hash__ is not object.__hash__:
-            raise Unsupported("call", f"hash() of {self.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, hash, given=(self,))
         return self
 
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """value(*args, **kwargs)."""
-        raise Unsupported("call", self.describe())
+        raise Unsupported(Reason.UNKNOWN_CALLABLE, self)
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """value.name(*args, **kwargs); by default the call of the attribute."""
@@ -160,31 +162,31 @@ class Value:
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """value.name; raises ObservedException(AttributeError) as the program would see it."""
-        raise Unsupported("attribute", f"{self.describe()}.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, self, name)
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """value.name = value, kept as a side effect until the graph has run."""
-        raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
 
     def getitem(self, tx: Translator, key: Value) -> Value:
         """value[key]."""
-        raise Unsupported("subscript", self.describe())
+        raise Unsupported(Reason.SUBSCRIPT, self)
 
     def setitem(self, tx: Translator, key: Value, value: Value) -> None:
         """value[key] = value."""
-        raise Unsupported("set-item", self.describe())
+        raise Unsupported(Reason.SET_ITEM, self)
 
     def delitem(self, tx: Translator, key: Value) -> None:
         """del value[key]."""
-        raise Unsupported("del", f"an item of {self.describe()}")
+        raise Unsupported(Reason.DELETE, detail=f"an item of {self.describe()}")
 
     def delattr(self, tx: Translator, name: str) -> None:
         """del value.name."""
-        raise Unsupported("del", f"{self.describe()}.{name}")
+        raise Unsupported(Reason.DELETE, self, name)
 
     def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The method of a builtin base class, bypassing overrides."""
-        raise Unsupported("call", f"{name} of {self.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
 
     def additions(self) -> Value | None:
         """For an existing container: what was added, where nothing else of it was changed or read."""
@@ -196,13 +198,17 @@ class Value:
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Emit bytecode that pushes this object; only called for values without a source to load from."""
-        raise Unsupported("reconstruct", self.describe())
+        raise Unsupported(Reason.RECONSTRUCT, self)
 
     def create(self, codegen: Codegen, cls: type) -> None:
         """Emit bytecode that pushes a new object, still empty, for one that the trace made: an instance of `cls`."""
         codegen.push_function(builtin_new(cls))
         codegen.const(cls)
         codegen.call(1)
+
+    def represents(self) -> object:
+        """The callable or class that it is, by which hints are found; None for any other object."""
+        return None
 
     def describe(self) -> str:
         """A short description for messages: "a list of 3", "the module `self.layers`"."""
@@ -247,7 +253,7 @@ def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
         return function(*args, **kwargs)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            raise Unsupported("raises", f"TypeError: {error}", arguments=True) from error
+            raise Unsupported(Reason.RAISES, detail=f"TypeError: {error}", arguments=True) from error
         raise
 
 
@@ -396,7 +402,7 @@ class Graph(Protocol):
     ) -> Value: ...
     def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
     def refuse_of_two_runs(self, what: str) -> None: ...
-    def refuse_of_rows(self, fake: torch.Tensor, what: str, unrecorded: bool = False) -> None: ...
+    def refuse_of_rows(self, fake: torch.Tensor, member: str, unrecorded: bool = False) -> None: ...
 
 
 class Overrides(Protocol):

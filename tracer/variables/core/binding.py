@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from .base import Value
 from .constant import REGISTRY, constant
@@ -53,7 +54,7 @@ def bind_arguments(
             rest[name] = value
         else:
             if sys.version_info >= (3, 13):  # it suggests a similar name
-                raise Unsupported("raises", f"TypeError: {signature.name}() has no parameter {name}")
+                raise Unsupported(Reason.RAISES, detail=f"TypeError: {signature.name}() has no parameter {name}")
             tx.raise_observed(TypeError, f"{signature.name}() got an unexpected keyword argument '{name}'")
     if code.co_flags & inspect.CO_VARKEYWORDS:
         keys: list[Value] = [constant(name) for name in rest]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from .base import Value
@@ -31,7 +32,7 @@ def of_64_bits(value: Any) -> Any:
     """`value`. Unsupported for an int of more than 64 bits, which operators refuse, or accept depending on the
     dtype."""
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise Unsupported("operator", "an operator with an integer of more than 64 bits")
+        raise Unsupported(Reason.OPERATOR, detail="an operator to a whole number of more than 64 bits")
     return value
 
 
@@ -187,7 +188,9 @@ class BoundBuiltin(Value):
             return None
         first, second = left.owner, right.owner
         if first is not second and first.is_constant() and second.is_constant():
-            raise Unsupported("operator", f"{function.__name__} to {left.describe()}: its owner may be the other's")
+            raise Unsupported(
+                Reason.OPERATOR, detail=f"{function.__name__} to {left.describe()}: its owner may be the other's"
+            )
         same = left.name == right.name and first is second
         return constant(same == (function.__name__ == "eq"))
 
@@ -230,7 +233,7 @@ def attribute_of_builtin(tx: Translator, owner: Value, kind: type, name: str) ->
     if found is None or isinstance(found, str):  # `__hash__` of unhashable types, `__doc__`
         return constant(found)
     if isinstance(found, (GetSetDescriptorType, MemberDescriptorType)):
-        raise Unsupported("attribute", f"{owner.describe()}.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, owner, name)
     return BoundBuiltin(owner, name)
 
 
@@ -322,7 +325,7 @@ class SnapshotIterator(OneByOneIterator):
             codegen.call(3)
             return
         if self.kind is not _TUPLE_ITERATOR:
-            raise Unsupported("reconstruct", f"a {self.kind.__name__}")
+            raise Unsupported(Reason.RECONSTRUCT, detail=f"a {self.kind.__name__}")
         rest = self.items[self.index :]
         codegen.push_null()
         codegen.const(iter)
@@ -420,12 +423,12 @@ def fold(
     except Exception as error:
         if isinstance(error, FloatingPointError):
             name = getattr(function, "__name__", repr(function))
-            raise Unsupported("call", f"{name} of NumPy's numbers: {error}") from error
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"{name} of NumPy's numbers: {error}") from error
         if type(type(error).__init__) is FunctionType:  # its arguments are not those of its constructor
-            raise Unsupported("raises", f"{type(error).__qualname__}: {error}") from error
+            raise Unsupported(Reason.RAISES, detail=f"{type(error).__qualname__}: {error}") from error
         tx.raise_observed(type(error), *_plain(error.args))
     if result is NotImplemented:
-        raise Unsupported("operator", getattr(function, "__name__", repr(function)))
+        raise Unsupported(Reason.OPERATOR, function)
     if hasattr(type(result), "__next__"):  # each call makes a new one
         return SnapshotIterator([fold_result(tx, item) for item in result], kind=type(result))
     return fold_result(tx, result)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..torch.graph_functions import is_module_of_torch_internals
 
@@ -37,16 +38,8 @@ def refuse_marked(function: Any) -> None:
     )  # fmt: skip
     if not marked and not is_module_of_torch_internals(getattr(function, "__module__", None)):
         return
-    name = _name_of_marked(function)
-    if marked and not name.startswith("torch."):
-        raise Unsupported("disabled-function", name)
-    raise Unsupported("global-state" if name.endswith("seed") else "skipped-function", name)
-
-
-def _name_of_marked(function: Any) -> str:
-    """The name of the marked function, which the mark wraps; with the module, unless both it and the mark are the
-    user's."""
-    original = getattr(function, "_torchdynamo_orig_callable", None) or inspect.unwrap(function)
-    name = getattr(original, "__qualname__", repr(original))
-    module = getattr(original, "__module__", None) or ""
-    return f"{module}.{name}" if is_module_of_torch_internals(module) or module.partition(".")[0] == "torch" else name
+    original = getattr(function, "_torchdynamo_orig_callable", None) or inspect.unwrap(function)  # the mark wraps it
+    if marked and (getattr(original, "__module__", None) or "").partition(".")[0] != "torch":
+        raise Unsupported(Reason.DISABLED_FUNCTION, original)
+    seeds = getattr(original, "__name__", "").endswith("seed")
+    raise Unsupported(Reason.GLOBAL_STATE if seeds else Reason.SKIPPED_FUNCTION, original)

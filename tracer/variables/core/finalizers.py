@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from .base import Value
 from .registry import is_library
@@ -19,13 +20,14 @@ def refuse_visible_deaths(dropped: Iterable[Value | None]) -> None:
     """Raises Unsupported where the death of an object removed from a container may be observable."""
     for value in dropped:
         if value is not None:
-            refuse_visible_death(getattr(value, "real", None), value.describe())
+            refuse_visible_death(getattr(value, "real", None), value)
 
 
-def refuse_visible_death(obj: Any, what: str) -> None:
-    """Raises Unsupported where the death of `obj`, which is dropped, may be observable; `what` describes it."""
+def refuse_visible_death(obj: Any, subject: object = None, member: str = "", detail: str = "") -> None:
+    """Raises Unsupported where the program may see `obj` die, which it lets go of: what `subject`, or `detail`, holds.
+    """
     if object_dies_visibly(obj):
-        raise Unsupported("visible-death", what)
+        raise Unsupported(Reason.OBSERVABLE_FINALIZER, subject, member, detail=detail)
 
 
 def object_dies_visibly(obj: Any) -> bool:

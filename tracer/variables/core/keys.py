@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.sequences import TupleValue
 from .attributes import is_python_method, method_of, special
@@ -60,7 +61,9 @@ def call_user_hash(tx: Translator, value: Value) -> None:
         number = hash_of(tx, value)
         before = getattr(value, "hashed", None)
         if before is not None and before.number != number:
-            raise Unsupported("call", f"hash() of {value.describe()}, which is another than before,")
+            raise Unsupported(
+                Reason.UNSUPPORTED_BUILTIN, hash, detail=f"of {value.describe()}, which is another than before,"
+            )
         if before is None:
             value.hashed = HashedKey(tx, value, number)  # type: ignore[attr-defined]
     elif isinstance(value, TupleValue):
@@ -85,7 +88,7 @@ def hash_of(tx: Translator, value: Value) -> int:
     else:
         key = checked_key(tx, value if storage is None else storage)
     if any(objects_of(key)):
-        raise Unsupported("call", f"hash() of {value.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, hash, given=(value,))
     return hash(key)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from .base import Value
@@ -36,7 +37,7 @@ class OpaqueValue(Value):
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """What its type does with operators is unknown, `==` included."""
-        raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
+        raise Unsupported(Reason.OPERATOR, function, given=(self,))
 
     def describe(self) -> str:
         """For messages."""
@@ -50,24 +51,24 @@ class OpaqueTensorValue(OpaqueValue):
 
     def __init__(self, source: Source, cls: type, why: Unsupported) -> None:
         super().__init__(source, cls)
-        self.why = why.code, why.detail
+        self.why = why.again()
 
     def as_constant(self) -> Any:
         """Neither a constant nor an argument of an operation."""
-        raise Unsupported(*self.why)
+        raise self.why.again()
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """No operators."""
-        raise Unsupported(*self.why)
+        raise self.why.again()
 
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
         """No operators."""
-        raise Unsupported(*self.why)
+        raise self.why.again()
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """No attributes, and no methods."""
-        raise Unsupported(*self.why)
+        raise self.why.again()
 
     def getitem(self, tx: Translator, key: Value) -> Value:
         """No indexing."""
-        raise Unsupported(*self.why)
+        raise self.why.again()

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import ComputedSource
 from ..python.operand_errors import OPERATORS, refuse_types
@@ -42,7 +43,7 @@ def apply(tx: Translator, function: Callable[..., Any], *args: Value) -> Value:
     plain = IN_PLACE.get(function)
     if plain is not None:
         return apply(tx, plain, *args)
-    raise Unsupported("operator", f"{function.__name__} to {left.describe()} and {right.describe()}")
+    raise Unsupported(Reason.OPERATOR, function, given=(left, right))
 
 
 def note_identity_comparison(tx: Translator, *values: Value) -> None:
@@ -60,7 +61,7 @@ def same(tx: Translator, left: Value, right: Value) -> bool:
         a, b = left.as_constant(), right.as_constant()
         return a is b or (type(a) is type(b) and type(a) in _INTERNED and a == b)
     if not (left.identified and right.identified) and left.python_type() is right.python_type():
-        raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
+        raise Unsupported(Reason.OPERATOR, operator.is_, given=(left, right))
     read = left.source is not None or right.source is not None
     if read and type(left) is type(right) and left.python_type() not in (int, float):  # whose values are compared
         note_identity_comparison(tx, left, right)
@@ -93,7 +94,7 @@ def _is_one_constant(tx: Translator, left: Value, right: Value) -> bool:
     if left.source is not None and right.source is not None:
         tx.guards.add(ComputedSource(operator.is_, (left.source, right.source)), "COMPUTED", a is b)
     elif a is not b:
-        raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
+        raise Unsupported(Reason.OPERATOR, operator.is_, given=(left, right))
     elif left.source is not None or right.source is not None:
         text = f"{{}} is {a!r}, and the object that it was"
         tx.guards.add(left.source or right.source, "LAMBDA", (lambda real: real is a, text))
@@ -111,7 +112,7 @@ def _is_one_number(tx: Translator, left: Value, right: Value) -> bool:
         apply(tx, operator.le, low, high).truth(tx) for low, high in ((constant(-5), left), (left, constant(256)))
     )
     if not small:
-        raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
+        raise Unsupported(Reason.OPERATOR, operator.is_, given=(left, right))
     return True
 
 
@@ -167,12 +168,12 @@ def operator_method(tx: Translator, owner: Value, name: str, args: Sequence[Valu
     """`owner.__lt__(other)`, and other special methods behind operators, of a builtin container."""
     known = _BY_METHOD.get(name)
     if known is None or len(args) != 1:
-        raise Unsupported("call", f"{owner.describe()}.{name}")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, owner, name)
     function, reflected = known
     other = getattr(args[0], "storage", None) or args[0]
     found = owner.binary(tx, function, *((other, owner) if reflected else (owner, other)))
     if found is None and function not in COMPARISONS and not issubclass(owner.python_type(), (set, frozenset)):
-        raise Unsupported("raises", f"TypeError: {owner.describe()}.{name} of {other.describe()}")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: {owner.describe()}.{name} of {other.describe()}")
     return found if found is not None else constant(NotImplemented)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import LocalSource, ModuleGlobalSource, Source, WeakrefSource
 from .base import Value
@@ -154,7 +155,7 @@ def _builder(kind: type) -> Builder:
             if builder is not None:
                 break
         else:
-            raise Unsupported("unknown-type", kind.__qualname__)
+            raise Unsupported(Reason.UNKNOWN_TYPE, kind)
     return builder
 
 
@@ -194,7 +195,7 @@ class DataclassFields(ConstantValue):
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Not supported: it stays in the trace, where it has another type."""
-        raise Unsupported("reconstruct", "the fields of a data class")
+        raise Unsupported(Reason.RECONSTRUCT, detail="the fields of a data class")
 
 
 def existing(tx: Translator, obj: Any) -> Value:
@@ -202,7 +203,7 @@ def existing(tx: Translator, obj: Any) -> Value:
     if type(obj) is dict and obj and all(type(item) is dataclasses.Field for item in obj.values()):
         return DataclassFields(MappingProxyType(obj))
     if type(obj) in FRESH and type(obj).__hash__ is None:
-        raise Unsupported("attribute", f"a {type(obj).__name__} that no expression reaches")
+        raise Unsupported(Reason.ATTRIBUTE, detail=f"a {type(obj).__name__} that no expression reaches")
     return from_python(tx, obj)
 
 
@@ -227,7 +228,7 @@ def wrap_result(tx: Translator, node: torch.fx.Node, fake: Any) -> Value:
     for matches, wrap in RESULTS:
         if matches(fake):
             return wrap(tx, node, fake)
-    raise Unsupported("unknown-type", f"{type(fake).__qualname__}, the result of {node.target}")
+    raise Unsupported(Reason.UNKNOWN_TYPE, type(fake), detail=f", the result of {node.target}")
 
 
 REGISTRY["from_python"] = from_python

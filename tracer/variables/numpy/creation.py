@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.lists import ListValue
 from ..containers.sequences import SequenceValue, TupleValue
@@ -71,7 +72,7 @@ def operand_number(number: Any, dtype: np.dtype[Any]) -> Any:
     """A number converted to `dtype`, as a Python number."""
     found = asked(np.full, (), number, dtype)
     if found.dtype != dtype or (dtype.kind in "iu" and isinstance(number, float)):
-        raise Unsupported("call", f"numpy.full of {number!r}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.full, detail=f"of {number!r}")
     return found.item()
 
 
@@ -96,10 +97,10 @@ def _arange(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) 
     parts = [plain(arg) for arg in args]
     chosen = named_dtype(kwargs.get("dtype"))
     if kwargs.keys() - {"dtype"} or not 1 <= len(parts) <= 3 or any(type(part) is not int for part in parts):
-        raise Unsupported("call", "numpy.arange of what are not integers")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.arange, detail="of what are not integers")
     like = asked(np.arange, *parts, dtype=chosen)
     if like.dtype.kind not in "if" or not len(like) or max(abs(like[0]), abs(like[-1])) > 2**24:
-        raise Unsupported("call", f"numpy.arange of {like.dtype}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.arange, detail=f"of {like.dtype}")
     options = {"dtype": constant(torch_dtype(like.dtype, "numpy.arange")), "device": constant(_CPU)}
     return result(tx, tx.graph.call(torch.arange, [constant(part) for part in parts], options, tx))
 
@@ -114,7 +115,7 @@ def _linspace(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:  # fmt: skip
         limits = plain(start), plain(stop)
         if not all(type(limit) in (int, float) for limit in limits):
-            raise Unsupported("call", "numpy.linspace between what are not Python's numbers")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.linspace, detail="between what are not Python's numbers")
         count, last = plain(num, 50), plain(endpoint, True)
         return _known(tx, asked(np.linspace, *limits, count, last, dtype=named_dtype(dtype)), "linspace")
 
@@ -124,7 +125,7 @@ def _linspace(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]
 @handles(np.eye, np.identity)
 def _eye(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if len(args) != 1 or kwargs.keys() - {"dtype"}:
-        raise Unsupported("call", "numpy.eye with more than a size")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.eye, detail="with more than a size")
     chosen = named_dtype(kwargs.get("dtype")) or np.dtype(float)
     options = {"dtype": constant(torch_dtype(chosen, "numpy.eye")), "device": constant(_CPU)}
     return result(tx, tx.graph.call(torch.eye, [args[0]], options, tx))
@@ -137,14 +138,14 @@ def _constants(tx: Translator, value: Value, dtype: np.dtype[Any] | None, what: 
     made = asked(np.array, numbers, dtype=dtype)
     lossy = dtype is not None and dtype.kind in "biu" and np.asarray(numbers).dtype.kind == "f"
     if lossy:
-        raise Unsupported("call", f"numpy.{what} of {value.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, what, given=(value,))
     return _known(tx, made, what)
 
 
 def _known(tx: Translator, made: np.ndarray[Any, Any], what: str) -> NdarrayValue:
     """An array whose numbers are constants of the graph."""
     if made.size > _MOST:
-        raise Unsupported("call", f"numpy.{what} of more than {_MOST} numbers")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, what, detail=f"of more than {_MOST} numbers")
     options = {"dtype": constant(torch_dtype(made.dtype, what)), "device": constant(_CPU)}
     built = tx.graph.call(torch.tensor, [constant(made.tolist())], options, tx)
     assert isinstance(built, TensorValue)
@@ -163,9 +164,11 @@ def _nested(value: Value) -> Any:
 def _array(tx: Translator, a: Value, dtype: np.dtype[Any] | None, copy: bool, what: str) -> Value:
     if isinstance(a, TensorValue):
         if copy:
-            raise Unsupported("data-dependent-value", "Tensor.__array__ with a copy, of which NumPy warns")
+            raise Unsupported(
+                Reason.DATA_DEPENDENT_VALUE, torch.Tensor, "__array__", detail="with a copy, of which NumPy warns"
+            )
         if a.python_type() not in (torch.Tensor, torch.nn.Parameter):
-            raise Unsupported("data-dependent-value", "Tensor.__array__ of a subclass")
+            raise Unsupported(Reason.DATA_DEPENDENT_VALUE, torch.Tensor, "__array__", detail="of a subclass")
         made: ArrayValue = array_of(tx, a, "Tensor.__array__")
     elif isinstance(a, ArrayValue):
         made = a
@@ -186,7 +189,7 @@ def _stacked(tx: Translator, a: SequenceValue, what: str) -> ArrayValue:
     """np.array of a list of arrays: of one dtype and shape."""
     parts = [array(item, what) for item in a.items]
     if len({part.dtype for part in parts}) > 1 or len({tuple(part.fake.shape) for part in parts}) > 1:
-        raise Unsupported("call", f"numpy.{what} of arrays of several kinds")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, what, detail="of arrays of several kinds")
     made = tx.graph.call(torch.stack, [ListValue([part.tensor for part in parts], list)], {}, tx)
     return result(tx, laid_out(tx, made, np.ones((1,) * (parts[0].fake.dim() + 1))))
 
@@ -197,7 +200,7 @@ def _converting(function: Callable[..., Any], copies: bool) -> None:
         def make(tx: Translator, a: Value, dtype: Value | None = None, copy: Value | None = None) -> Value:
             wanted = plain(copy, True if copies else None)
             if wanted is False:
-                raise Unsupported("call", f"numpy.{function.__name__} with copy=False")
+                raise Unsupported(Reason.NUMPY_UNSUPPORTED, function, detail="with copy=False")
             return _array(tx, a, named_dtype(dtype), bool(wanted), function.__name__)
 
         return called(tx, make, function.__name__, args, kwargs)
@@ -216,7 +219,7 @@ def _copy(tx: Translator, a: Value) -> Value:
 def _ascontiguousarray(tx: Translator, a: Value) -> Value:
     given = array(a, "ascontiguousarray")
     if not isinstance(given, NdarrayValue) or not given.fake.dim():
-        raise Unsupported("call", "numpy.ascontiguousarray of a number")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.ascontiguousarray, detail="of a number")
     if given.fake.is_contiguous():
         return given
     return result(tx, laid_out(tx, method(tx, "clone", given.tensor), np.ones((1,) * given.fake.dim())))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value
@@ -48,14 +49,14 @@ def torch_dtype(dtype: np.dtype[Any], what: str) -> torch.dtype:
     """The torch dtype of arrays of `dtype`. Raises Unsupported where there is none that a graph computes with."""
     found = TORCH_DTYPES.get(dtype) if dtype.isnative else None
     if found is None:
-        raise Unsupported("call", f"{what} of {dtype} arrays")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"{what} of {dtype} arrays")
     return found
 
 
 def computing_dtype(dtype: np.dtype[Any], what: str) -> torch.dtype:
     """As `torch_dtype`, for arithmetic."""
     if dtype == np.float16:
-        raise Unsupported("call", f"{what} of float16 arrays")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"{what} of float16 arrays")
     return torch_dtype(dtype, what)
 
 
@@ -66,7 +67,7 @@ def named_dtype(value: Value | None) -> np.dtype[Any] | None:
     try:
         return np.dtype(value.as_constant())
     except TypeError as error:
-        raise Unsupported("call", f"numpy with dtype {value.describe()}") from error
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"numpy with dtype {value.describe()}") from error
 
 
 Kind = Any
@@ -87,7 +88,7 @@ def kind_of(value: Value) -> Kind:
         return constant.dtype
     if isinstance(constant, (bool, int, float)):
         return np.dtype(bool) if isinstance(constant, bool) else type(constant)
-    raise Unsupported("call", f"numpy on {value.describe()}")
+    raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"numpy on {value.describe()}")
 
 
 def converted(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -99,7 +100,7 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
         try:
             return dtype.type(value).item()
         except Exception as error:
-            raise Unsupported("call", f"numpy with {value!r} as {dtype}") from error
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"numpy with {value!r} as {dtype}") from error
 
 
 def loop_dtypes(ufunc: np.ufunc, kinds: Sequence[Kind], out: np.dtype[Any] | None = None) -> tuple[np.dtype[Any], ...]:
@@ -108,7 +109,7 @@ def loop_dtypes(ufunc: np.ufunc, kinds: Sequence[Kind], out: np.dtype[Any] | Non
     try:
         return tuple(ufunc.resolve_dtypes((*kinds, out)))
     except Exception as error:
-        raise Unsupported("call", f"numpy.{ufunc.__name__} of {', '.join(map(str, kinds))}") from error
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, ufunc, detail=f"of {', '.join(map(str, kinds))}") from error
 
 
 # ---- samples -------------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def _order(fake: torch.Tensor) -> list[int]:
         return sorted(range(fake.dim()), key=fake.stride().__getitem__, reverse=True)
     if fake.is_contiguous():
         return list(range(fake.dim()))
-    raise Unsupported("call", "numpy on an array whose strides vary")
+    raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy on an array whose strides vary")
 
 
 def order_of(array: np.ndarray[Any, Any]) -> list[int]:
@@ -148,4 +149,4 @@ def asked(function: Callable[..., Any], *args: Any, **kwargs: Any) -> np.ndarray
         try:
             return np.asarray(function(*args, **kwargs))
         except Exception as error:
-            raise Unsupported("call", f"numpy.{getattr(function, '__name__', function)}: {error}") from error
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, function, detail=f": {error}") from error

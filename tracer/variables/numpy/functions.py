@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.sequences import SequenceValue, TupleValue
 from ..core.base import Value
@@ -62,13 +63,13 @@ def clipped(tx: Translator, a: Value, a_min: Value | None = None, a_max: Value |
     limits = ((np.maximum, a_min), (np.minimum, a_max))
     known = [(ufunc, limit) for ufunc, limit in limits if limit is not None and not _is_none(limit)]
     if len(known) < 2:
-        raise Unsupported("call", "numpy.clip with one limit")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.clip, detail="with one limit")
     kinds = [kind_of(value) for value in (given, a_min, a_max) if value is not None]
     dtype = _ufunc_clip().resolve_dtypes((*kinds, None))[-1]
     for ufunc, limit in known:
         given = call_ufunc(tx, ufunc, [given, limit])
     if not isinstance(given, ArrayValue) or given.dtype != dtype:
-        raise Unsupported("call", "numpy.clip to another dtype")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.clip, detail="to another dtype")
     return given
 
 
@@ -86,7 +87,7 @@ def taken(tx: Translator, a: Value, indices: Value, axis: Value | None = None) -
     """As indexing: of the flattened array, or along the first axis."""
     given, where = array(a, "take"), plain(axis)
     if not isinstance(indices, NdarrayValue | SequenceValue) or where not in (None, 0):
-        raise Unsupported("call", "numpy.take along another axis")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.take, detail="along another axis")
     flat = given if where == 0 or given.fake.dim() == 1 else reshaped(tx, given, constant(-1))
     found = flat.getitem(tx, indices)
     assert isinstance(found, NdarrayValue)
@@ -98,7 +99,7 @@ def _diff(tx: Translator, a: Value) -> Value:
     """Along the last axis."""
     given = array(a, "diff")
     if given.dtype.kind not in "if" or not given.fake.dim():
-        raise Unsupported("call", f"numpy.diff of {given.dtype}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.diff, detail=f"of {given.dtype}")
     size = method(tx, "narrow", given.tensor, constant(-1), constant(1), _less_one(tx, given))
     before = method(tx, "narrow", given.tensor, constant(-1), constant(0), _less_one(tx, given))
     return call_ufunc(tx, np.subtract, [NdarrayValue(size), NdarrayValue(before)])
@@ -113,7 +114,7 @@ def _sort(tx: Translator, a: Value, axis: Value | None = None) -> Value:
     """Values only: the order of equal ones is not observable, except for zeros of two signs."""
     given = array(a, "sort")
     if not given.fake.is_contiguous():
-        raise Unsupported("call", "numpy.sort of an array that is not contiguous")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.sort, detail="of an array that is not contiguous")
     computing_dtype(asked(np.sort, sample(given.dtype, given.fake), plain(axis, -1)).dtype, "numpy.sort")
     made = tx.graph.call(torch.sort, [given.tensor, constant(plain(axis, -1))], {}, tx)
     return result(tx, made.iterate(tx)[0])
@@ -126,7 +127,7 @@ def rounded(tx: Translator, a: Value, decimals: Value | None = None) -> Value:
     if type(digits) is int and digits >= 0 and given.dtype.kind in "iu":
         return call_ufunc(tx, np.positive, [given])  # a copy
     if type(digits) is not int or digits < 0 or given.dtype.kind != "f":
-        raise Unsupported("call", f"numpy.round of {given.dtype} to {digits} decimals")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.round, detail=f"of {given.dtype} to {digits} decimals")
     if digits == 0:
         return call_ufunc(tx, np.rint, [given])
     power = constant(float(10**digits))
@@ -141,12 +142,12 @@ def _product(tx: Translator, function: Callable[..., Any], a: Value, b: Value) -
     left, right = array(a, name), array(b, name)
     ranks = left.fake.dim(), right.fake.dim()
     if 0 in ranks or max(ranks) > (2 if function is np.dot else 3) or torch.is_autocast_enabled("cpu"):
-        raise Unsupported("call", f"numpy.{name} of such arrays")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, name, detail="of such arrays")
     ones = [np.ones((1,) * rank, one.dtype) for rank, one in zip(ranks, (left, right))]
     like = asked(function, *ones)
     computing_dtype(like.dtype, name)
     if like.dtype.kind == "b":
-        raise Unsupported("call", f"numpy.{name} of bool arrays")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, name, detail="of bool arrays")
     made = tx.graph.call(torch.matmul, [cast(tx, one.tensor, like.dtype) for one in (left, right)], {}, tx)
     if like.dtype.kind == "f":
         check_finite(tx, made)
@@ -174,7 +175,7 @@ def _outer(tx: Translator, a: Value, b: Value) -> Value:
 
 def _matmul_operator(tx: Translator, args: Sequence[Value], out: NdarrayValue | None) -> Value:
     if out is not None:
-        raise Unsupported("operator", "@= to an array")
+        raise Unsupported(Reason.OPERATOR, detail="@= to an array")
     return _product(tx, np.matmul, *args)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.sequences import SequenceValue, TupleValue
 from ..containers.slices import SliceValue
@@ -48,7 +49,7 @@ def _kind(key: Value) -> str:
             return _PART
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             return _INDEX
-    raise Unsupported("subscript", f"an array by {key.describe()}")
+    raise Unsupported(Reason.SUBSCRIPT, detail=f"an array by {key.describe()}")
 
 
 def _parts(key: Value) -> list[Value]:
@@ -60,14 +61,14 @@ def _places(tx: Translator, key: Value, what: str) -> TensorValue:
     if isinstance(key, SequenceValue):
         places = np.asarray(plain(key))
         if places.dtype not in (np.int64, np.bool_) or places.ndim != 1:
-            raise Unsupported("subscript", what)
+            raise Unsupported(Reason.SUBSCRIPT, detail=what)
         options = {"device": constant(torch.device("cpu"))}
         made = tx.graph.call(torch.tensor, [constant(places.tolist())], options, tx)
         assert isinstance(made, TensorValue)
         return made
     assert isinstance(key, NdarrayValue)
     if key.dtype.kind not in "bi" or key.fake.dim() == 0:
-        raise Unsupported("subscript", what)
+        raise Unsupported(Reason.SUBSCRIPT, detail=what)
     if key.dtype.kind == "i" and key.dtype != np.int64:
         wide = tx.graph.call("to", [key.tensor, constant(torch.int64)], {}, tx, op="call_method")
         assert isinstance(wide, TensorValue)
@@ -88,7 +89,7 @@ def _get(tx: Translator, array: ArrayValue, key: Value) -> Value:
     what = f"{array.describe()} by {key.describe()}"
     parts = _parts(key)
     if len(parts) == 1 and isinstance(parts[0], NumpyNumber) and parts[0].dtype.kind == "i" and array.fake.dim() == 1:
-        rely_on_rerun(tx, "subscript", what)
+        rely_on_rerun(tx, Unsupported(Reason.SUBSCRIPT, detail=what))
         return result(tx, _call(tx, array, [_long(tx, parts[0])]), scalar=True)
     kinds = [_kind(part) for part in parts]
     if _PLACES in kinds:
@@ -97,7 +98,7 @@ def _get(tx: Translator, array: ArrayValue, key: Value) -> Value:
     if kinds.count(_INDEX) == len(kinds) == array.fake.dim():
         return result(tx, tx.graph.call("clone", [found], {}, tx, op="call_method"), scalar=True)
     if isinstance(array, NumpyNumber):
-        raise Unsupported("subscript", what)
+        raise Unsupported(Reason.SUBSCRIPT, detail=what)
     assert isinstance(found, TensorValue)
     return NdarrayValue(found)
 
@@ -115,7 +116,7 @@ def _copy(tx: Translator, array: ArrayValue, parts: list[Value], kinds: list[str
     """The elements at index arrays: those alone, or with whole dimensions."""
     whole = [kind == _PLACES or _is_whole(part) for part, kind in zip(parts, kinds)]
     if not all(whole):
-        raise Unsupported("subscript", what)
+        raise Unsupported(Reason.SUBSCRIPT, detail=what)
     selectors: list[Any] = []
     taken = _selected(tx, array, parts, kinds, what)
     for places in taken:
@@ -158,10 +159,10 @@ def _selected(
         places = _places(tx, part, what)
         if places.fake.dtype is torch.bool:
             if tuple(places.fake.shape) != tuple(array.fake.shape[dim : dim + places.fake.dim()]):
-                raise Unsupported("subscript", what)
+                raise Unsupported(Reason.SUBSCRIPT, detail=what)
             dim += places.fake.dim()
         else:
-            rely_on_rerun(tx, "subscript", what)
+            rely_on_rerun(tx, Unsupported(Reason.SUBSCRIPT, detail=what))
             dim += 1
         taken.append(places)
     return taken
@@ -177,11 +178,11 @@ def _set(tx: Translator, array: NdarrayValue, key: Value, value: Value) -> None:
     kinds = [_kind(part) for part in parts]
     whole = all(kind == _PLACES or _is_whole(part) for part, kind in zip(parts, kinds))
     if _PLACES in kinds and not whole:
-        raise Unsupported("set-item", what)
+        raise Unsupported(Reason.SET_ITEM, detail=what)
     taken = _selected(tx, array, parts, kinds, what) if whole else [_index(part) for part in parts]
     single = not isinstance(value, ArrayValue) or value.fake.dim() == 0
     if _PLACES in kinds and not (single and (len(parts) == 1 or kinds.count(_PLACES) == len(kinds))):
-        raise Unsupported("set-item", what)
+        raise Unsupported(Reason.SET_ITEM, detail=what)
     number = operand(tx, value, array.dtype, unsafe=True)
     written(tx, array)
     if not single:  # it may alias the memory
@@ -204,7 +205,7 @@ def arrays_as_places(tx: Translator, key: Value) -> Value:
 
 def _as_places(tx: Translator, array: NdarrayValue) -> Value:
     if array.dtype.kind not in "bi" or array.fake.dim() == 0:
-        raise Unsupported("subscript", f"a tensor by {array.describe()}")
+        raise Unsupported(Reason.SUBSCRIPT, detail=f"a tensor by {array.describe()}")
     if array.dtype in (np.bool_, np.int64):
         return same_memory(tx, array.tensor)
     return tx.graph.call("to", [array.tensor, constant(torch.int64)], {}, tx, op="call_method")

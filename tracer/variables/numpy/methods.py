@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.sequences import SequenceValue, TupleValue
 from ..core.base import Value
@@ -57,7 +58,7 @@ def _nbytes(tx: Translator, array: ArrayValue) -> Value:
 
 def _strides(tx: Translator, array: ArrayValue) -> Value:
     if any(not isinstance(size, int) or size < 2 for size in array.fake.shape):
-        raise Unsupported("attribute", "ndarray.strides")  # the stride of a dimension of size 1 may be any number
+        raise Unsupported(Reason.ATTRIBUTE, np.ndarray, "strides")  # of a dimension of 1 the stride may be any number
     return constant(tuple(stride * array.dtype.itemsize for stride in array.fake.stride()))
 
 
@@ -80,7 +81,7 @@ def astype(tx: Translator, array: Value, dtype: Value, copy: Value | None = None
     assert isinstance(array, ArrayValue)
     wanted = named_dtype(dtype)
     if wanted is None or not plain(copy, True):
-        raise Unsupported("call", "ndarray.astype without a copy")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.ndarray, "astype", detail="without a copy")
     made = cast(tx, array.tensor, wanted)
     if made is array.tensor:
         made = method(tx, "clone", made)
@@ -93,7 +94,7 @@ def _copy(tx: Translator, array: Value, order: Value | None = None) -> Value:
     """In C order, unless requested otherwise."""
     assert isinstance(array, ArrayValue)
     if plain(order, "C") != "C":
-        raise Unsupported("call", "ndarray.copy in another order")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.ndarray, "copy", detail="in another order")
     if isinstance(array, NumpyNumber):
         return array
     return result(tx, laid_out(tx, method(tx, "clone", array.tensor), np.ones((1,) * array.fake.dim())))
@@ -135,7 +136,7 @@ def _tolist(tx: Translator, array: Value) -> Value:
 
 def _fill(tx: Translator, array: Value, value: Value) -> Value:
     if not isinstance(array, NdarrayValue):
-        raise Unsupported("call", "fill of a number of NumPy's")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="fill of a number of NumPy's")
     number = operand(tx, value, array.dtype, unsafe=True)
     written(tx, array)
     method(tx, "copy_", array.tensor, number)
@@ -148,7 +149,7 @@ def _number(kind: type) -> Callable[[Translator, Value], Value]:
     def convert(tx: Translator, array: Value) -> Value:
         assert isinstance(array, ArrayValue)
         if array.fake.dim():
-            raise Unsupported("data-dependent-value", f"{kind.__name__}() of {array.describe()}")
+            raise Unsupported(Reason.DATA_DEPENDENT_VALUE, kind, given=(array,))
         number = array.item(tx)
         return number.converted(tx, kind) if isinstance(number, NumberValue) else constant(kind(number.as_constant()))
 
@@ -158,7 +159,7 @@ def _number(kind: type) -> Callable[[Translator, Value], Value]:
 def _index(tx: Translator, array: Value) -> Value:
     assert isinstance(array, ArrayValue)
     if array.dtype.kind not in "iu" or array.fake.dim():
-        raise Unsupported("call", f"an index of {array.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"an index of {array.describe()}")
     return array.item(tx)
 
 
@@ -191,7 +192,7 @@ def _kinds(kind: type) -> None:
                 return astype(tx, args[0], constant(np.dtype(kind)))
             return result(tx, method(tx, "clone", cast(tx, args[0].tensor, np.dtype(kind))), scalar=True)
         if others is None:
-            raise Unsupported("call", f"numpy.{kind.__name__}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, kind)
         return others(tx, args, kwargs)
 
 
@@ -220,7 +221,7 @@ def _intercept(function: Any, handler: Callable[..., Value]) -> None:
             dtype = np.dtype(args[0].python_type())
             kwargs = {**kwargs, "dtype": constant(torch_dtype(dtype, function.__name__))}
         if args and _has_numpy_numbers(args[0]):
-            raise Unsupported("call", f"torch.{function.__name__} of a list of numbers of NumPy's")
+            raise Unsupported(Reason.UNSUPPORTED_TORCH_FUNCTION, function, detail="of a list of numbers of NumPy's")
         if function is not torch.from_numpy and (made := tensor_of_numbers(tx, args, kwargs)) is not None:
             return made
         return tx.graph.call(function, args, kwargs, tx)
@@ -234,7 +235,7 @@ def _has_numpy_numbers(value: Value) -> bool:
 @_on_array(torch.from_numpy)
 def _from_numpy(tx: Translator, array: Value) -> Value:
     if not isinstance(array, NdarrayValue):
-        raise Unsupported("call", "torch.from_numpy of a number")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, torch.from_numpy, detail="of a number")
     return tensor_from(tx, array)
 
 
@@ -243,7 +244,7 @@ def _converted(tx: Translator, array: Value, dtype: Value | None, device: Value 
     assert isinstance(array, ArrayValue)
     place = torch.get_default_device() if plain(device) is None else torch.device(plain(device))
     if place.type != "cpu":
-        raise Unsupported("call", "a tensor of an array on another device")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="a tensor of an array on another device")
     made = tensor_from(tx, array) if isinstance(array, NdarrayValue) else method(tx, "clone", array.tensor)
     wanted = plain(dtype)
     return made if wanted in (None, made.fake.dtype) else method(tx, "to", made, constant(wanted))
@@ -263,7 +264,7 @@ def _tensor(
 ) -> Value:  # fmt: skip
     """A copy with the same layout."""
     if plain(requires_grad, False):
-        raise Unsupported("call", "torch.tensor(requires_grad=True)")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, torch.tensor, detail="(requires_grad=True)")
     made = _converted(tx, array, dtype, device)
     return method(tx, "clone", made)
 
@@ -273,7 +274,7 @@ def _new_tensor(tx: Translator, tensor: TensorValue, args: Args, kwargs: Kwargs)
     if not args or not isinstance(args[0], ArrayValue):
         return None
     if tensor.fake.device.type != "cpu" and "device" not in kwargs:
-        raise Unsupported("call", "a tensor of an array on another device")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="a tensor of an array on another device")
     asked = plain(kwargs.get("dtype"))
     dtype = tensor.fake.dtype if asked is None else asked
     return called(tx, _tensor, "new_tensor", args, {**kwargs, "dtype": constant(dtype)})

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.array_memory import tensor_of
 from ...sources.display_names import display_name, expression_of
@@ -72,15 +73,15 @@ class ArrayValue(Value):
 
     def as_proxy(self) -> Any:
         """Operators of torch do not take arrays."""
-        raise Unsupported("call", f"torch's functions on {self.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"torch's functions on {self.describe()}")
 
     def truth(self, tx: Translator) -> bool:
         """Depends on the data."""
-        raise Unsupported("data-dependent-branch", self.describe())
+        raise Unsupported(Reason.DATA_DEPENDENT_BRANCH, self)
 
     def key(self) -> Any:
         """Arrays are unhashable; numbers are found by value, which is not known."""
-        raise Unsupported("call", f"hash() of {self.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, hash, given=(self,))
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """By NumPy's rules; `tensor * number` by torch's."""
@@ -91,7 +92,7 @@ class ArrayValue(Value):
         in_place = function in IN_PLACE
         known = OPERATORS.get(IN_PLACE.get(function, function))
         if known is None:
-            raise Unsupported("operator", f"{function.__name__} to {left.describe()} and {right.describe()}")
+            raise Unsupported(Reason.OPERATOR, function, given=(left, right))
         return known(tx, [left, right], left if in_place and isinstance(left, NdarrayValue) else None)
 
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
@@ -113,13 +114,13 @@ class ArrayValue(Value):
             tx.raise_observed(AttributeError, f"'numpy.{kind}' object has no attribute '{name}'")
         if name in METHODS:
             return BoundBuiltin(self, name)
-        raise Unsupported("attribute", f"ndarray.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, np.ndarray, name)
 
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
         """From the table."""
         method = METHODS.get(name)
         if method is None:
-            raise Unsupported("call", f"ndarray.{name}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.ndarray, name)
         return method(tx, self, args, kwargs)
 
     def item(self, tx: Translator) -> Value:
@@ -216,7 +217,7 @@ class ArrayIterator(OneByOneIterator):
 def _refuse_tracked(array: ArrayValue) -> None:
     """Raises Unsupported for an array that requires gradients: it exists only in the trace."""
     if array.fake.requires_grad:
-        raise Unsupported("reconstruct", array.describe())
+        raise Unsupported(Reason.RECONSTRUCT, array)
 
 
 def number_of(tensor: torch.Tensor) -> Any:
@@ -263,7 +264,7 @@ def array_of(tx: Translator, tensor: TensorValue, what: str) -> NdarrayValue:
     wrapped = tx.f_globals.get("__name__") == "torch._dynamo.external_utils"
     known = fake.dtype in NUMPY_DTYPES and fake.device.type == "cpu" and (wrapped or not fake.requires_grad)
     if not known or fake.is_conj() or fake.is_neg() or torch._C._are_functorch_transforms_active():
-        raise Unsupported("data-dependent-value", what)
+        raise Unsupported(Reason.DATA_DEPENDENT_VALUE, detail=what)
     tx.trace.layouts_assumed += 1
     return NdarrayValue(_tracked(tx, tensor) if fake.requires_grad else same_memory(tx, tensor))
 
@@ -278,7 +279,7 @@ def _tracked(tx: Translator, tensor: TensorValue) -> TensorValue:
 def _numpy(tx: Translator, self: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     forced = [*kwargs.values()]
     if args or not set(kwargs) <= {"force"} or any(value.python_type() is not bool for value in forced):
-        raise Unsupported("raises", "TypeError: Tensor.numpy() with arguments that it does not take")
+        raise Unsupported(Reason.RAISES, detail="TypeError: Tensor.numpy() with arguments that it does not take")
     if forced and forced[0].truth(tx) and self.fake.requires_grad:
         self = same_memory(tx, self)
     return array_of(tx, self, "Tensor.numpy")
@@ -292,9 +293,9 @@ def tensor_from(tx: Translator, array: ArrayValue) -> TensorValue:
     ends with the part; and where the inference mode makes an inference tensor of it."""
     fake = array.fake
     if fake.is_inference() != torch.is_inference_mode_enabled():
-        raise Unsupported("call", "torch.from_numpy under another inference mode")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, torch.from_numpy, detail="under another inference mode")
     if fake.storage_offset() != 0 or fake.untyped_storage().nbytes() != fake.numel() * fake.itemsize:
-        raise Unsupported("call", f"torch.from_numpy of a part of what {array.describe()} is")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, torch.from_numpy, detail=f"of a part of what {array.describe()} is")
     return _tracked(tx, array.tensor) if fake.requires_grad else same_memory(tx, array.tensor)
 
 
@@ -310,11 +311,13 @@ def laid_out(tx: Translator, tensor: Value, like: np.ndarray[Any, Any]) -> Value
     order = order_of(like)
     plain = order == sorted(order)
     if len(order) != tensor.fake.dim():
-        raise Unsupported("call", "numpy with a result of another shape than torch's")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy with a result of another shape than torch's")
     try:
         fits = tensor.fake.permute(order).is_contiguous()
     except GuardOnDataDependentSymNode as error:
-        raise Unsupported("call", "numpy with a result of data-dependent size in another memory order") from error
+        raise Unsupported(
+            Reason.NUMPY_UNSUPPORTED, detail="numpy with a result whose size only data tells, in another order"
+        ) from error
     if fits:
         return tensor
     if plain:
@@ -333,7 +336,9 @@ def written(tx: Translator, array: NdarrayValue) -> None:
     if array.fake.requires_grad:  # autograd is told
         return
     if torch.is_grad_enabled() and any(fake.requires_grad for _, fake in inputs):
-        raise Unsupported("call", f"writing to {array.describe()} where gradients are recorded")
+        raise Unsupported(
+            Reason.NUMPY_UNSUPPORTED, detail=f"writing to {array.describe()} where gradients are recorded"
+        )
     memory = array.fake.untyped_storage()._cdata
     for node, fake in inputs:
         if fake.untyped_storage()._cdata == memory:
@@ -371,7 +376,7 @@ def _register(function: Any, handler: Callable[..., Value]) -> None:
             return called(tx, handler, name, args, kwargs)
         if others is not None:
             return others(tx, args, kwargs)
-        raise Unsupported("call", f"numpy.{name}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, name)
 
 
 def called(tx: Translator, handler: Callable[..., Value], name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -379,7 +384,7 @@ def called(tx: Translator, handler: Callable[..., Value], name: str, args: Args,
     try:
         bound = inspect.signature(handler).bind(tx, *args, **kwargs)
     except TypeError as error:
-        raise Unsupported("call", f"numpy.{name}: {error}") from error
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, name, detail=f": {error}") from error
     return handler(*bound.args, **bound.kwargs)
 
 
@@ -388,7 +393,7 @@ def plain(value: Value | None, default: Any = None) -> Any:
     if value is None:
         return default
     if isinstance(value, ArrayValue):
-        raise Unsupported("not-a-constant", value.describe())
+        raise Unsupported(Reason.NOT_A_CONSTANT, value)
     if isinstance(value, SequenceValue):
         return tuple(plain(item) for item in value.items)
     return value.as_constant()
@@ -412,7 +417,7 @@ def method(tx: Translator, name: str, *args: Value) -> TensorValue:
 def array(value: Value, what: str) -> ArrayValue:
     """The argument, where it is an array (or a number of one)."""
     if not isinstance(value, ArrayValue):
-        raise Unsupported("call", f"numpy.{what} of {value.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, what, given=(value,))
     return value
 
 

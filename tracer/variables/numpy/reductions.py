@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
@@ -89,7 +90,7 @@ def _place(target: Callable[..., Any]) -> Compute:
         if len(dims) == 1:
             return tx.graph.call(target, [tensor, constant(dims[0]), constant(keep)], {}, tx)
         if keep:
-            raise Unsupported("call", "numpy's place of an extreme with keepdims")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy's place of an extreme with keepdims")
         return tx.graph.call(target, [tensor], {}, tx)
 
     return compute
@@ -115,7 +116,7 @@ def _dims(axis: Any, rank: int, what: str) -> Dims:
     axes = tuple(range(rank)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     known = all(type(one) is int and -rank <= one < rank for one in axes)
     if not known or len({one % rank for one in axes}) < len(axes):
-        raise Unsupported("call", f"{what} along {axis}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"{what} along {axis}")
     return tuple(one % rank for one in axes)
 
 
@@ -126,14 +127,14 @@ def reduced(
     """np.name(a, axis=axis, ...) of one array."""
     rule, what = REDUCTIONS[name], f"numpy.{name}"
     if not isinstance(a, ArrayValue):
-        raise Unsupported("call", f"{what} of {a.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"{what} of {a.describe()}")
     given = {"dtype": named_dtype(dtype), "ddof": plain(ddof, 0)}
     if any(given[option] not in (None, 0) for option in given.keys() - set(rule.options)):
-        raise Unsupported("call", f"{what} with {', '.join(given)}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"{what} with {', '.join(given)}")
     axes, keep = plain(axis), bool(plain(keepdims, False))
     dims = _dims(axes, a.fake.dim(), what)
     if rule.one_axis and isinstance(axes, tuple):
-        raise Unsupported("call", f"{what} along {axes}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"{what} along {axes}")
     typed = {"dtype": given["dtype"]} if given["dtype"] is not None else {}
     like = asked(getattr(np, name), sample(a.dtype, a.fake), axis=axes, keepdims=keep, **typed)
     computing_dtype(a.dtype, what)
@@ -152,7 +153,7 @@ def _register(name: str) -> None:
         keepdims: Value | None = None, ddof: Value | None = None,
     ) -> Value:  # fmt: skip
         if plain(out) is not None:
-            raise Unsupported("call", f"numpy.{name} with out=")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, name, detail="with out=")
         return reduced(tx, name, a, axis, keepdims, dtype, ddof)
 
     def without_dtype(
@@ -176,7 +177,7 @@ def _running(name: str, target: Callable[..., Any]) -> None:
         tx: Translator, a: Value, axis: Value | None = None, dtype: Value | None = None, out: Value | None = None
     ) -> Value:
         if not isinstance(a, ArrayValue) or plain(out) is not None:
-            raise Unsupported("call", f"numpy.{name} of {a.describe()}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, np, name, given=(a,))
         axes, chosen = plain(axis), named_dtype(dtype)
         like = asked(getattr(np, name), sample(a.dtype, a.fake), axis=axes, dtype=chosen)
         computing_dtype(a.dtype, name)
@@ -200,7 +201,7 @@ _running("cumprod", torch.cumprod)
 def _norm(tx: Translator, x: Value, *, axis: Value | None = None, keepdims: Value | None = None) -> Value:
     """The root of the sum of squares."""
     if not isinstance(x, ArrayValue) or x.dtype.kind != "f":
-        raise Unsupported("call", f"numpy.linalg.norm of {x.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.linalg.norm, given=(x,))
     squares = call_ufunc(tx, np.multiply, [x, x])
     return call_ufunc(tx, np.sqrt, [reduced(tx, "sum", squares, axis, keepdims)])
 
@@ -211,7 +212,7 @@ def _count_nonzero(
 ) -> Value:
     """Without an axis it is Python's int, which would be read out of the graph."""
     if not isinstance(a, ArrayValue) or plain(axis) is None:
-        raise Unsupported("call", "numpy.count_nonzero of all items")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.count_nonzero, detail="of all items")
     truths = tx.graph.call("to", [a.tensor, constant(torch.bool)], {}, tx, op="call_method")
     assert isinstance(truths, TensorValue)
     return reduced(tx, "sum", result(tx, truths), axis, keepdims)

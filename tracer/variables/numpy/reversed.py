@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.lists import ListValue
 from ..containers.sequences import SequenceValue, TupleValue
@@ -74,7 +75,7 @@ class ReversedValue(Value):
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """By the items; nothing writes to them."""
         if function in IN_PLACE and left is self:
-            raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
+            raise Unsupported(Reason.OPERATOR, function, given=(self,))
         return apply(tx, function, _read(tx, left), _read(tx, right))
 
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
@@ -104,7 +105,7 @@ class ReversedValue(Value):
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Of a copy, where the method only reads."""
         if name not in _METHODS or "out" in kwargs:
-            raise Unsupported("call", f"ndarray.{name} of {self.describe()}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.ndarray, name, given=(self,))
         return self.now(tx).call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -152,7 +153,7 @@ def _get(tx: Translator, array: ArrayValue, key: Value) -> Value:
     parts = list(key.items) if isinstance(key, TupleValue) else [key]
     if not isinstance(array, NdarrayValue) or not any(_is_backward(part) for part in parts):
         return _get_forward(tx, array, key)
-    refused = partial(Unsupported, "subscript", f"{array.describe()} by {key.describe()}")
+    refused = partial(Unsupported, Reason.SUBSCRIPT, array, detail=f"by {key.describe()}")
     sizes = array.fake.shape
     if not all(map(_is_plain, parts)):
         raise refused()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import ComputedSource, Source
@@ -51,7 +52,7 @@ class NumpyScalar(ConstantValue):
         """The Python number."""
         if isinstance(self.value, (np.integer, np.floating)):
             return self.value.item()
-        raise Unsupported("not-a-constant", self.describe())
+        raise Unsupported(Reason.NOT_A_CONSTANT, self)
 
 
 class NumpyFloat(FloatValue):
@@ -181,7 +182,7 @@ def build_numpy_scalar(tx: Translator, obj: Any, source: Source | None) -> Value
     """A scalar, guarded by type and value; by type only where the policy makes it dynamic."""
     kind = type(obj)
     if not issubclass(kind, (np.integer, np.floating, np.bool_)):
-        raise Unsupported("unknown-type", kind.__qualname__)
+        raise Unsupported(Reason.UNKNOWN_TYPE, kind)
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", kind)
         if kind in VARYING and fits_symbol(obj) and tx.graph.shapes.policy.number(source, obj):
@@ -207,7 +208,7 @@ def _plain(value: Value) -> Any:
     if isinstance(value, FloatValue) and not value.is_random:
         return value.as_constant()
     if not value.is_constant() or not isinstance(value.as_constant(), (int, float, np.generic, type(None))):
-        raise Unsupported("call", f"numpy on {value.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"numpy on {value.describe()}")
     return value.as_constant()
 
 
@@ -229,9 +230,9 @@ def _computes(function: Callable[..., Any]) -> None:
             try:
                 result = function(*plain[0], **plain[1])
             except Exception as error:
-                raise Unsupported("call", f"numpy.{function.__name__}") from error
+                raise Unsupported(Reason.NUMPY_UNSUPPORTED, function) from error
         if not isinstance(result, (np.generic, bool)):
-            raise Unsupported("call", f"numpy.{function.__name__}, which gives an array")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, function, detail=", which gives an array")
         return from_python(tx, result)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.lists import ListValue
 from ..containers.sequences import SequenceValue, TupleValue
@@ -85,7 +86,7 @@ def _moveaxis(tx: Translator, a: Value, source: Value, destination: Value) -> Va
 @on_arrays(np.expand_dims)
 def _expand_dims(tx: Translator, a: Value, axis: Value) -> Value:
     if type(plain(axis)) is not int:
-        raise Unsupported("call", "numpy.expand_dims of several axes")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.expand_dims, detail="of several axes")
     return view(tx, array(a, "expand_dims"), "unsqueeze", axis)
 
 
@@ -99,7 +100,7 @@ def squeezed(tx: Translator, a: Value, axis: Value | None = None) -> Value:
         return view(tx, given, "squeeze")
     for one in axes if isinstance(axes, tuple) else (axes,):
         if not -given.fake.dim() <= one < given.fake.dim() or given.fake.shape[one] != 1:
-            raise Unsupported("call", f"numpy.squeeze of axis {one}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.squeeze, detail=f"of axis {one}")
     return view(tx, given, "squeeze", constant(axes))
 
 
@@ -107,7 +108,7 @@ def squeezed(tx: Translator, a: Value, axis: Value | None = None) -> Value:
 def _at_least(tx: Translator, a: Value) -> Value:
     given = array(a, "atleast_1d")
     if not isinstance(given, NdarrayValue) or given.fake.dim() < 2:
-        raise Unsupported("call", "numpy.atleast_1d of few dimensions")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.atleast_1d, detail="of few dimensions")
     return given
 
 
@@ -115,7 +116,7 @@ def _at_least(tx: Translator, a: Value) -> Value:
 def _joined(tx: Translator, function: Callable[..., Any], arrays: Value, **options: Any) -> Value:
     """As NumPy joins samples: their dtype, memory order and number of dimensions."""
     if not isinstance(arrays, SequenceValue):
-        raise Unsupported("call", f"numpy.{function.__name__} of {arrays.describe()}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, function, given=(arrays,))
     parts = [array(item, function.__name__) for item in arrays.items]
     samples = [sample(part.dtype, part.fake) for part in parts]
     equal = [np.ones((1,) * one.ndim, one.dtype) for one in samples]
@@ -135,10 +136,10 @@ def _joining(function: Callable[..., Any], takes_axis: bool) -> None:
     @on_arrays(function)
     def handler(tx: Translator, arrays: Value, axis: Value | None = None) -> Value:
         if not takes_axis and axis is not None:
-            raise Unsupported("call", f"numpy.{function.__name__} with an axis")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, function, detail="with an axis")
         where = plain(axis, 0)
         if takes_axis and type(where) is not int:
-            raise Unsupported("call", f"numpy.{function.__name__} along {where}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, function, detail=f"along {where}")
         return _joined(tx, function, arrays, **({"axis": where} if takes_axis else {}))
 
 
@@ -151,7 +152,7 @@ def _split(tx: Translator, ary: Value, indices_or_sections: Value, axis: Value |
     """Views, of equal size or between indices."""
     given, sections, where = array(ary, "split"), plain(indices_or_sections), plain(axis, 0)
     if type(sections) is int and (sections < 1 or given.fake.shape[where] % sections):
-        raise Unsupported("call", "numpy.split into parts that are not equal")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.split, detail="into parts that are not equal")
     cut = constant(sections)
     parts = tx.graph.call("tensor_split", [given.tensor, cut, constant(where)], {}, tx, op="call_method")
     found = [NdarrayValue(part) for part in parts.iterate(tx) if isinstance(part, TensorValue)]
@@ -170,7 +171,7 @@ def repeated(tx: Translator, a: Value, repeats: Value, axis: Value | None = None
     """Each item several times."""
     given, count = array(a, "repeat"), plain(repeats)
     if type(count) is not int or not given.fake.is_contiguous():
-        raise Unsupported("call", "numpy.repeat by an array")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.repeat, detail="by an array")
     where = plain(axis)
     made = tx.graph.call(torch.repeat_interleave, [given.tensor, constant(count), constant(where)], {}, tx)
     return result(tx, made)
@@ -180,7 +181,7 @@ def repeated(tx: Translator, a: Value, repeats: Value, axis: Value | None = None
 def _roll(tx: Translator, a: Value, shift: Value, axis: Value | None = None) -> Value:
     given = array(a, "roll")
     if not given.fake.is_contiguous():
-        raise Unsupported("call", "numpy.roll of an array that is not contiguous")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, np.roll, detail="of an array that is not contiguous")
     arguments = [given.tensor, shift] if axis is None or plain(axis) is None else [given.tensor, shift, axis]
     return result(tx, tx.graph.call(torch.roll, arguments, {}, tx))
 
@@ -190,7 +191,7 @@ def _triangle(function: Callable[..., Any]) -> None:
     def handler(tx: Translator, m: Value, k: Value | None = None) -> Value:
         given = array(m, function.__name__)
         if given.fake.dim() < 2 or not given.fake.is_contiguous():
-            raise Unsupported("call", f"numpy.{function.__name__} of such an array")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, function, detail="of such an array")
         target = getattr(torch, function.__name__)
         return result(tx, tx.graph.call(target, [given.tensor, constant(plain(k, 0))], {}, tx))
 

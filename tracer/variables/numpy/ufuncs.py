@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
@@ -60,14 +61,14 @@ def operand(tx: Translator, value: Value, dtype: np.dtype[Any], unsafe: bool = F
     if isinstance(value, NumberValue) and not value.is_constant():
         exact = value.python_type() is float if dtype.kind == "f" else value.python_type() is int
         if not exact or dtype.itemsize < (8 if dtype.kind == "i" else 4):
-            raise Unsupported("call", f"numpy on {value.describe()}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"numpy on {value.describe()}")
         number: Value = value
     else:
         kind = kind_of(value)
         if unsafe or isinstance(kind, np.dtype) or kind is int or dtype.kind == "f":
             number = constant(converted(value.as_constant(), dtype))
         else:
-            raise Unsupported("call", f"numpy on {value.describe()}")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail=f"numpy on {value.describe()}")
     options = {"dtype": constant(target), "device": constant(torch.device("cpu"))}
     return tx.graph.call(torch.full, [constant(()), number], options, tx)
 
@@ -100,7 +101,7 @@ def _ignores_underflow(_: Any = None) -> bool:
 def check_finite(tx: Translator, value: Value, operands: Sequence[Value] = ()) -> None:
     """The graph checks that all results are finite, or NaN because an operand is."""
     if not _ignores_underflow():
-        raise Unsupported("call", "numpy where underflow is not ignored")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy where underflow is not ignored")
     tx.guards.add(None, "LAMBDA", (_ignores_underflow, "numpy.geterr()['under'] == 'ignore'"))
     fine = tx.graph.call(torch.isfinite, [value], {}, tx)
     for one in operands:
@@ -110,8 +111,9 @@ def check_finite(tx: Translator, value: Value, operands: Sequence[Value] = ()) -
 
 
 def _assume_all(tx: Translator, condition: Value) -> None:
-    rely_on_rerun(tx, "call", "numpy, which may warn, where a graph cannot be run again")
-    assume(tx, tx.graph.call(torch.all, [condition], {}, tx), "what NumPy warns of")
+    why = Unsupported(Reason.NUMPY_UNSUPPORTED, np, detail=", which may warn, where a graph cannot run again")
+    rely_on_rerun(tx, why)
+    assume(tx, tx.graph.call(torch.all, [condition], {}, tx), why)
 
 
 _WRAP_SILENTLY = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.sign, np.positive)
@@ -138,7 +140,7 @@ def call_ufunc(tx: Translator, ufunc: np.ufunc, args: Operands, out: NdarrayValu
     kinds = [kind_of(arg) for arg in args]
     loop = loop_dtypes(ufunc, kinds, out.dtype if out is not None else None)
     if any(one.kind not in rule.takes.replace("i", "iu") for one in loop[: ufunc.nin]):
-        raise Unsupported("call", f"numpy.{ufunc.__name__} of {', '.join(map(str, kinds))}")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, ufunc, detail=f"of {', '.join(map(str, kinds))}")
     for one in loop:
         computing_dtype(one, f"numpy.{ufunc.__name__}")
     operands = [operand(tx, arg, one) for arg, one in zip(args, loop)]
@@ -161,7 +163,7 @@ def call_ufunc(tx: Translator, ufunc: np.ufunc, args: Operands, out: NdarrayValu
 def _stored(tx: Translator, computed: TensorValue, out: NdarrayValue) -> Value:
     """Into the memory of an array."""
     if len(computed.fake.shape) > len(out.fake.shape):
-        raise Unsupported("call", "numpy with a result of another shape than where it goes")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy with a result of another shape than where it goes")
     written(tx, out)
     value = cast(tx, computed, out.dtype)
     tx.graph.call("copy_", [out.tensor, value], {}, tx, op="call_method")
@@ -206,7 +208,9 @@ def _by_integer(tx: Translator, compute: Compute, operands: Operands) -> Value:
     divisor = _tensor(operands[1]).node
     known = divisor.args[1] if divisor.target is torch.full else None
     if not isinstance(known, int) or known <= 0:
-        raise Unsupported("call", "numpy's division of integers by what is not known to be above zero")
+        raise Unsupported(
+            Reason.NUMPY_UNSUPPORTED, detail="numpy's division of integers by what is not known to be above zero"
+        )
     target = torch.remainder if compute is _remainder else torch.floor_divide
     return tx.graph.call(target, list(operands), {}, tx)
 
@@ -216,7 +220,9 @@ def _power(tx: Translator, operands: Operands) -> Value:
     exponent = _tensor(operands[1])
     known = exponent.node.args[1] if exponent.node.target is torch.full else None
     if not exponent.fake.is_floating_point() and (not isinstance(known, int) or known < 0):
-        raise Unsupported("call", "numpy.power of integers to what is not known to be zero or more")
+        raise Unsupported(
+            Reason.NUMPY_UNSUPPORTED, np.power, detail="of integers to what is not known to be zero or more"
+        )
     return tx.graph.call(torch.pow, [operands[0], constant(known) if known is not None else exponent], {}, tx)
 
 
@@ -230,7 +236,7 @@ def _shifted(target: Callable[..., Any]) -> Compute:
         known = by.args[1] if by.target is torch.full else None
         width = _tensor(operands[0]).fake.dtype.itemsize * 8
         if not isinstance(known, int) or not 0 <= known < width:
-            raise Unsupported("call", "numpy's shift by what is not known to be in range")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy's shift by what is not known to be in range")
         return tx.graph.call(target, [operands[0], constant(known)], {}, tx)
 
     return compute
@@ -303,10 +309,10 @@ def _handled(ufunc: np.ufunc) -> None:
     @on_arrays(ufunc)
     def handler(tx: Translator, *args: Value, out: Value | None = None) -> Value:
         if len(args) != ufunc.nin:
-            raise Unsupported("call", f"numpy.{ufunc.__name__} with {len(args)} arguments")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, ufunc, detail=f"with {len(args)} arguments")
         if out is not None and not isinstance(out, NdarrayValue):
             if plain(out) is not None:
-                raise Unsupported("call", f"numpy.{ufunc.__name__} with out={out.describe()}")
+                raise Unsupported(Reason.NUMPY_UNSUPPORTED, ufunc, detail=f"with out={out.describe()}")
             out = None
         return call_ufunc(tx, ufunc, args, out)
 
@@ -322,7 +328,7 @@ def _operator(ufunc: np.ufunc) -> Callable[[Translator, Operands, NdarrayValue |
 def _power_operator(tx: Translator, args: Operands, out: NdarrayValue | None) -> Value:
     """`**` of a bool is a square with another dtype."""
     if any(kind_of(arg) == np.dtype(bool) for arg in args):
-        raise Unsupported("operator", "** to an array of bools")
+        raise Unsupported(Reason.OPERATOR, detail="** to an array of bools")
     return call_ufunc(tx, np.power, args, out)
 
 

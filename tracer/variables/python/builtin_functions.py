@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.hints import reason_of_call
+from ...breaks.reasons import Reason
+from ...breaks.subjects import name_of_subject
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source, WeakrefSource
 from ..core.base import Value, with_arguments
@@ -85,7 +88,7 @@ class BuiltinValue(Value):
         kind = type(function)
         if kind in (MethodDescriptorType, WrapperDescriptorType) and args:
             if not issubclass(args[0].python_type(), function.__objclass__):
-                raise Unsupported("raises", f"TypeError: {self.describe()} of {args[0].describe()}")
+                raise Unsupported(Reason.RAISES, detail=f"TypeError: {self.describe()} of {args[0].describe()}")
             return REGISTRY["base_method"](tx, args[0], function, args[1:], kwargs)
         owner = getattr(function, "__self__", None)
         if isinstance(owner, GetSetDescriptorType) and function.__name__ == "__get__":  # Tensor.shape.__get__(x)
@@ -95,7 +98,7 @@ class BuiltinValue(Value):
             return made
         if isinstance(owner, (str, bytes, tuple, int, float)):
             return fold(tx, function, args, kwargs)
-        raise Unsupported("call", self.describe())
+        raise Unsupported(reason_of_call(function), self)
 
     def bound_to(self, owner: Value) -> Value:
         """The callable as a method."""
@@ -115,11 +118,13 @@ class BuiltinValue(Value):
         """Push it."""
         codegen.const(self.function)
 
+    def represents(self) -> object:
+        """The callable."""
+        return self.function
+
     def describe(self) -> str:
         """Module and name."""
-        module = getattr(self.function, "__module__", None)
-        name = getattr(self.function, "__qualname__", None) or getattr(self.function, "__name__", repr(self.function))
-        return f"{module}.{name}" if module else str(name)
+        return name_of_subject(self.function)
 
 
 def _fits_graph(argument: Value) -> bool:

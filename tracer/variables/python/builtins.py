@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.deques import DequeValue
 from ..containers.lists import ListValue, is_backwards, sort_items
@@ -66,7 +67,7 @@ def _issubclass(tx: Translator, cls: Value, classes: Value) -> Value:
 
 def _type(tx: Translator, value: Value, *rest: Value) -> Value:
     if rest:
-        raise Unsupported("call", "type() with three arguments")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, type, detail="with three arguments")
     return from_python(tx, value.python_type())
 
 
@@ -121,7 +122,7 @@ def _id(tx: Translator, value: Value) -> Value:
         real = value.as_constant()
     if real is None or (isinstance(value, TensorValue) and value.source is None):
         if value.source is not None or not value.identified or not isinstance(value, _MADE):
-            raise Unsupported("call", f"id() of {value.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, id, given=(value,))
         return identity_of(tx, value)
     if value.source is not None:
         tx.guards.add(value.source, "ID_MATCH", real)
@@ -143,7 +144,7 @@ def _super(tx: Translator, *args: Value) -> Value:
     if len(args) == 2:
         return SuperValue(args[0].as_constant(), args[1])
     if args:
-        raise Unsupported("call", "super() with one argument")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, super, detail="with one argument")
     if not tx.code.co_argcount:
         tx.raise_observed(RuntimeError, "super(): no arguments")
     name = tx.code.co_varnames[0]
@@ -167,10 +168,10 @@ def _vars(tx: Translator, value: Value | None = None) -> Value:
 def _dir(tx: Translator, value: Value | None = None) -> Value:
     if value is None:
         if sys.version_info < (3, 13) and tx.locals_asked:  # it changes the dict as well
-            raise Unsupported("call", "dir")
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, dir)
         return ListValue([constant(name) for name in sorted(_bound(tx, "dir"))], list)
     if value in tx.effects.attributes:
-        raise Unsupported("call", f"dir() of {value.describe()} after stores to it")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, dir, detail=f"of {value.describe()} after stores to it")
     return fold(tx, dir, [value])
 
 
@@ -194,7 +195,9 @@ def _converted(tx: Translator, value: Value, kind: type, method: str) -> Value:
         return value.converted(tx, kind)
     if isinstance(value, TensorValue):
         if tx.trace.overrides.may_ask:
-            raise Unsupported("call", f"{kind.__name__} of {value.describe()}, whose class has a say,")
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT, kind, detail=f"of {value.describe()}, whose class has a say,"
+            )
         number = value.call_method(tx, "item", [], {})
         if kind is float and value.fake.requires_grad:
             warned_of_history(tx)
@@ -202,7 +205,7 @@ def _converted(tx: Translator, value: Value, kind: type, method: str) -> Value:
     if isinstance(value, ObjectValue):
         return _converted_object(tx, value, kind, method)
     if not hasattr(value.python_type(), method):
-        raise Unsupported("raises", f"TypeError: {kind.__name__} of {value.describe()}")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: {kind.__name__} of {value.describe()}")
     return value.call_method(tx, method, [], {})
 
 
@@ -212,14 +215,14 @@ def _converted_object(tx: Translator, value: ObjectValue, kind: type, name: str)
     if method is None and value.method(tx, "__index__") is not None:
         return fold(tx, kind, [constant(as_index(tx, value))])
     if method is None:
-        raise Unsupported("call", f"{kind.__name__}() of {value.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, kind, given=(value,))
     result = method.call(tx, [], {})
     given = result.python_type()
     if not issubclass(given, kind):
         owner = f"{value.cls.__name__}." if kind is float else ""
         tx.raise_observed(TypeError, f"{owner}{name} returned non-{kind.__name__} (type {given.__name__})")
     if given is not kind:
-        raise Unsupported("call", f"{kind.__name__}() of {value.describe()}")  # with a warning
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, kind, given=(value,))  # with a warning
     return result
 
 
@@ -264,7 +267,7 @@ def format_value(tx: Translator, value: Value, conversion: str, spec: Value | No
 def _locals(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """The bound variables; before Python 3.13 later calls change the dict, so it is made once."""
     if sys.version_info < (3, 13) and tx.locals_asked:
-        raise Unsupported("call", "locals")
+        raise Unsupported(Reason.FRAME_INTROSPECTION, locals)
     tx.locals_asked = True
     bound = {name: (tx.load_cell if name in tx.cells else tx.load_local)(name) for name in _bound(tx, "locals")}
     return REGISTRY["make_dict"](tx, [constant(name) for name in bound], list(bound.values()))
@@ -274,14 +277,14 @@ def _bound(tx: Translator, asked: str) -> list[str]:
     """The names of the function's bound variables. Raises Unsupported in the body of a class statement, whose variables
     are a dict that user code may write."""
     if not tx.code.co_flags & inspect.CO_OPTIMIZED:
-        raise Unsupported("call", asked)
+        raise Unsupported(Reason.FRAME_INTROSPECTION, detail=asked)
     return [name for name in tx.code.co_varnames if name not in tx.cells and tx.is_bound(name)] + list(tx.bound_cells())
 
 
 def _left_to_python(function: Any) -> None:
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        raise Unsupported("call", function.__name__)
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, function)
 
 
 for _function in (print, input, breakpoint, open, exec, eval, compile, globals):
@@ -302,7 +305,7 @@ def _tuple(tx: Translator, items: Value | None = None) -> Value:
 def _size(tx: Translator, items: Value | None = None) -> Value:
     sizes = list(items.iterate(tx)) if items is not None else []
     if not all(hasattr(size.python_type(), "__index__") for size in sizes):
-        raise Unsupported("raises", "TypeError: torch.Size of what is no number")
+        raise Unsupported(Reason.RAISES, detail="TypeError: torch.Size of what is no number")
     return TupleValue(sizes, torch.Size)
 
 
@@ -348,7 +351,7 @@ def _slice(tx: Translator, *args: Value) -> Value:
     none = constant(None)
     parts = {1: (none, *args, none), 2: (*args, none), 3: args}.get(len(args))
     if parts is None:
-        raise Unsupported("raises", "TypeError: the arguments of slice")
+        raise Unsupported(Reason.RAISES, detail="TypeError: the arguments of slice")
     return SliceValue(parts)
 
 
@@ -378,7 +381,7 @@ def _sorted(tx: Translator, items: Value, /, *, key: Value | None = None, revers
 def _extremum(function: Any, better: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Value]:
     def handler(tx: Translator, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         if not args or (len(args) > 1 and default is not None):
-            raise Unsupported("raises", f"TypeError: the arguments of {function.__name__}")
+            raise Unsupported(Reason.RAISES, detail=f"TypeError: the arguments of {function.__name__}")
         items = each(tx, args[0]) if len(args) == 1 else iter(args)
         best = next(items, None)
         if best is None:
@@ -418,7 +421,7 @@ def _round(tx: Translator, value: Value, digits: Value | None = None) -> Value:
     if isinstance(value, TensorValue) and not hasattr(kind, "__round__"):
         tx.raise_observed(TypeError, f"type {kind.__name__} doesn't define __round__ method")
     if isinstance(value, TensorValue):
-        raise Unsupported("call", f"round of {value.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, round, given=(value,))
     if isinstance(value, NumberValue):
         if digits is None or digits.is_constant():
             return value.rounded(tx, digits)
@@ -433,7 +436,7 @@ def _divmod(tx: Translator, left: Value, right: Value) -> Value:
     if left.is_constant() and right.is_constant():
         return fold(tx, divmod, [left, right])
     if any(issubclass(value.python_type(), torch.Tensor) for value in (left, right)):  # TypeError in Python
-        raise Unsupported("call", "divmod of a tensor")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, divmod, detail="of a tensor")
     return TupleValue([apply(tx, operator.floordiv, left, right), apply(tx, operator.mod, left, right)], tuple)
 
 
@@ -446,7 +449,7 @@ def _pow(tx: Translator, base: Value, exponent: Value, modulus: Value | None = N
 def _concat(tx: Translator, left: Value, right: Value) -> Value:
     for value in (left, right):  # `+` of a subclass may be user-defined
         if value.python_type() not in (str, bytes, list, tuple):
-            raise Unsupported("call", f"operator.concat of {value.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, operator.concat, given=(value,))
     return apply(tx, operator.add, left, right)
 
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.lists import ListValue
 from ..core.base import Value, with_arguments
@@ -68,7 +69,10 @@ class CaughtWarnings(Value):
     def leave(self, tx: Translator) -> Value:
         """The block ends. Operators may have warned, too, which a list of warnings would contain."""
         if self.record and tx.graph.operations != self.operations:
-            raise Unsupported("call", "warnings.filterwarnings around operators, whose warnings are recorded")
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT, warnings.filterwarnings,
+                detail="around operators, whose warnings are recorded",
+            )
         tx.trace.caught_warnings.remove(self)
         return constant(None)
 
@@ -102,7 +106,7 @@ class _Leave(Value):
 
 def _catch(tx: Translator, *, record: Value | None = None, **more: Value) -> Value:
     if more:
-        raise Unsupported("call", f"warnings.catch_warnings with {', '.join(more)}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, warnings.catch_warnings, detail=f"with {', '.join(more)}")
     return CaughtWarnings(record is not None and record.truth(tx))
 
 
@@ -127,7 +131,7 @@ def _filter(tx: Translator, name: str, action: Value, message: Value | None, cat
     kind = category.as_constant() if category is not None else Warning
     known = isinstance(kind, type) and issubclass(kind, Warning)
     if not open_blocks or not known or where or line or action.as_constant() not in ("ignore", "always", "error"):
-        raise Unsupported("call", f"warnings.{name}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, warnings, name)
     filters = open_blocks[-1].filters
     place = len(filters) if append is not None and append.truth(tx) else 0
     filters.insert(place, (action.as_constant(), pattern, kind))
@@ -139,7 +143,7 @@ def _warn(
     source: Value | None = None,
 ) -> Value:  # fmt: skip
     if not tx.trace.caught_warnings:
-        raise Unsupported("call", "warnings.warn")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, warnings.warn)
     given = issubclass(message.python_type(), Warning)
     if category is None or is_none(category) or given:
         kind = message.python_type() if given else UserWarning
@@ -157,7 +161,7 @@ def _warn(
     if action == "ignore":
         return constant(None)
     if action != "always" or log is None or not near or (given and filters and any(p for _, p, _ in filters)):
-        raise Unsupported("call", "warnings.warn")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, warnings.warn)
     tx.effects.mutated(log)
     log.items.append(_recorded(tx, warning, kind, source))
     return constant(None)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.mappings import DictValue
 from ..containers.sequences import SequenceValue
@@ -55,7 +56,7 @@ class LocalClass(ClassValue):
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """Stored in the trace; methods and other descriptors change the class, which is left to eager."""
         if hasattr(value.python_type(), "__get__") or hasattr(type(self.cls.__dict__.get(name)), "__get__"):
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         tx.effects.store_attr(self, name, value)
         tx.effects.of_classes.setdefault(name, {})[self.cls] = self
 
@@ -99,7 +100,7 @@ def _describes(kind: Callable[..., Any]) -> None:
     @handles(kind)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         if kwargs or not all(isinstance(arg, FunctionValue) or arg.is_constant() for arg in args):
-            raise Unsupported("call", f"{kind.__name__}() in a traced function")
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, kind, detail="in a traced function")
         return LocalDescriptor(kind, args)
 
 
@@ -115,20 +116,20 @@ pure(dataclasses.field)
 def _build_class(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     body, name, *bases = args
     if kwargs or not isinstance(body, FunctionValue) or body.function is not None:
-        raise Unsupported("call", "__build_class__")
+        raise Unsupported(Reason.CLASS_DEFINITION, __build_class__)
     if set(body.code.co_varnames) & set(body.code.co_freevars):
         # A comprehension inside it, since 3.12, has variables of its own with the names of the free ones.
-        raise Unsupported("call", "__build_class__")
+        raise Unsupported(Reason.CLASS_DEFINITION, __build_class__)
     real_bases = tuple(_base(tx, base) for base in bases)
     namespace = tx.run_class_body(body)
     if "__del__" in namespace:
-        raise Unsupported("call", "__build_class__")
+        raise Unsupported(Reason.CLASS_DEFINITION, __build_class__)
     cell = namespace.pop("__classcell__", None)
     real, stored = _members(tx, namespace)
     try:
         cls = type(name.as_constant(), real_bases, real)
     except Exception as error:  # Python raises it at the statement
-        raise Unsupported("call", "__build_class__") from error
+        raise Unsupported(Reason.CLASS_DEFINITION, __build_class__) from error
     made = _local(tx, cls, namespace.get("__annotations__"))
     for attribute, value in stored.items():
         tx.effects.store_attr(made, attribute, value)
@@ -154,7 +155,7 @@ def _base(tx: Translator, base: Value) -> type:
         made = cls in tx.effects.local_classes and not hasattr(cls, "_fields")
         if made or not cls.__flags__ & _HEAP_TYPE:
             return cls
-    raise Unsupported("call", "__build_class__")
+    raise Unsupported(Reason.CLASS_DEFINITION, __build_class__)
 
 
 def _members(tx: Translator, namespace: Mapping[str, Value]) -> tuple[dict[str, Any], dict[str, Value]]:
@@ -166,13 +167,13 @@ def _members(tx: Translator, namespace: Mapping[str, Value]) -> tuple[dict[str, 
         elif value.is_constant():
             real[name] = value.as_constant()
             if hasattr(type(real[name]), "__set_name__") and not isinstance(real[name], dataclasses.Field):
-                raise Unsupported("call", "__build_class__")
+                raise Unsupported(Reason.CLASS_DEFINITION, __build_class__)
         elif name == "__slots__" and isinstance(value, SequenceValue):
             real[name] = tuple(item.as_constant() for item in value.items)
         elif name == "__annotations__" and isinstance(value, DictValue):
             real[name] = {key.as_constant(): item.as_constant() for key, item in value.pairs(tx)}
         elif name.startswith("__") or hasattr(value.python_type(), "__get__"):
-            raise Unsupported("call", "__build_class__")
+            raise Unsupported(Reason.CLASS_DEFINITION, __build_class__)
         else:
             stored[name] = value
     return real, stored
@@ -202,13 +203,13 @@ def _dataclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     made = args[0]
     options = {name: value.as_constant() for name, value in kwargs.items()}
     if not isinstance(made, LocalClass) or len(args) > 1 or options.get("slots"):
-        raise Unsupported("call", "dataclasses.dataclass")
+        raise Unsupported(Reason.CLASS_DEFINITION, dataclasses.dataclass)
     if any(made.cls in classes for classes in tx.effects.of_classes.values()):  # defaults that only the trace knows
-        raise Unsupported("call", "dataclasses.dataclass")
+        raise Unsupported(Reason.CLASS_DEFINITION, dataclasses.dataclass)
     try:
         dataclasses.dataclass(**options)(made.cls)
     except Exception as error:  # Python raises it at the statement
-        raise Unsupported("call", "dataclasses.dataclass") from error
+        raise Unsupported(Reason.CLASS_DEFINITION, dataclasses.dataclass) from error
     return made
 
 
@@ -222,7 +223,7 @@ def _named_tuple(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     try:
         cls = make(*given, **options)
     except Exception as error:  # Python raises it at the call
-        raise Unsupported("call", "collections.namedtuple") from error
+        raise Unsupported(Reason.CLASS_DEFINITION, collections.namedtuple) from error
     return _local(tx, cls)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, CallSource, Source, WeakrefSource
 from ..containers.sequences import TupleValue, field_names, is_plain
@@ -79,7 +80,7 @@ class ClassValue(Value):
         found = lookup(self.cls, name)
         if name == "__dict__":
             if self in tx.effects.attributes:
-                raise Unsupported("attribute", f"{self.describe()}.__dict__ after stores to it")
+                raise Unsupported(Reason.ATTRIBUTE, self, "__dict__", detail="after stores to it")
             shown: Value = REGISTRY["class_dict"](tx, self.cls, self.source)
             return shown
         if name in _TYPE_ATTRIBUTES or isinstance(lookup(type(self.cls), name), property):
@@ -153,7 +154,7 @@ class ClassValue(Value):
         descriptor = descriptor or is_behind_descriptor(type(self.cls), name)
         own = is_python_method(special(tx, type(self.cls), "__setattr__"))
         if self.source is None or descriptor or own or name.startswith("__"):
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         tx.effects.store_attr(self, name, value)
         tx.effects.of_classes.setdefault(name, {})[self.cls] = self
 
@@ -183,7 +184,7 @@ class ClassValue(Value):
             return constant(by_class(tx, args[0], self.cls))
         if name == "__subclasses__" and not args and not kwargs:
             return subclasses(tx, self.cls, self.source)
-        raise Unsupported("call", f"type.{name} of {self.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"type.{name} of {self.describe()}")
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Methods of the class or of its metaclass; those of builtin types on constants are called for real."""
@@ -192,7 +193,7 @@ class ClassValue(Value):
         if name == "__new__":
             return BuiltinNew(self.cls).call(tx, args, kwargs)
         if name == "__delattr__":
-            raise Unsupported("del", f"{self.describe()}.{args[0].as_constant()}")
+            raise Unsupported(Reason.DELETE, self, args[0].as_constant())
         found = lookup(self.cls, name)
         metaclass = lookup(type(self.cls), name)
         if found is MISSING and metaclass is _SUBCLASSES and not args and not kwargs:
@@ -256,6 +257,10 @@ class ClassValue(Value):
         """Push the class."""
         codegen.const(self.cls)
 
+    def represents(self) -> object:
+        """The class."""
+        return self.cls
+
     def describe(self) -> str:
         """Its name."""
         return f"the class {self.cls.__qualname__}"
@@ -282,10 +287,14 @@ class BuiltinNew(Value):
         if field_names(cls) and is_plain(cls):
             return TupleValue(args[1].iterate(tx), cls)
         if not _is_made_by_builtin(cls, self.cls.__new__):
-            raise Unsupported("call", f"{self.describe()} of {cls.__qualname__}")
+            raise Unsupported(Reason.UNSUPPORTED_CLASS, cls)
         if self.cls.__new__ is object.__new__ and (len(args) > 1 or kwargs):
-            raise Unsupported("raises", "TypeError: the arguments of object.__new__")
+            raise Unsupported(Reason.RAISES, detail="TypeError: the arguments of object.__new__")
         return new_object(tx, cls, args[1].iterate(tx) if len(args) > 1 and issubclass(cls, (tuple, frozenset)) else ())
+
+    def represents(self) -> object:
+        """The class."""
+        return self.cls
 
     def describe(self) -> str:
         """For messages."""
@@ -313,7 +322,7 @@ def instantiate(tx: Translator, cls_value: ClassValue, args: Sequence[Value], kw
     elif getattr(cls, "__abstractmethods__", None) and new is object.__new__:
         return fold(tx, object.__new__, [cls_value])  # raises
     else:
-        raise Unsupported("call", cls_value.describe())
+        raise Unsupported(Reason.UNSUPPORTED_CLASS, cls)
     source = cls_value.source
     if made.python_type() is not cls:  # a subclass, whose constructor is then called
         cls, source = made.python_type(), None
@@ -351,7 +360,7 @@ _NEWS = tuple(kind.__new__ for kind in (object, dict, list, set, tuple, frozense
 @handles(_SUBCLASSES)
 def _subclasses(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if len(args) != 1 or not isinstance(args[0], ClassValue):
-        raise Unsupported("raises", "TypeError: the arguments of type.__subclasses__")
+        raise Unsupported(Reason.RAISES, detail="TypeError: the arguments of type.__subclasses__")
     return args[0].base_method(tx, "__subclasses__", (), kwargs)
 
 
@@ -362,10 +371,10 @@ def _named_tuple(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mappi
     defaults = cls._field_defaults  # type: ignore[attr-defined]
     items: dict[str, Value] = dict(zip(fields, args))
     if len(args) > len(fields) or not kwargs.keys() <= set(fields) - items.keys():
-        raise Unsupported("raises", f"TypeError: the arguments of {cls.__qualname__}")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: the arguments of {cls.__qualname__}")
     items.update(kwargs)
     if missing := [name for name in fields if name not in items and name not in defaults]:
-        raise Unsupported("raises", f"TypeError: {cls.__qualname__} without {', '.join(missing)}")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: {cls.__qualname__} without {', '.join(missing)}")
     items.update({name: from_python(tx, defaults[name]) for name in fields if name not in items})
     given = [items[name] for name in fields]
     return TupleValue(given, cls) if is_plain(cls) else new_object(tx, cls, given)
@@ -376,7 +385,7 @@ def _exception(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping
 
 
 def _refused(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    raise Unsupported("call", f"the class {cls.__module__}.{cls.__qualname__}")
+    raise Unsupported(Reason.UNSUPPORTED_CLASS, cls)
 
 
 def _has_plain_new(cls: type) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, CallSource, Source
 from ..core.base import Value
@@ -50,15 +51,17 @@ class ContextVariableValue(Value):
                 self.stored.pop()
                 tx.trace.open_variables.remove(self)
                 return constant(None)
-        raise Unsupported("call", f"{name} of {self.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"{name} of {self.describe()}")
 
     def _at_start(self, tx: Translator, args: Sequence[Value]) -> Value:
         if self.source is None or args:
-            raise Unsupported("call", f"get of {self.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"get of {self.describe()}")
         try:
             value = self.real.get()
         except LookupError as error:
-            raise Unsupported("call", f"get of {self.describe()}, which has no value") from error
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT, detail=f"get of {self.describe()}, which has no value"
+            ) from error
         return build(tx, value, CallSource(AttrSource(self.source, "get"), "referent"))
 
     def describe(self) -> str:

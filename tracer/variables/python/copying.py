@@ -5,6 +5,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.deques import DequeValue
 from ..containers.lists import ListValue
@@ -32,7 +33,7 @@ def _copy(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) ->
     if type(value) is ObjectValue and is_python_method(lookup(value.cls, "__copy__")):
         return value.call_method(tx, "__copy__", [], {})
     if isinstance(value, DictValue) and value.has_attributes(tx):
-        raise Unsupported("call", f"copy.copy of {value.describe()} with attributes")
+        raise Unsupported(Reason.COPIED_OBJECT, copy.copy, detail=f"of {value.describe()} with attributes")
     if isinstance(value, (ListValue, DictValue, SetValue, DequeValue)):
         return value.call_method(tx, "copy", [], {})
     if isinstance(value, FunctionValue) or (isinstance(value, TupleValue) and value.kind is tuple):
@@ -50,14 +51,14 @@ def _constant_copy(copier: Callable[[Any], Any], value: Value) -> Value:
     try:
         copied = copier(real)
     except Exception as error:  # raised where the user calls it
-        raise Unsupported("call", f"copy.{copier.__name__} of {value.describe()}") from error
+        raise Unsupported(Reason.COPIED_OBJECT, copier, given=(value,)) from error
     return value if copied is real else constant(copied)
 
 
 @handles(copy.deepcopy)
 def _deepcopy(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if len(args) > 1 or kwargs:
-        raise Unsupported("call", "copy.deepcopy with a memo")
+        raise Unsupported(Reason.COPIED_OBJECT, copy.deepcopy, detail="with a memo")
     return deep_copy(tx, args[0], {})
 
 
@@ -87,12 +88,12 @@ def deep_copy(tx: Translator, value: Value, memo: dict[Value, Value]) -> Value:
             copied.setitem(tx, deep_copy(tx, key, memo), deep_copy(tx, item, memo))
         return copied
     if isinstance(value, DictValue) and value.has_attributes(tx):
-        raise Unsupported("call", f"copy.deepcopy of {value.describe()} with attributes")
+        raise Unsupported(Reason.COPIED_OBJECT, copy.deepcopy, detail=f"of {value.describe()} with attributes")
     if isinstance(value, (DictValue, SetValue)) and value.kind is not frozenset:  # copied, except {}
         if all(item.is_constant() for item in _members(tx, value)):
             memo[value] = value.call_method(tx, "copy", [], {})
             return memo[value]
-    raise Unsupported("call", f"copy.deepcopy of {value.describe()}")
+    raise Unsupported(Reason.COPIED_OBJECT, copy.deepcopy, given=(value,))
 
 
 def _members(tx: Translator, value: Value) -> list[Value]:
@@ -105,20 +106,20 @@ def _object_copy(tx: Translator, value: Value, memo: dict[Value, Value], deep: b
     """A new instance with the attributes of `value`, bypassing its class's `__init__` and `__setattr__`."""
     what = f"copy.{'deepcopy' if deep else 'copy'} of {value.describe()}"
     if type(value) is not ObjectValue or value.storage is not None:
-        raise Unsupported("call", what)
+        raise Unsupported(Reason.COPIED_OBJECT, detail=what)
     cls = value.cls
     if deep and lookup(cls, "__deepcopy__") is not MISSING:
-        raise Unsupported("call", what)
+        raise Unsupported(Reason.COPIED_OBJECT, detail=what)
     hooked = any(lookup(cls, name) not in (MISSING, getattr(object, name, None)) for name in _HOOKS)
     slotted = any("__slots__" in base.__dict__ for base in cls.__mro__[:-1])
     asked = lookup(cls, "__getattr__") is not MISSING  # on the object, not on its class, for some of the hooks
     if hooked or slotted or asked or lookup(cls, "__new__") is not object.__new__:
-        raise Unsupported("call", what)
+        raise Unsupported(Reason.COPIED_OBJECT, detail=what)
     attributes = value.getattr(tx, "__dict__")
     assert isinstance(attributes, DictValue)
     pairs = attributes.pairs(tx)
     if any(key.as_constant() in ("__deepcopy__", *_HOOKS) for key, _ in pairs):
-        raise Unsupported("call", what)
+        raise Unsupported(Reason.COPIED_OBJECT, detail=what)
     fresh = memo[value] = new_object(tx, cls)
     for key, item in pairs:
         tx.effects.store_attr(fresh, key.as_constant(), deep_copy(tx, item, memo) if deep else item, raw=True)

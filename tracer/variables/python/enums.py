@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import DynamicClassAttribute
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import MISSING, bind, is_python_method, is_user_defined, lookup, special
 from ..core.base import Value
@@ -32,7 +33,7 @@ def attribute_of_member(tx: Translator, member: ConstantValue, name: str) -> Val
     if isinstance(found, property) or is_python_method(found):
         return bind(tx, found, name, member, cls, None)
     if found is MISSING or is_python_method(lookup(type(found), "__get__")):
-        raise Unsupported("attribute", f"{member.describe()}.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, member, name)
     return None
 
 
@@ -59,8 +60,8 @@ def member_of(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping[
     assert issubclass(cls, enum.Enum)
     own: Any = lookup(cls, "_missing_")
     if not is_plain_enum(cls) or len(args) != 1 or kwargs:
-        raise Unsupported("call", f"the class {cls.__qualname__}")
+        raise Unsupported(Reason.UNSUPPORTED_CLASS, cls)
     value = args[0].as_constant()
     if not is_library(own.__func__.__module__) and not any(value is member or value == member.value for member in cls):
-        raise Unsupported("call", f"{cls.__qualname__}._missing_")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, cls, "_missing_")
     return fold(tx, cls, args, kwargs)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import GetSetDescriptorType, MemberDescriptorType, NoneType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.attributes import MISSING, bind, is_data_descriptor, is_python_method, lookup, special
@@ -93,7 +94,7 @@ class ExceptionValue(Value):
             tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name != "__dict__":
             if issubclass(self.cls, (AttributeError, NameError, ImportError)) and name != "msg":
-                raise Unsupported("attribute", f"{self.describe()}.{name}")  # Python sets them where it raises
+                raise Unsupported(Reason.ATTRIBUTE, self, name)  # Python sets them where it raises
             return fold_result(tx, getattr(self.as_real(), name))
         return bind(tx, found, name, self, self.cls, None)
 
@@ -106,13 +107,13 @@ class ExceptionValue(Value):
             return constant((str if name == "__str__" else repr)(self.as_real()))
         if name == "add_note":
             if len(args) != 1 or not issubclass(args[0].python_type(), str):
-                raise Unsupported("raises", f"TypeError: {self.describe()}.add_note")
+                raise Unsupported(Reason.RAISES, detail=f"TypeError: {self.describe()}.add_note")
             notes = self.attributes.setdefault("__notes__", REGISTRY["make_list"](tx, []))
             return notes.call_method(tx, "append", args, {})
         if name == "with_traceback":
             self.setattr(tx, "__traceback__", args[0])
             return self
-        raise Unsupported("call", f"{self.describe()}.{name}")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
 
     def as_real(self) -> BaseException:
         """A real exception with the same arguments, to compute what builtin classes derive from them."""
@@ -132,7 +133,7 @@ class ExceptionValue(Value):
         if found is BaseException.__str__ and len(self.args) == 1 and not self.args[0].is_constant():
             return REGISTRY["string_of"](tx, self.args[0], str)
         if own_repr and function is not repr and found is not BaseException.__str__:
-            raise Unsupported("call", f"str() of {self.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, str, given=(self,))
         return constant(function(self.as_real()))
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
@@ -143,7 +144,7 @@ class ExceptionValue(Value):
         found = lookup(self.cls, name)
         in_c = isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name not in LINKS
         if isinstance(found, property) or is_data_descriptor(found) or in_c:
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         kind = value.python_type()
         if name in ("__cause__", "__context__") and not issubclass(kind, (BaseException, NoneType)):
             what = f"exception {name.strip('_')} must be None or derive from BaseException"
@@ -159,7 +160,7 @@ class ExceptionValue(Value):
         """The exception with its arguments and attributes, if it was never raised. One that was has a traceback and a
         context, which only eager can give it: the graph breaks where it is raised."""
         if self.raised_at is not None:
-            raise Unsupported("reconstruct", self.describe(), earlier=self.raised_at)
+            raise Unsupported(Reason.RECONSTRUCT, self, earlier=self.raised_at)
         codegen.push_function(unraised)
         codegen.const(self.cls)
         for group in (self.args, tuple(self.attributes.values())):
@@ -197,7 +198,7 @@ def make_exception(
     """`exc_type(*args)`; a constructor written in Python is interpreted."""
     for name in _NOT_ASKED:
         if is_python_method(special(tx, exc_type, name)):
-            raise Unsupported("raises", f"{exc_type.__qualname__}, whose {name} is written in Python")
+            raise Unsupported(Reason.RAISES, detail=f"{exc_type.__qualname__}, whose {name} is written in Python")
     value = ExceptionValue(exc_type, args)
     if exc_type is OSError and 2 <= len(args) <= 5:  # the number selects a subclass
         value.cls = type(value.as_real())
@@ -207,7 +208,7 @@ def make_exception(
     elif kwargs and not issubclass(exc_type, _WITH_KEYWORDS):
         tx.raise_observed(TypeError, f"{exc_type.__name__}() takes no keyword arguments")
     elif kwargs:
-        raise Unsupported("raises", f"{exc_type.__qualname__} with keyword arguments")
+        raise Unsupported(Reason.RAISES, detail=f"{exc_type.__qualname__} with keyword arguments")
     return value
 
 
@@ -215,7 +216,7 @@ def make_exception(
 def build_exception(tx: Translator, obj: BaseException, source: Source | None) -> Value:
     """An existing exception, such as one that eager raised: an ordinary object."""
     if source is None:
-        raise Unsupported("unknown-type", type(obj).__qualname__)
+        raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))
     return REGISTRY["object"](tx, obj, source)
 
 

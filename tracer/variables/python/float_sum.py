@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value, each
 from ..core.constant import constant, fold
@@ -47,7 +48,7 @@ def _with(tx: Translator, total: Value, floats: Sequence[Value]) -> Value:
     if all(part.is_constant() for part in parts):
         return fold(tx, sum_of, parts)
     if not all(part.is_constant() or isinstance(part, FloatValue) for part in parts):
-        raise Unsupported("call", "sum() of data-dependent floats")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, sum, detail="of floats that only data tells")
     return compute(tx, sum_of, parts)
 
 

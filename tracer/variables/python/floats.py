@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import ComputedSource, ConstantSource, Source
 from ..core.base import Value
@@ -169,7 +170,7 @@ def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value])
         result = None
     is_random = any(isinstance(arg, NumberValue) and arg.is_random for arg in args)
     if of_numpy and (result is None or is_random or not isinstance(result, (np.generic, int, float))):
-        raise Unsupported("call", f"{function.__name__} of NumPy's numbers")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, function, detail="of NumPy's numbers")
     if result is None:
         known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
         return REGISTRY["apply_numbers"](tx, function, known)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ....operators.effects import may_draw
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...guards.cached_results import NOT_CACHED, cached_result
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
@@ -57,7 +58,7 @@ class PartialKeywords(DictValue):
 
     def changed(self, tx: Translator) -> None:
         """Left to eager."""
-        raise Unsupported("set-item", f"the keywords of {self.partial.describe()}")
+        raise Unsupported(Reason.SET_ITEM, detail=f"the keywords of {self.partial.describe()}")
 
     def reconstruct(self, codegen: Codegen) -> None:
         """That of the partial."""
@@ -83,9 +84,9 @@ def _reduce(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _update_wrapper(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     wrapper, wrapped = args[0], args[1] if len(args) > 1 else kwargs["wrapped"]
     if len(args) > 2 or {"assigned", "updated"} & set(kwargs):
-        raise Unsupported("call", "functools.update_wrapper with names")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, functools.update_wrapper, detail="with names")
     if not isinstance(wrapper, FunctionValue) or wrapper.function is not None:
-        raise Unsupported("call", "functools.update_wrapper of an existing function")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, functools.update_wrapper, detail="of an existing function")
     for name in ("__module__", "__name__", "__qualname__", "__doc__", *_own_attributes(wrapped)):
         with suppress(ObservedException):  # as for a partial: missing attributes are not copied
             wrapper.attributes[name] = wrapped.getattr(tx, name)
@@ -104,7 +105,7 @@ def _own_attributes(wrapped: Value) -> list[str]:
 def _wraps(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     wrapped = args[0] if args else kwargs["wrapped"]
     if len(args) > 1 or {"assigned", "updated"} & set(kwargs):
-        raise Unsupported("call", "functools.wraps with names")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, functools.wraps, detail="with names")
     return PartialValue(from_python(tx, functools.update_wrapper), [], {"wrapped": wrapped})
 
 
@@ -145,7 +146,9 @@ class CachedFunction(Value):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 computed = self.inner.call(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
             if not (computed.is_constant() or isinstance(computed, NumberValue) or is_library(self.real.__module__)):
-                raise Unsupported("call", f"{self.describe()} with functools.lru_cache")
+                raise Unsupported(
+                    Reason.UNSUPPORTED_ARGUMENT, self, detail=", whose cache the trace cannot ask for this object"
+                )
             return computed
         values = tuple(arg.as_constant() for arg in args)
         named = tuple((name, value.as_constant()) for name, value in kwargs.items())
@@ -170,12 +173,12 @@ class CachedFunction(Value):
             new = itertools.takewhile(lambda node: node is not last, reversed(tx.graph.graph.nodes))
             if not any(map(may_draw, new)) and not tx.effects.reach_outside():
                 return
-        raise Unsupported("call", f"{self.describe()}, whose cache does not have the result,")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, self, detail=", whose cache does not have the result")
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """What the function has; cache statistics are left to eager."""
         if name.startswith("cache_"):
-            raise Unsupported("call", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
         return self.inner if name == "__wrapped__" else self.inner.getattr(tx, name)
 
     def reconstruct(self, codegen: Any) -> None:
@@ -268,7 +271,7 @@ class CacheDecorator(Value):
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         """The function with its cache."""
         if not can_be_called(tx, args[0]):
-            raise Unsupported("raises", "TypeError: lru_cache() of what cannot be called")
+            raise Unsupported(Reason.RAISES, detail="TypeError: lru_cache() of what cannot be called")
         return NewCachedFunction(args[0], self.limit, self.typed)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.compile_wrappers import is_compiled
 from ...sources.source import AttrSource, CellSource, DefaultSource, Source
@@ -89,7 +90,9 @@ class FunctionValue(Value):
                 self._guard_shared(known, source)
             return known
         if type(cell.cell_contents) in _MUTABLE:  # changes of it must reach the real one
-            raise Unsupported("attribute", f"a free variable of {self.describe()}, which no expression reaches")
+            raise Unsupported(
+                Reason.ATTRIBUTE, detail=f"a free variable of {self.describe()}, which no expression reaches"
+            )
         content = from_python(self.tx, cell.cell_contents)
         return CellValue(content, real=cell)
 
@@ -213,13 +216,13 @@ class FunctionValue(Value):
         if name == "__get__":
             return PartialValue(from_python(tx, FunctionType.__get__), [self], {})
         if name == "__dict__" and self in tx.effects.attributes:
-            raise Unsupported("attribute", f"{self.describe()}.__dict__ after stores to it")
+            raise Unsupported(Reason.ATTRIBUTE, self, "__dict__", detail="after stores to it")
         if self.function is not None:
             if name == "__defaults__":
                 self._guard_defaults(tx, self.code.co_varnames[: self.code.co_argcount])
                 return REGISTRY["make_tuple"](tx, self.defaults) if self.function.__defaults__ else constant(None)
             if name in _PARTS and getattr(self.function, name):
-                raise Unsupported("attribute", f"{self.describe()}.{name}")
+                raise Unsupported(Reason.ATTRIBUTE, self, name)
             try:
                 found = getattr(self.function, name)
             except AttributeError as error:
@@ -251,18 +254,18 @@ class FunctionValue(Value):
             return constant(None)
         if not hasattr(FunctionType, name):
             tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
-        raise Unsupported("attribute", f"{self.describe()}.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, self, name)
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """Attributes of a function made in the trace; those of existing functions are side effects."""
         if self.function is None:
             if hasattr(FunctionType, name) and name not in _TEXTS:
-                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+                raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
             self.attributes[name] = value
         elif self.source is not None and (not hasattr(FunctionType, name) or name in _TEXTS):
             tx.effects.store_attr(self, name, value)
         else:
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """The function itself, or MAKE_FUNCTION again."""

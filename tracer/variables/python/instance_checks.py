@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...shapes.wrapper_subclasses import is_wrapper_class
 from ...sources.source import CallSource, ItemSource, Source
@@ -40,7 +41,7 @@ def is_instance(tx: Translator, value: Value, classes: Value) -> bool:
     try:
         return _among(tx, value, classes.as_constant())
     except TypeError as error:  # not a class; eager's message differs from issubclass's
-        raise Unsupported("raises", f"TypeError: isinstance of {value.describe()}: {error}") from error
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: isinstance of {value.describe()}: {error}") from error
 
 
 def _among(tx: Translator, value: Value, kinds: Any) -> bool:
@@ -48,7 +49,7 @@ def _among(tx: Translator, value: Value, kinds: Any) -> bool:
         return any(_among(tx, value, kind) for kind in (kinds if isinstance(kinds, tuple) else kinds.__args__))
     check = special(tx, type(kinds), "__instancecheck__")
     if check is _OF_PARAMETERS and isinstance(value, OpaqueTensorValue):
-        raise Unsupported(*value.why)  # a parameter whose class does not derive from Parameter says that it is one
+        raise value.why.again()  # a parameter whose class is not below Parameter says that it is one
     if value.python_type() is kinds or check in _BY_CLASS or not isinstance(kinds, type):
         return by_class(tx, value, kinds)
     if check is _OF_LEGACY_TYPES:
@@ -103,7 +104,7 @@ def subclasses(tx: Translator, cls: type, source: Source | None) -> Value:
         elif source is not None and kind not in tx.effects.local_classes:
             items.append(build(tx, kind, ItemSource(CallSource(source, "subclasses"), index)))
         else:
-            raise Unsupported("call", f"the class {cls.__qualname__}.__subclasses__")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, cls, "__subclasses__")
     return ListValue(items, list)
 
 
@@ -117,7 +118,9 @@ def by_class(tx: Translator, value: Value, kind: Any) -> bool:
     """type.__instancecheck__ or ABCMeta's: by the class, or by the instance's `__class__`."""
     asks = _has_user_defined_check(kind)
     if asks and isinstance(kind, abc.ABCMeta):
-        raise Unsupported("call", f"isinstance of {value.describe()} and {kind.__qualname__}")
+        raise Unsupported(
+            Reason.UNSUPPORTED_BUILTIN, isinstance, detail=f"of {value.describe()} and {kind.__qualname__}"
+        )
     _guard_registered(tx, value.python_type(), kind)
     if value.is_constant() and not isinstance(value, (SliceValue, TupleValue, NumberValue)):
         return bool(_default_check(kind)(kind, value.as_constant()))
@@ -150,7 +153,7 @@ def _of_legacy_type(value: Value, kind: Any) -> bool:
         return False
     fake = value.fake
     if fake.layout is not torch.strided or fake.device.type not in ("cpu", "cuda"):
-        raise Unsupported("call", f"isinstance of {value.describe()} and {kind.__name__}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, isinstance, detail=f"of {value.describe()} and {kind.__name__}")
     return bool(fake.dtype is kind.dtype and fake.is_cuda is kind.is_cuda and not kind.is_sparse)
 
 
@@ -161,5 +164,7 @@ def _of_protocol(value: Value, kind: type) -> bool:
     except TypeError:
         found = False
     if not found:
-        raise Unsupported("call", f"isinstance of {value.describe()} and the protocol {kind.__qualname__}")
+        raise Unsupported(
+            Reason.UNSUPPORTED_BUILTIN, isinstance, detail=f"of {value.describe()} and the protocol {kind.__qualname__}"
+        )
     return True

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource
 from ..containers.mappings import DictValue, fill_from_real
@@ -54,7 +55,7 @@ class InstanceDict(DictValue):
     def setitem(self, tx: Translator, key: Value, value: Value) -> None:
         """Set an attribute, bypassing the class's `__setattr__`."""
         if key.python_type() is not str or isinstance(lookup(self.owner.cls, key.as_constant()), MemberDescriptorType):
-            raise Unsupported("set-item", f"{key.describe()} of {self.owner.describe()}.__dict__")
+            raise Unsupported(Reason.SET_ITEM, key, detail=f"of {self.owner.describe()}.__dict__")
         super().setitem(tx, key, value)
         tx.effects.store_attr(self.owner, key.as_constant(), value, raw=True)
 
@@ -66,7 +67,7 @@ class InstanceDict(DictValue):
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """As dicts; methods that change all items at once are left to eager."""
         if name in ("clear", "move_to_end", "__ior__"):
-            raise Unsupported("call", f"{name} of {self.owner.describe()}.__dict__")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"{name} of {self.owner.describe()}.__dict__")
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -86,7 +87,9 @@ def own_dict(tx: Translator, owner: Value, real: Any, changes: bool = False) -> 
         tx.effects.own_dicts[id(own)] = own
     held = tx.trace.values_by_id.get(id(own))
     if held is not None and own is not real and (changes or tx.effects.has_changed(held)):
-        raise Unsupported("attribute", f"an attribute of {owner.describe()}, whose __dict__ the program holds")
+        raise Unsupported(
+            Reason.ATTRIBUTE, detail=f"an attribute of {owner.describe()}, whose __dict__ the program holds"
+        )
     return own
 
 

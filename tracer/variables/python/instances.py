@@ -5,6 +5,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..containers.lists import ListValue
@@ -53,7 +54,7 @@ def _empty_storage(kind: type) -> Value:
         return SetValue(set)
     if issubclass(kind, dict):
         return DictValue(kind)
-    raise Unsupported("call", f"a new instance of a subclass of {kind.__name__}")
+    raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"a new instance of a subclass of {kind.__name__}")
 
 
 def build_object(tx: Translator, obj: Any, source: Source | None) -> ObjectValue:
@@ -76,13 +77,13 @@ def _real_storage(tx: Translator, obj: Any, kind: type, source: Source | None) -
         fill_from_real(tx, storage, obj)
         return storage
     if source is None or kind is deque:
-        raise Unsupported("unknown-type", type(obj).__qualname__)
+        raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))
     if kind in (set, frozenset):
         if any(is_python_method(lookup(type(obj), name)) for name in ("__iter__", "__len__", "__eq__", "__hash__")):
-            raise Unsupported("unknown-type", type(obj).__qualname__)
+            raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))
         return items_of_set(tx, obj, kind, source)
     if any(getattr(type(obj), name) is not getattr(kind, name) for name in ("__iter__", "__len__", "__getitem__")):
-        raise Unsupported("unknown-type", type(obj).__qualname__)  # the trace and its guards would run user code
+        raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))  # the trace and its guards would ask the program
     items = read_items(tx, obj, source)
     return ListValue(items, list, source) if kind is list else TupleValue(items, tuple, source)
 

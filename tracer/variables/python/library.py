@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.torch_version import TorchVersion
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.mappings import make_dict
 from ..containers.sequences import TupleValue, make_tuple
@@ -89,7 +90,7 @@ def _is_dataclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _signature(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     real = real_callable(args[0])
     if real is None:
-        raise Unsupported("call", f"inspect.signature of {args[0].describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, inspect.signature, given=(args[0],))
     return fold(tx, inspect.signature, [constant(real)], kwargs)
 
 
@@ -162,12 +163,12 @@ def _get_type_hints(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """Of an existing class or function; its annotations, and what they refer to, are guarded."""
     real = real_callable(args[0]) if len(args) == 1 else None
     if real is None or not set(kwargs) <= {"include_extras"}:
-        raise Unsupported("call", "typing.get_type_hints")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, typing.get_type_hints)
     options = {name: value.as_constant() for name, value in kwargs.items()}
     try:
         hints = typing.get_type_hints(real, **options)
     except Exception as error:
-        raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
+        raise Unsupported(Reason.RAISES, detail=f"{type(error).__name__}: {error}") from error
     guard_unchanged(tx, real, lambda real: typing.get_type_hints(real, **options) == hints, "the type hints")
     return from_python(tx, hints)
 
@@ -181,7 +182,7 @@ def _cast(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 @handles(SimpleNamespace)
 def _namespace(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if args:
-        raise Unsupported("call", "SimpleNamespace")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="SimpleNamespace")
     made = new_object(tx, SimpleNamespace)
     for name, value in kwargs.items():
         tx.effects.store_attr(made, name, value)
@@ -192,14 +193,14 @@ def _namespace(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _bind(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """`function.__get__(owner, cls)`: a method."""
     if args[1].is_constant() and args[1].as_constant() is None:
-        raise Unsupported("call", "__get__ of None")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="__get__ of None")
     return MethodValue(args[0], args[1])
 
 
 @handles(MethodType)
 def _method_type(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if args[1].is_constant() and args[1].as_constant() is None:
-        raise Unsupported("call", "MethodType of None")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="MethodType of None")
     return MethodValue(args[0], args[1])
 
 
@@ -217,9 +218,9 @@ def _is_shown(tx: Translator, logger: Value, level: int) -> bool:
     real: Any = getattr(logger, "real", None)
     own = getattr(type(real), "isEnabledFor", None) is not logging.Logger.isEnabledFor
     if own or getattr(type(real), "getEffectiveLevel", None) is not logging.Logger.getEffectiveLevel:
-        raise Unsupported("call", "a logger with levels of its own")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="a logger with levels of its own")
     if any(tx.effects.has_pending(logger, name) for name in ("level", "disabled", "parent", "_cache")):
-        raise Unsupported("call", "a logger whose level the function has just set")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="a logger whose level the function has just set")
     shown = _shows(real, level)
     words = f"{'' if shown else 'not '}{{}}.isEnabledFor({level})"
     if logger.source is None:
@@ -235,7 +236,7 @@ def _logging_method(name: str, level: int) -> None:
     @handles(getattr(logging.Logger, name))
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         if _is_shown(tx, args[0], level):
-            raise Unsupported("call", f"logging.Logger.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, logging.Logger, name)
         return constant(None)
 
 
@@ -258,7 +259,7 @@ def _logged_once(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     tracing."""
     logger, message = args[0], args[1]
     if not isinstance(logger, ObjectValue) or not isinstance(logger.real, logging.Logger) or len(args) > 2 or kwargs:
-        raise Unsupported("call", "logger.warning_once")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="logger.warning_once")
     logger.real.warning_once(message.as_constant())  # type: ignore[attr-defined]
     return constant(None)
 
@@ -270,7 +271,7 @@ def _install_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """transformers installs hooks that collect hidden states on a model at its first call, once: done while tracing."""
     model = getattr(args[0], "real", None)
     if model is None or kwargs:
-        raise Unsupported("call", "maybe_install_capturing_hooks")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="maybe_install_capturing_hooks")
     sys.modules["transformers.utils.output_capturing"].maybe_install_capturing_hooks(model)
     return constant(None)
 
@@ -282,7 +283,7 @@ NAMED["transformers.utils.output_capturing", "maybe_install_capturing_hooks"] = 
 def _clear_frames(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """The frames of exceptions raised in the trace have ended, and released their variables."""
     if len(args) != 1 or not isinstance(args[0], TracebackValue):
-        raise Unsupported("call", "traceback.clear_frames")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, traceback.clear_frames)
     return constant(None)
 
 

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.autograd.graph import Node
 
+from ...breaks.hints import reason_of_call
+from ...breaks.reasons import Reason
+from ...breaks.subjects import name_of_subject
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, Source
@@ -166,13 +169,13 @@ class ObjectValue(Value):
             return self.read(tx, own[name], name)
         if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name != "__dict__":
             if "saved" in name and isinstance(self.real, Node):
-                raise Unsupported("attribute", f"{self.describe()}.{name}")  # each read runs hooks that unpack
+                raise Unsupported(Reason.ATTRIBUTE, self, name)  # each read runs hooks that unpack
             try:
                 value = found.__get__(self.real, self.cls)
             except AttributeError:
                 return None
             except Exception as error:  # traced code must see it itself
-                raise Unsupported("attribute", f"{self.describe()}.{name}") from error
+                raise Unsupported(Reason.ATTRIBUTE, self, name) from error
             return self.read(tx, value, name)
         return None
 
@@ -205,7 +208,7 @@ class ObjectValue(Value):
 
     def _instance_dict(self, tx: Translator) -> Value:
         if self.real is not None and self.source is None:
-            raise Unsupported("attribute", f"{self.describe()}.__dict__")
+            raise Unsupported(Reason.ATTRIBUTE, self, "__dict__")
         if self.real is not None:
             own_dict(tx, self, self.real, changes=True)
         return tx.effects.instance_dicts.get(self) or InstanceDict(tx, self)
@@ -230,11 +233,11 @@ class ObjectValue(Value):
         if self._is_set_by_descriptor(tx, found, "__set__", [value]):
             return
         if self.source is None and not tx.effects.is_new(self):
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         in_dict = self.cls.__dictoffset__ or self.cls is threading.local
         if not in_dict and not isinstance(found, MemberDescriptorType):
             if lookup(self.cls, "__setattr__") is not object.__setattr__:  # a class in C with its own implementation
-                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+                raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
             missing = f"has no attribute '{name}'"
             if VERSION >= (3, 13):
                 missing += " and no __dict__ for setting new attributes"
@@ -258,7 +261,7 @@ class ObjectValue(Value):
         if method is MISSING:
             tx.raise_observed(AttributeError, how)
         if not is_python_method(method):
-            raise Unsupported("set-attribute", self.describe())
+            raise Unsupported(Reason.SET_ATTRIBUTE, self)
         method_of(tx, kind, how, method).call(tx, [from_python(tx, found), self, *args], {})
         return True
 
@@ -301,7 +304,7 @@ class ObjectValue(Value):
             if isinstance(slot, MemberDescriptorType):
                 with contextlib.suppress(AttributeError):
                     held = slot.__get__(self.real, self.cls)
-        refuse_visible_death(held, f"{self.describe()}.{name}")
+        refuse_visible_death(held, self, name)
 
     def _has_own(self, tx: Translator, name: str) -> bool:
         """Whether the instance's dict has the attribute."""
@@ -334,13 +337,13 @@ class ObjectValue(Value):
         """`__call__`."""
         method = self.method(tx, "__call__")
         if method is None or isinstance(method, BaseMethod):
-            raise Unsupported("call", self.describe())
+            raise Unsupported(reason_of_call(self.represents()), self)
         return method.call(tx, args, kwargs)
 
     def truth(self, tx: Translator) -> bool:
         """`__bool__`, `__len__`, or True."""
         if None in (lookup(self.cls, "__bool__"), lookup(self.cls, "__len__")):
-            raise Unsupported("raises", f"TypeError: bool() of {self.describe()}")
+            raise Unsupported(Reason.RAISES, detail=f"TypeError: bool() of {self.describe()}")
         result = self._special(tx, "__bool__", [])
         if result is None:
             length = self._special(tx, "__len__", [])
@@ -404,7 +407,7 @@ class ObjectValue(Value):
         if result is not None:
             return result.truth(tx)
         if not hasattr(self.cls, "__iter__") and not hasattr(self.cls, "__getitem__"):
-            raise Unsupported("raises", f"TypeError: `in` to {self.describe()}")
+            raise Unsupported(Reason.RAISES, detail=f"TypeError: `in` to {self.describe()}")
         return any(equal(tx, own, item) for own in each(tx, self))
 
     def getitem(self, tx: Translator, key: Value) -> Value:
@@ -472,7 +475,7 @@ class ObjectValue(Value):
                 return constant(not equal.truth(tx)) if equal is not None else None
             return constant(True) if name == "__eq__" and other is self else None
         if self.storage is None and isinstance(found, WrapperDescriptorType):
-            raise Unsupported("operator", f"{name} to {self.describe()}")  # written in C, for this class
+            raise Unsupported(Reason.OPERATOR, detail=f"{name} to {self.describe()}")  # written in C, for this class
         result = self._special(tx, name, [other])
         if result is None or (result.is_constant() and result.as_constant() is NotImplemented):
             return None
@@ -488,7 +491,7 @@ class ObjectValue(Value):
         if self.hashed is not None:
             return self.hashed
         if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
-            raise Unsupported("call", f"hash() of {self.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, hash, given=(self,))
         return self
 
     # ---- what builtin bases define -----------------------------------------------------------------------------------
@@ -496,20 +499,20 @@ class ObjectValue(Value):
         """A method of a builtin base class, bypassing overrides."""
         known = _OBJECT_METHODS.get(name)
         if name == "__init__" and self.storage is None and (args or kwargs):
-            raise Unsupported("raises", "TypeError: the arguments of object.__init__")
+            raise Unsupported(Reason.RAISES, detail="TypeError: the arguments of object.__init__")
         if known is not None and not (self.storage is not None and name in ("__init__", "__eq__", "__ne__")):
             return known(tx, self, *args)
         if self.storage is None:
-            raise Unsupported("call", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
         if name == "__getitem__" and isinstance(self.storage, DictValue) and not self.storage.contains(tx, args[0]):
             missing = self._special(tx, "__missing__", args)
             if missing is not None:
                 return missing
         if name in _OF_ITS_CLASS and issubclass(self.cls, (OrderedDict, defaultdict)):
-            raise Unsupported("call", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
         if name in _BY_ITEM and issubclass(self.cls, OrderedDict) and (args or kwargs):
             if any(is_python_method(lookup(self.cls, method)) for method in _BY_ITEM[name]):
-                raise Unsupported("call", f"{self.describe()}.{name}")
+                raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
         if name == "fromkeys":
             made: Value = with_arguments(REGISTRY["fromkeys"], tx, self.cls, *args, **kwargs)
             return made
@@ -545,17 +548,20 @@ class ObjectValue(Value):
     def _of_this_thread(self, tx: Translator, name: str) -> Value | None:
         """An attribute of a `threading.local`, whose `__dict__` differs in each thread: only getattr finds it."""
         if type(self.real) is not threading.local or self.source is None or name == "__dict__":
-            raise Unsupported("attribute", f"{self.describe()}.{name}, of which each thread has its own")
+            raise Unsupported(Reason.ATTRIBUTE, self, name, detail=", of which each thread has its own")
         if not hasattr(self.real, name):
             return None
         return build(tx, getattr(self.real, name), AttrSource(self.source, name))
 
+    def represents(self) -> object:
+        """A function of NumPy's, which has classes of its own for these."""
+        return self.real if callable(self.real) and self.cls.__module__.startswith(("numpy", "_cython")) else None
+
     def describe(self) -> str:
         """For messages: its name where it is a NumPy function, for which NumPy has classes of its own."""
-        if callable(self.real) and self.cls.__module__.startswith(("numpy", "_cython")):
-            named = getattr(self.real, "__qualname__", "") or getattr(self.real, "__name__", "")
-            if named:
-                return f"{self.real.__module__}.{named}"
+        function = self.represents()
+        if hasattr(function, "__name__"):
+            return name_of_subject(function)
         where = f" `{display_name(self.source)}`" if self.source is not None else ""
         return f"{'an' if self.cls.__qualname__[0].lower() in 'aeiou' else 'a'} {self.cls.__qualname__}{where}"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value, with_arguments
 
@@ -100,5 +101,5 @@ def refuse_construction(tx: Translator, cls: type, count: int, kwargs: Mapping[s
     except TypeError as error:
         message = str(error)
     else:
-        raise Unsupported("raises", f"TypeError: the arguments of {cls.__qualname__}")
+        raise Unsupported(Reason.RAISES, detail=f"TypeError: the arguments of {cls.__qualname__}")
     tx.raise_observed(TypeError, message)

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..containers.sequences import make_tuple
@@ -43,7 +44,7 @@ class AccessorValue(Value):
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         """The item, attribute or result of the method; a tuple of them where several are requested."""
         if len(args) != 1 or kwargs:
-            raise Unsupported("call", f"{self.describe()} of {len(args)} arguments")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, self, detail=f"of {len(args)} arguments")
         if self.kind is operator.methodcaller:
             name, *rest = self.args
             return args[0].call_method(tx, name.as_constant(), rest, self.kwargs)
@@ -78,7 +79,7 @@ def _making(kind: type) -> None:
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         texts = args if kind is operator.attrgetter else args[:1] if kind is operator.methodcaller else ()
         if not args or any(arg.python_type() is not str for arg in texts):
-            raise Unsupported("call", f"operator.{kind.__name__}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"operator.{kind.__name__}")
         return AccessorValue(kind, args, kwargs)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source
 from ..core.base import Value
@@ -54,7 +55,7 @@ class MethodValue(Value):
         if name == "__func__":
             return self.function
         if name == "__class__" or (name in MethodType.__dict__ and name != "__doc__"):
-            raise Unsupported("attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.ATTRIBUTE, self, name)
         return self.function.getattr(tx, name)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -112,14 +113,14 @@ class PartialValue(Value):
             return self.parts[name]
         if name in self.own or (self.own and name == "__dict__"):
             if self.source is None or name == "__dict__":
-                raise Unsupported("attribute", f"{self.describe()}.{name}")
+                raise Unsupported(Reason.ATTRIBUTE, self, name)
             return build(tx, self.own[name], AttrSource(self.source, name))
         if name in ("__module__", "__doc__"):  # of the class
             return constant(getattr(functools.partial, name))
         if name == "__dict__":
             return REGISTRY["make_dict"](tx, [], [])
         if any(name in kind.__dict__ for kind in functools.partial.__mro__):
-            raise Unsupported("attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.ATTRIBUTE, self, name)
         if self.source is not None:
             tx.guards.add(self.source, "NO_ATTR", name)
         return tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
@@ -156,7 +157,7 @@ def build_method(tx: Translator, obj: MethodType, source: Source | None) -> Valu
 def build_partial(tx: Translator, obj: functools.partial[Any], source: Source | None) -> Value:
     """A partial: its parts are guarded separately. A subclass may define another call."""
     if type(obj) is not functools.partial:
-        raise Unsupported("unknown-type", type(obj).__qualname__)
+        raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))
     names = ("func", "args", "keywords")
     if source is None:
         function, args, keywords = [from_python(tx, getattr(obj, name)) for name in names]

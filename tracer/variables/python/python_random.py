@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 import torch.fx
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ComputedSource, ConstantSource, ItemSource, ModuleGlobalSource, Source
@@ -93,7 +94,7 @@ class RandomInt(NumberValue):
 
 
 def _refuse(what: str) -> NoReturn:
-    raise Unsupported("random-value", what)
+    raise Unsupported(Reason.RANDOM_VALUE, detail=what)
 
 
 def _number(
@@ -172,12 +173,12 @@ class RandomGenerator(Value):
         """A method of the table."""
         if name in _METHODS:
             return BoundBuiltin(self, name)
-        raise Unsupported("attribute", f"{self.describe()}.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, self, name)
 
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Sample."""
         if name not in _METHODS:
-            raise Unsupported("call", f"random.{name}")
+            raise Unsupported(Reason.PYTHON_RANDOM, random, name)
         return _METHODS[name](tx, self, name, args, kwargs)
 
     def describe(self) -> str:
@@ -194,7 +195,7 @@ def build_random(tx: Translator, obj: random.Random, source: Source | None) -> V
     if type(obj) is not random.Random:
         return build_object(tx, obj, source)
     if source is None and obj is not random._inst:
-        raise Unsupported("unknown-type", "a generator of random numbers that no expression reaches")
+        raise Unsupported(Reason.UNKNOWN_TYPE, detail="a generator of random numbers that no expression reaches")
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", random.Random)
     return RandomGenerator(source or _GLOBAL, obj)
@@ -232,12 +233,12 @@ def _draw(
     try:
         example = function(*owners, *examples[: len(args)], **named)
     except Exception as error:  # Python raises it where the user calls it
-        raise Unsupported("call", text) from error
+        raise Unsupported(Reason.PYTHON_RANDOM, detail=text) from error
     where = tx.own_location()
     subject = f"{text}@{where.file.rpartition('/')[2]}:{where.line}"
     why = "it is sampled before the graph runs, in program order"
     if tx.trace.context.decide("random", subject, ("input", "break"), "input", why) == "break":
-        raise Unsupported("call", text)
+        raise Unsupported(Reason.PYTHON_RANDOM, detail=text)
     generator = owner.source if owner is not None else None
     sources = [source for source, _ in given]
     return tx.trace.random_calls.add(function, generator, sources, tuple(kwargs), text), example
@@ -247,9 +248,9 @@ def _refuse_here(tx: Translator, text: str) -> None:
     """Raises Unsupported where sampling before the graph would be too early or too often: in code that need not run
     once, and after a user-defined operator written in Python, which may sample too."""
     if len(tx.graph.scopes.open) > 1 or tx.graph.checkpoint or tx.effects.is_sealed():
-        raise Unsupported("effect-in-region", f"{text} changes a generator")
+        raise Unsupported(Reason.SIDE_EFFECT_IN_SUBGRAPH, detail=f"{text} changes a generator")
     if any(map(_is_of_program, tx.graph.graph.nodes)):
-        raise Unsupported("call", f"{text} after a custom operator")
+        raise Unsupported(Reason.PYTHON_RANDOM, detail=f"{text} after a custom operator")
 
 
 def _is_of_program(node: torch.fx.Node) -> bool:
@@ -270,7 +271,7 @@ def _argument(tx: Translator, value: Value, text: str) -> tuple[Source, Any]:
         return value.source, value.number
     if value.source is not None and isinstance(value, RandomObject):
         return value.source, value.example
-    raise Unsupported("call", f"{text} of {value.describe()}")
+    raise Unsupported(Reason.PYTHON_RANDOM, detail=f"{text} of {value.describe()}")
 
 
 def _tuple(*items: Any) -> tuple[Any, ...]:
@@ -281,10 +282,10 @@ def _kind_of(value: Value, text: str) -> type:
     """The common type of the numbers in a sequence. Raises Unsupported where there are others."""
     items = list(value.as_constant()) if value.is_constant() and isinstance(value.as_constant(), range) else None
     if items is None and not isinstance(value, SequenceValue):
-        raise Unsupported("call", f"{text} of {value.describe()}")
+        raise Unsupported(Reason.PYTHON_RANDOM, detail=f"{text} of {value.describe()}")
     kinds = {item.python_type() for item in value.items} if items is None else {int}  # type: ignore[attr-defined]
     if len(kinds) != 1 or not kinds <= {int, float}:
-        raise Unsupported("call", f"{text} of {value.describe()}")
+        raise Unsupported(Reason.PYTHON_RANDOM, detail=f"{text} of {value.describe()}")
     return kinds.pop()
 
 
@@ -318,7 +319,7 @@ def _bounds(name: str, args: Args, kwargs: Kwargs) -> tuple[int, int] | None:
 def _choice(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """One of several numbers."""
     if not args:
-        raise Unsupported("call", f"random.{name} by keywords")
+        raise Unsupported(Reason.PYTHON_RANDOM, random, name, detail="by keywords")
     kind = _kind_of(args[0], "random.choice")
     source, example = _draw(tx, owner, _unbound(name), name, args, kwargs)
     return _number(tx, kind, example, source)
@@ -327,11 +328,11 @@ def _choice(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwarg
 def _several(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A list of some of the numbers."""
     if not args:
-        raise Unsupported("call", f"random.{name} by keywords")
+        raise Unsupported(Reason.PYTHON_RANDOM, random, name, detail="by keywords")
     kind = _kind_of(args[0], f"random.{name}")
     count = kwargs.get("k") or (args[1] if name == "sample" and len(args) > 1 else constant(1))
     if not count.is_constant():
-        raise Unsupported("call", f"random.{name} of {count.describe()}")
+        raise Unsupported(Reason.PYTHON_RANDOM, random, name, given=(count,))
     return ListValue(_items(tx, kind, *_draw(tx, owner, _unbound(name), name, args, kwargs)), list)
 
 
@@ -343,7 +344,7 @@ def _shuffle(tx: Translator, owner: RandomGenerator, name: str, args: Args, kwar
     """A list of numbers, in place."""
     shuffled, *rest = args
     if type(shuffled) is not ListValue or rest or kwargs:
-        raise Unsupported("call", "random.shuffle")
+        raise Unsupported(Reason.PYTHON_RANDOM, random.shuffle)
     kind = _kind_of(shuffled, "random.shuffle")
     items = _items(tx, kind, *_draw(tx, owner, in_other_order, name, args, kwargs))
     tx.effects.mutated(shuffled)
@@ -385,7 +386,7 @@ def _method(name: str) -> None:
     @handles(getattr(random.Random, name))
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         if not args or not isinstance(args[0], RandomGenerator):
-            raise Unsupported("call", f"random.{name}")
+            raise Unsupported(Reason.PYTHON_RANDOM, random, name)
         return args[0].call_method(tx, name, args[1:], kwargs)
 
 

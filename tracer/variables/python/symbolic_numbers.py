@@ -15,6 +15,7 @@ import torch
 import torch.fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name, expression_of
 from ...sources.source import ComputedSource, ConstantSource, Source
@@ -87,7 +88,7 @@ class NumberValue(Value):
         """The single value that the guards leave."""
         value = _known(self.symbol)
         if value is None:
-            raise Unsupported("not-a-constant", self.describe())
+            raise Unsupported(Reason.NOT_A_CONSTANT, self)
         return value
 
     def specialize(self, tx: Translator) -> int | float | bool:
@@ -96,11 +97,7 @@ class NumberValue(Value):
         try:
             return kind(self.symbol)
         except Exception as error:
-            raise Unsupported(self._code("value"), self.describe()) from error
-
-    def _code(self, what: str) -> str:
-        """The code of the break where the number would have to be known."""
-        return _code(self.symbol, what)
+            raise Unsupported(_reason(self.symbol, Reason.DATA_DEPENDENT_VALUE), self) from error
 
     def as_proxy(self) -> Any:
         """Its node, or the number once it is known."""
@@ -114,7 +111,8 @@ class NumberValue(Value):
         except Exception as error:
             of_item = self._node is not None and self._node.target == "item" and self.python_type() is bool
             read = {"read_at": self._node.meta["step"]} if of_item and self._node is not None else {}
-            raise Unsupported(self._code("branch"), self._condition(), **read) from error
+            reason = Reason.BRANCH_ON_SIZE if self._is_size() else Reason.DATA_DEPENDENT_BRANCH
+            raise Unsupported(_reason(self.symbol, reason), self, **read) from error
 
     def key(self) -> Any:
         """As a key of a dict the number is specialised."""
@@ -134,7 +132,7 @@ class NumberValue(Value):
             a, b = (int(side) if type(side) is bool else side for side in (a, b))
         function = IN_PLACE.get(function, function)  # numbers have no in-place operators, and FX would print `2 += s0`
         if function in _COMPARISONS and (_is_read_float(a) or _is_read_float(b)):
-            raise Unsupported("data-dependent-branch", self.describe())
+            raise Unsupported(Reason.DATA_DEPENDENT_BRANCH, self)
         if function in _DIVISIONS and len(_symbols(a) | _symbols(b)) > MOST_DIVIDED:
             a, b = (_fixed(tx, side) if type(side) in _TYPES else side for side in (a, b))
         if function is operator.pow and type(b) is torch.SymInt and tx.graph.shapes.may_fix([*_symbols(b)]):
@@ -152,7 +150,7 @@ class NumberValue(Value):
             known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in sides]
             return fold(tx, function, known)
         if _is_reassociated(result, a, b):
-            raise Unsupported("data-dependent-value", f"arithmetic on {self.describe()}")
+            raise Unsupported(Reason.DATA_DEPENDENT_VALUE, self, detail="in arithmetic")
         return self.computed(tx, function, [left, right], result)
 
     def computed(self, tx: Translator, function: Callable[..., Any], args: Sequence[Value], result: Any) -> Value:
@@ -229,11 +227,10 @@ class NumberValue(Value):
         value = _known(self.symbol)
         codegen.const(value) if value is not None else codegen.load_node(self.node)
 
-    def _condition(self) -> str:
-        """What a branch on it depends on: a number, or a data-dependent size."""
-        unbacked = free_unbacked_symbols(self.symbol)
-        is_size = unbacked and unbacked <= self.symbol.node.shape_env.size_like
-        return self.describe().replace("the number", "the size", 1) if is_size else self.describe()
+    def _is_size(self) -> bool:
+        """Whether unbacked sizes alone decide it."""
+        told = free_unbacked_symbols(self.symbol)
+        return bool(told) and told <= self.symbol.node.shape_env.size_like
 
     def describe(self) -> str:
         """Where user code reads it, or the expression that computes it, else the expression over symbols."""
@@ -256,17 +253,18 @@ MOST_DIVIDED = 16
 _DIVISIONS = (operator.mod, operator.floordiv)
 
 
-def _code(symbol: Any, what: str) -> str:
-    """The code of the break where a data-dependent or random number would have to be known."""
-    random_symbols = getattr(symbol.node.shape_env, "random_symbols", ())
-    return f"data-dependent-{what}" if symbol.node.expr.free_symbols.isdisjoint(random_symbols) else "random-value"
+def _reason(symbol: Any, of_data: Reason) -> Reason:
+    """Of the break where a number that only data or Python's random tells would have to be known."""
+    drawn = getattr(symbol.node.shape_env, "drawn", ())
+    return of_data if symbol.node.expr.free_symbols.isdisjoint(drawn) else Reason.RANDOM_VALUE
 
 
 def _check_divisor(tx: Translator, function: Callable[..., Any], divisor: Any) -> None:
     """A data-dependent divisor is checked by the graph. Raises Unsupported where that is impossible."""
     if function in (*_DIVISIONS, operator.truediv) and type(divisor) in _TYPES and free_unbacked_symbols(divisor):
         nonzero = sympy.Ne(divisor.node.expr, 0)
-        REGISTRY["check_at_run_time"](tx, [nonzero], "a division of numbers", _code(divisor, "value"))
+        why = Unsupported(_reason(divisor, Reason.DATA_DEPENDENT_VALUE), function)
+        REGISTRY["check_at_run_time"](tx, [nonzero], why)
 
 
 def _is_error(function: Callable[..., Any], a: Any, b: Any) -> bool:
@@ -302,7 +300,7 @@ def _fixed(tx: Translator, number: Any) -> int | float | bool:
     symbols = sorted(number.node.expr.free_symbols, key=str)
     if not tx.graph.shapes.may_fix(symbols):
         size = f"more than {MOST_TERMS} terms, {MOST_NESTED} levels or, in a division, {MOST_DIVIDED} symbols"
-        raise Unsupported("too-long", f"a number with a formula of {size}")
+        raise Unsupported(Reason.TRACE_LIMIT, detail=f"a number with a formula of {size}")
     for symbol in symbols:
         number.node.shape_env.evaluate_expr(symbol)
     return NumberValue(number).specialize(tx)
@@ -350,7 +348,7 @@ def is_number(value: Value) -> bool:
         return False
     known = value.as_constant()
     if isinstance(known, complex) or hasattr(type(known), "__array__"):  # NumPy's scalars make NumPy's scalars
-        raise Unsupported("operator", f"arithmetic to {value.describe()} and a number that is not known")
+        raise Unsupported(Reason.OPERATOR, detail=f"arithmetic to {value.describe()} and a number that is not known")
     return isinstance(known, (int, float))
 
 

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import CallSource, Source
 from ...sources.weak_proxies import proxied
@@ -23,7 +24,7 @@ Kwargs = Mapping[str, Value]
 @handles(weakref.ref)
 def _ref(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or len(args) != 1:
-        raise Unsupported("call", "weakref.ref")  # Python calls the callback when the referent dies
+        raise Unsupported(Reason.WEAK_REFERENCE, weakref.ref)  # Python calls the callback where the referent dies
     tx.trace.referents.add(args[0])
     return WeakReference(args[0])
 
@@ -52,7 +53,7 @@ class WeakReference(Value):
         the trace and no variable holds it: it may be dead."""
         if self.referent is not None:
             if self.referent.source is None and not _is_held(tx, self.referent):
-                raise Unsupported("call", "weakref.ref")
+                raise Unsupported(Reason.WEAK_REFERENCE, weakref.ref)
             return self.referent
         if self.source is not None:
             source = CallSource(self.source, "referent")
@@ -89,7 +90,7 @@ def build_reference(tx: Translator, obj: Any, source: Source | None) -> Value:
 @handles(weakref.proxy)
 def _proxy(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or len(args) != 1:
-        raise Unsupported("call", "weakref.proxy")
+        raise Unsupported(Reason.WEAK_REFERENCE, weakref.proxy)
     tx.trace.referents.add(args[0])
     kind = weakref.CallableProxyType if callable_type(args[0].python_type()) else weakref.ProxyType
     return WeakProxy(kind, args[0])
@@ -118,7 +119,7 @@ class WeakProxy(Value):
     def alive(self, tx: Translator) -> Value:
         """The referent. Raises Unsupported where it may be dead: it was made in the trace, and no variable holds it."""
         if self.referent.source is None and not _is_held(tx, self.referent):
-            raise Unsupported("call", "weakref.proxy")
+            raise Unsupported(Reason.WEAK_REFERENCE, weakref.proxy)
         return self.referent
 
     def truth(self, tx: Translator) -> bool:
@@ -186,7 +187,7 @@ def build_proxy(tx: Translator, obj: Any, source: Source | None) -> Value:
     try:
         referent = proxied(obj)
     except (LookupError, ReferenceError) as error:  # traced code must see a dead one itself
-        raise Unsupported("unknown-type", type(obj).__name__) from error
+        raise Unsupported(Reason.UNKNOWN_TYPE, type(obj)) from error
     if source is None:
         return WeakProxy(type(obj), from_python(tx, referent))
     tx.guards.add(source, "TYPE_MATCH", type(obj))

@@ -9,6 +9,7 @@ from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
@@ -27,7 +28,7 @@ def _formatted(tx: Translator, template: str, args: Sequence[Value], kwargs: Map
     """template.format(*args, **kwargs). A template that does not fit the arguments is left to eager, which raises."""
     firsts = list(_firsts(template))
     if "" in firsts and any(isinstance(first, int) for first in firsts):  # numbered, and not
-        raise Unsupported("call", "str.format")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, str.format)
     return joined(tx, list(_fields(tx, template, args, kwargs, iter(range(len(args))))))
 
 
@@ -36,7 +37,7 @@ def _firsts(template: str) -> Iterator[int | str]:
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
-        raise Unsupported("call", "str.format") from error
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, str.format) from error
     for _, field, spec, _ in parts:
         if field is not None:
             yield formatter_field_name_split(field)[0]
@@ -54,7 +55,7 @@ def _fields(
         value = _argument(tx, field, args, kwargs, numbers)
         inner = joined(tx, list(_fields(tx, spec, args, kwargs, numbers))) if spec else None
         if conversion not in (None, "s", "r", "a"):
-            raise Unsupported("call", "str.format")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, str.format)
         yield format_value(tx, value, conversion or "", inner)
 
 
@@ -69,7 +70,7 @@ def _argument(
     if isinstance(first, int) and first < len(args):
         found = args[first]
     if found is None:
-        raise Unsupported("call", "str.format")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, str.format)
     for is_attribute, name in rest:
         found = found.getattr(tx, name) if is_attribute else found.getitem(tx, constant(name))
     return found
@@ -87,7 +88,7 @@ _TEXTS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
 
 def _percent(tx: Translator, template: str, given: Value) -> Value:
     """template % given. What does not fit is left to eager, which raises."""
-    refused = partial(Unsupported, "operator", f"mod to {template!r} and {given.describe()}")
+    refused = partial(Unsupported, Reason.FORMAT_STRING, given=(given,), detail=f"in {template!r}")
     pending = list(given.iterate(tx)) if isinstance(given, TupleValue) else [given]
     texts: list[Value] = []
     end = keys = 0

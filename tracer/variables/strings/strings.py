@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..containers.deques import DequeValue
@@ -183,7 +184,7 @@ def string_of(
     if isinstance(value, SetValue) and value.filled_late():
         return _string_of_set(tx, value, value.kind.__name__)
     if not value.is_constant() and not isinstance(value, (DequeValue, DictValue, SetValue)):
-        raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, function, given=(value,))
     return fold(tx, function, [value])
 
 
@@ -248,4 +249,4 @@ def _string_of_object(tx: Translator, value: ObjectValue, function: Callable[[An
         return string_of(tx, value.storage, repr)
     if isinstance(value.real, BaseException) and value.getattr(tx, "args").is_constant():
         return constant(function(value.real))
-    raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
+    raise Unsupported(Reason.UNSUPPORTED_BUILTIN, function, given=(value,))

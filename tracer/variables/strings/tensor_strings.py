@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch._C import _functorch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..torch.tensor import TensorValue
@@ -30,7 +31,7 @@ class DataDependentString(Value):
         self.refusal = refusal
 
     def _refuse(self) -> NoReturn:
-        raise Unsupported(self.refusal.code, self.refusal.detail, **self.refusal.context)
+        raise self.refusal.again(**self.refusal.context)
 
     def python_type(self) -> type:
         """str."""
@@ -59,9 +60,9 @@ class DataDependentString(Value):
 
 def string_of_tensor(tx: Translator, value: TensorValue, function: Callable[[Any], str]) -> Value:
     """str(value) or repr(value) of a tensor whose class does not define its own, and that is in no container."""
-    code, detail = "data-dependent-value", f"{function.__name__}() of {value.describe()}"
     watched = tx.trace.overrides.modes or _functorch.get_dynamic_layer_stack_depth()
     if value.python_type() not in _PLAIN or watched:
-        raise Unsupported(code, detail)
-    where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
-    return DataDependentString(Unsupported(code, detail, **where))
+        raise Unsupported(Reason.TENSOR_STRING, function, given=(value,))
+    where: dict[str, Any] = {"location": tx.own_location(), "stack": tx.stack_locations()}
+    where["earlier"] = tx.trace.safe_step()
+    return DataDependentString(Unsupported(Reason.TENSOR_STRING, function, given=(value,), **where))

@@ -15,6 +15,7 @@ from torch.amp.autocast_mode import _enter_autocast, _exit_autocast, autocast_de
 from torch.utils._contextlib import context_decorator
 
 from ....operators.graph_calls import exchange_grad_mode
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source
 from ..core.base import Value
@@ -145,7 +146,7 @@ class GradModeValue(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Restore the previous mode."""
         if self.previous is None:
-            raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail="is left before it was entered")
         if self.node is not None:
             mode_node(tx, torch._C._set_grad_enabled, (self.node,))
             torch._C._set_grad_enabled(self.previous)
@@ -191,7 +192,7 @@ def boolean(value: Value, what: str) -> bool:
     """The bool value: C++ raises TypeError for anything else, even an int, so such calls are left to eager."""
     plain = value.as_constant()
     if type(plain) is not bool:
-        raise Unsupported("call", f"{what} of what is not a bool")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"{what} of what is not a bool")
     return plain
 
 
@@ -224,22 +225,24 @@ class AutocastValue(ModeValue):
     def enter(self, tx: Translator) -> Value:
         """Enter for real, so that fake results have the dtypes that autocast gives, and in the graph."""
         if self.real is not None:
-            raise Unsupported("context-manager", f"{self.describe()} is entered again before it is left")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail="is entered again before it is left")
         if self.found is not None:
             guard_autocast_dtype(tx, self.settings[0])
             if self.found != _autocast_state(self.settings[0]):  # entering would change the state that it restores
-                raise Unsupported("context-manager", "an autocast block that was entered outside the traced function")
+                raise Unsupported(
+                    Reason.CONTEXT_MANAGER, detail="an autocast block that was entered outside the traced function"
+                )
         try:
             self.real = _enter_autocast(*self.settings)
         except TypeError as error:
-            raise Unsupported("context-manager", f"torch.autocast: {error}") from error
+            raise Unsupported(Reason.CONTEXT_MANAGER, torch.autocast, detail=f": {error}") from error
         self.node = mode_node(tx, _enter_autocast, self.settings)
         return self
 
     def leave(self, tx: Translator) -> None:
         """Leave both."""
         if self.real is None or self.node is None:
-            raise Unsupported("context-manager", "autocast is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, detail="autocast is left before it was entered")
         _exit_autocast(self.real)
         mode_node(tx, _exit_autocast, (self.node,))
         self.real = None
@@ -279,7 +282,7 @@ def _enable_grad(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Val
 
 def _set_grad_enabled(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if len(args) + len(kwargs) != 1 or not kwargs.keys() <= {"mode"}:
-        raise Unsupported("call", "torch.set_grad_enabled, which takes one argument")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, torch.set_grad_enabled, detail=", which takes one argument")
     mode = boolean([*args, *kwargs.values()][0], "torch.set_grad_enabled")
     previous = torch.is_grad_enabled()
     set_grad_mode(tx, mode)
@@ -321,7 +324,7 @@ def _by_its_class(cls: type, name: str) -> None:
     @handles(getattr(cls, name))
     def handler(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if not isinstance(args[0], ModeValue):
-            raise Unsupported("call", f"{cls.__module__}.{cls.__qualname__}.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"{cls.__module__}.{cls.__qualname__}.{name}")
         return args[0].call_method(tx, name, args[1:], kwargs)
 
 
@@ -333,7 +336,7 @@ for _manager in CONSTRUCTORS:
 def refuse_subclass(cls: type, base: type) -> None:
     """Raises Unsupported for a manager of a user-defined class: its methods may do more than torch's."""
     if cls is not base and not cls.__module__.startswith("torch."):
-        raise Unsupported("context-manager", f"{cls.__qualname__}, a subclass of torch.{base.__name__}")
+        raise Unsupported(Reason.CONTEXT_MANAGER, cls, detail=f", a subclass of torch.{base.__name__}")
 
 
 @builds(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._library.custom_ops import OPDEFS
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.skips import is_installed
 from ..core.registry import is_library
@@ -32,7 +33,10 @@ def refuse_changed_state(tx: Translator, names: list[str]) -> None:
     for name in names:
         definition: Any = OPDEFS.get(name)
         if definition is not None and _sees_a_change(tx, _kernels(definition)):
-            raise Unsupported("call", f"the operator {name}, whose kernel reads what the function has changed,")
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT,
+                detail=f"the operator {name}, whose kernel reads what the function has changed,",
+            )
 
 
 def names_state(functions: list[Callable[..., Any] | None]) -> bool:

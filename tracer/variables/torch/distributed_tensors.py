@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..containers.mappings import make_dict
@@ -44,7 +45,7 @@ class SpreadValue(ConstantValue):
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
         """A method that only reads."""
         if name not in _SAYING and not name.startswith("is_"):
-            raise Unsupported("call", f"{type(self.value).__qualname__}.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, type(self.value), name)
         return fold(tx, getattr(self.value, name), args, kwargs)
 
 

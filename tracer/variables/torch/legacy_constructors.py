@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.sequences import TupleValue
 from ..core.base import Value
@@ -36,7 +37,7 @@ def _constructor(cls: Any) -> Callable[[Translator, Args, Kwargs], Value]:
         dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
         if not kwargs and len(args) == 1 and args[0].python_type() in PLAIN_TYPES:
             if cls is not torch.Tensor and args[0].fake.type() != f"torch.{cls.__name__}":  # type: ignore[attr-defined]
-                raise Unsupported("call", f"the class {cls.__name__} of a tensor of another type")
+                raise Unsupported(Reason.UNSUPPORTED_CLASS, cls, detail="of a tensor of another type")
             return tx.graph.call(torch.ops.aten.alias.default, args, {}, tx)
         return _made(tx, args, kwargs, dtype, torch.device("cpu"), f"the class {cls.__name__}")
 
@@ -60,7 +61,7 @@ def _made(tx: Translator, args: Args, kwargs: Kwargs, dtype: torch.dtype, device
     options = {"dtype": constant(dtype), "device": constant(device)}
     asked = kwargs["device"].as_constant() if "device" in kwargs else device
     if kwargs.keys() - {"device"} or (asked is not None and torch.device(asked) != device):
-        raise Unsupported("call", name)
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=name)
     with tx.trace.overrides.set([], False):
         if kinds == [torch.Size] or all(kind is int for kind in kinds):
             sizes = args[0] if kinds == [torch.Size] else TupleValue(args or [constant(0)], tuple)
@@ -69,4 +70,4 @@ def _made(tx: Translator, args: Args, kwargs: Kwargs, dtype: torch.dtype, device
             return from_python(tx, torch.tensor).call(tx, args, options)
         if len(args) == 1 and isinstance(args[0], NdarrayValue):
             return from_python(tx, torch.as_tensor).call(tx, args, options)
-    raise Unsupported("call", name)
+    raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=name)

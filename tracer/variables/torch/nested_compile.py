@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value
@@ -33,7 +34,7 @@ class CompiledValue(Value):
     def python_type(self) -> type:
         """A function; a module for one."""
         if issubclass(self.original.python_type(), torch.nn.Module):
-            raise Unsupported("call", f"the type of {self.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"the type of {self.describe()}")
         return FunctionType
 
     def truth(self, tx: Translator) -> bool:
@@ -86,7 +87,7 @@ def _compile(compile: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -
     options = dict(kwargs)
     original = args[0] if args else options.pop("model", constant(None))
     if len(args) > 1:
-        raise Unsupported("raises", "TypeError: torch.compile takes one argument by position")
+        raise Unsupported(Reason.RAISES, detail="TypeError: torch.compile takes one argument by position")
     if is_none(original):
         return CompileDecorator(compile, options)
     if "disable" in options and options["disable"].is_constant() and options["disable"].as_constant():
@@ -138,7 +139,7 @@ class ScriptedValue(Value):
         """Its name, say."""
         found = getattr(self.real, name, None)
         if not isinstance(found, str):
-            raise Unsupported("attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.ATTRIBUTE, self, name)
         return constant(found)
 
     def reconstruct(self, codegen: Codegen) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch.optim import asgd, radam, rprop
 from torch.optim import optimizer as module
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.lists import ListValue
 from ..core.base import Value
@@ -162,5 +163,5 @@ def _radam(
 @handles(radam._single_tensor_radam, radam._multi_tensor_radam)
 def _radam_handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if any(isinstance(p, TensorValue) and p.fake.is_complex() for p in args[0].iterate(tx)):
-        raise Unsupported("data-dependent-branch", "RAdam of complex numbers")
+        raise Unsupported(Reason.DATA_DEPENDENT_BRANCH, detail="RAdam of complex numbers")
     return tx.inline(from_python(tx, _radam), args, kwargs)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.utils._pytree as pytree
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..containers.deques import DequeValue
@@ -126,7 +127,10 @@ def flatten(tx: Translator, tree: Value, is_leaf: Value | None = None) -> tuple[
 def unflatten(tx: Translator, leaves: Sequence[Value], spec: Any) -> Value:
     """The tree with these leaves."""
     if len(leaves) != spec.num_leaves:
-        raise Unsupported("call", f"tree_unflatten of {len(leaves)} leaves for a tree of {spec.num_leaves}")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT,
+            detail=f"tree_unflatten of {len(leaves)} leaves for a tree of {spec.num_leaves}",
+        )
     return _unflattened(tx, iter(leaves), spec)
 
 
@@ -142,7 +146,9 @@ def flatten_up_to(tx: Translator, tree: Value, spec: Any) -> list[Value]:
         return [tree]
     node = _flatten_one(tx, tree)
     if node is None or node[0] is not spec.type or node[1] != _context(spec) or len(node[2]) != len(_children(spec)):
-        raise Unsupported("call", "a function of torch.utils._pytree on trees of different structure")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, detail="a function of torch.utils._pytree on trees of different structure"
+        )
     return [part for child, below in zip(node[2], _children(spec)) for part in flatten_up_to(tx, child, below)]
 
 
@@ -151,7 +157,7 @@ def _given(args: Args, kwargs: Kwargs, *names: str) -> list[Value | None]:
     """The arguments by name, None for missing ones (or None)."""
     bound = dict(zip(names, args)) | dict(kwargs)
     if not set(bound) <= set(names) or len(args) > len(names):
-        raise Unsupported("call", "a function of torch.utils._pytree with these arguments")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="a function of torch.utils._pytree with these arguments")
     found = [bound.get(name) for name in names]
     return [None if v is not None and v.is_constant() and v.as_constant() is None else v for v in found]
 
@@ -188,7 +194,7 @@ def _tree_unflatten(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(leaves, ConstantValue):
         leaves, spec = spec, leaves
     if leaves is None or not isinstance(spec, ConstantValue):
-        raise Unsupported("call", "tree_unflatten")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="tree_unflatten")
     return unflatten(tx, leaves.iterate(tx), spec.value)
 
 
@@ -207,7 +213,7 @@ def _mapped(tx: Translator, args: Args, kwargs: Kwargs) -> tuple[list[Value], An
     given, rests = list(islice(args, 2)), args[2:]
     function, tree, is_leaf = _given(given, kwargs, "func", "tree", "is_leaf")
     if function is None:
-        raise Unsupported("call", "tree_map without a function")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="tree_map without a function")
     leaves, spec = flatten(tx, tree if tree is not None else constant(None), is_leaf)
     columns = [leaves, *(flatten_up_to(tx, rest, spec) for rest in rests)]
     return [function.call(tx, list(row), {}) for row in zip(*columns)], spec
@@ -227,5 +233,5 @@ def _tree_map_in_place(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 @handles(pytree._broadcast_to_and_flatten)
 def _broadcast(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or len(args) != 2:
-        raise Unsupported("call", "_broadcast_to_and_flatten")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="_broadcast_to_and_flatten")
     return from_python(tx, pytree._broadcast_to_and_flatten(args[0].as_constant(), args[1].as_constant()))

@@ -31,9 +31,9 @@ _MESSAGE = "a size that only data tells is not what the captured graph takes it 
 
 
 def check_at_run_time(
-    tx: Translator, conditions: Iterable[sympy.Expr], what: str, code: str = "data-dependent-shape"
+    tx: Translator, conditions: Iterable[sympy.Expr], why: Unsupported
 ) -> None:
-    """Have the graph check the condition for `what`. Raises Unsupported (`code`) where it cannot be computed here."""
+    """Have the graph check the conditions. Raises `why` where it cannot compute them here."""
     graph = tx.graph
     nodes = []
     for condition in sorted(conditions, key=str):
@@ -41,31 +41,31 @@ def check_at_run_time(
             continue
         known: dict[sympy.Basic, Any] = {symbol: _node_of(graph, symbol) for symbol in condition.free_symbols}
         if not known or None in known.values():
-            raise Unsupported(code, f"{what}, fine for some sizes only")
+            raise why
         nodes.append(_computed(graph, condition, known))
     for node in nodes:
-        add_check(tx, node, code, f"{what}, fine for some sizes only")
+        add_check(tx, node, why)
 
 
 REGISTRY["check_at_run_time"] = check_at_run_time
 
 
-def add_check(tx: Translator, condition: torch.fx.Node, code: str, detail: str) -> None:
-    """A node that raises unless `condition`, a number, holds; its message is not shown, as the frame is rerun. Raises
-    Unsupported (`code`, `detail`) where that is impossible."""
-    rely_on_rerun(tx, code, detail)
+def add_check(tx: Translator, condition: torch.fx.Node, why: Unsupported) -> None:
+    """A node that raises unless `condition`, a number, holds; what it says is not shown, as the frame runs again.
+    Raises `why` where it cannot."""
+    rely_on_rerun(tx, why)
     node = tx.graph.make(torch.ops.aten._assert_scalar.default, (condition, _MESSAGE), {})
     node.meta.update(val=None, stack=tx.stack_locations(), module=tx.trace.module_path)
     tx.graph.operations += 1
 
 
-def assume(tx: Translator, value: Value, detail: str) -> None:
-    """User code asserts `value`, which is data-dependent: it holds from here on, and the graph checks it. Raises
-    Unsupported where that is impossible."""
-    rely_on_rerun(tx, "data-dependent-branch", detail)
+def assume(tx: Translator, value: Value, why: Unsupported) -> None:
+    """The program asserts `value`, of which only data tells whether it holds: it does from here on, and the graph
+    checks that. Raises `why` where it cannot."""
+    rely_on_rerun(tx, why)
     if isinstance(value, TensorValue):
         if value.fake.numel() != 1 or value.fake.device.type != "cpu":  # a failed check makes a CUDA device unusable
-            raise Unsupported("data-dependent-branch", detail)
+            raise why
         holds = value if value.fake.dtype is torch.bool else apply(tx, operator.ne, value, constant(0))
         tx.graph.call(torch.ops.aten._assert_async.msg, [holds, constant(_MESSAGE)], {}, tx)
         return
@@ -74,14 +74,14 @@ def assume(tx: Translator, value: Value, detail: str) -> None:
     tx.graph.call(torch.ops.aten._assert_scalar.default, [value, constant(_MESSAGE)], {}, tx)
 
 
-def rely_on_rerun(tx: Translator, code: str, detail: str) -> None:
-    """The graph will check something on the user's behalf. Raises Unsupported (`code`, `detail`) where it cannot."""
+def rely_on_rerun(tx: Translator, why: Unsupported) -> None:
+    """The graph will check something in the program's place. Raises `why` where it cannot."""
     graph = tx.graph
     if not tx.trace.options.run_again or len(graph.scopes.open) > 1:
-        raise Unsupported(code, detail)
+        raise why
     if graph.runtime_assert is None:
         place = {"location": tx.own_location(), "stack": tx.stack_locations()}
-        graph.runtime_assert = RuntimeAssert(tx.trace.safe_step(), code, detail, place)
+        graph.runtime_assert = RuntimeAssert(tx.trace.safe_step(), why.again(), place)
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,12 @@ class RuntimeAssert:
     graph cannot check it."""
 
     step: int
-    code: str
-    detail: str
+    why: Unsupported
     place: Mapping[str, Any]
 
     def refused(self) -> Unsupported:
         """The error to raise then."""
-        return Unsupported(self.code, self.detail, earlier=self.step, **self.place)
+        return self.why.again(earlier=self.step, **self.place)
 
 
 def _node_of(graph: Graph, symbol: sympy.Symbol) -> torch.fx.Node | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from torch._prims_common import make_contiguous_strides_for
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ....operators.graph_calls import chosen_row, without_dimension
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...shapes.frame_shapes import memory_of
 from ..containers.sequences import TupleValue
@@ -36,7 +38,7 @@ from .tensor_assignment import is_recorded
 if TYPE_CHECKING:
     from ..core.base import Codegen, Graph, Translator
 
-_CODE, _NAME = "data-dependent-shape", "getitem"
+_REFUSED = partial(Unsupported, Reason.DATA_DEPENDENT_SHAPE, operator.getitem)
 _OFFSETS = frozenset(("as_strided", "as_strided_", "data"))
 """Methods and attributes that expose addresses, or a tensor without its version counter."""
 
@@ -62,7 +64,7 @@ class RowCopy:
         self.writes: list[torch.fx.Node] = []  # to the row
         self.versions = {node: fake._version for node, fake in self._sharing(tx.graph) if not fake.is_inference()}
         where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
-        self.refused = partial(Unsupported, _CODE, _NAME, **where)
+        self.refused = partial(_REFUSED, **where)
 
     def _sharing(self, graph: Graph) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:
         """The nodes of tensors that alias the tensor, the row, or the index."""
@@ -210,7 +212,7 @@ def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> 
     """The row at `position` in a dimension; None where it is not a row of a tensor as a graph can copy it."""
     if not _is_position(position) or not _has_rows(tx, whole, dim):
         return None
-    rely_on_rerun(tx, _CODE, _NAME)  # for indices out of range
+    rely_on_rerun(tx, _REFUSED())  # for numbers out of range
     memory = whole.fake.untyped_storage()
     size = memory.nbytes()
     row = tx.graph.call(chosen_row, [whole, position, constant(dim)], {}, tx)
@@ -218,7 +220,7 @@ def _take_row(tx: Translator, whole: TensorValue, position: Value, dim: int) -> 
         memory.resize_(size)  # torch's fake kernel of `index` sometimes allocates one more element
     assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
     if tuple(row.fake.stride()) != without_dimension(whole.fake.stride(), dim):
-        raise Unsupported(_CODE, _NAME)
+        raise _REFUSED()
     tx.graph.rows.append(RowCopy(tx, row, whole, position, dim))
     return row
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.fx
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
 from ...sources.display_names import display_name, expression_of
@@ -67,8 +68,8 @@ class TensorValue(Value):
     def truth(self, tx: Translator) -> bool:
         """Depends on the data: the tracer stops here."""
         if self.fake.dim() and all(type(size) is int for size in self.fake.shape) and self.fake.numel() > 1:
-            raise Unsupported("operator-error", "bool() of a tensor of many values")
-        raise Unsupported("data-dependent-branch", self.describe())
+            raise Unsupported(Reason.OPERATOR_ERROR, detail="bool() of a tensor of many values")
+        raise Unsupported(Reason.DATA_DEPENDENT_BRANCH, self)
 
     # ---- attributes ------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Value:
@@ -89,7 +90,7 @@ class TensorValue(Value):
             return special(tx, self)
         if name in _CONSTANT_ATTRIBUTES:
             if name == "requires_grad":
-                tx.graph.refuse_of_rows(self.fake, f"Tensor.{name}", unrecorded=True)
+                tx.graph.refuse_of_rows(self.fake, name, unrecorded=True)
             _guard_history(tx, self, name)
             return constant(getattr(self.fake, name))
         if name in _VIEW_ATTRIBUTES:
@@ -109,7 +110,7 @@ class TensorValue(Value):
             return MethodValue(build(tx, function, AttrSource(where, name)), self)
         if callable(found):
             return BoundBuiltin(self, name)
-        raise Unsupported("attribute", f"Tensor.{name}")
+        raise Unsupported(Reason.ATTRIBUTE, torch.Tensor, name)
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """User-defined attributes; those of torch change the tensor and are left to eager."""
@@ -117,9 +118,9 @@ class TensorValue(Value):
             SETTERS[name](tx, self, value)
             return
         if hasattr(torch.Tensor, name):
-            raise Unsupported("set-attribute", f"Tensor.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, torch.Tensor, name)
         if self.source is None:
-            raise Unsupported("set-attribute", f"{name} of a tensor that the graph computes")
+            raise Unsupported(Reason.SET_ATTRIBUTE, detail=f"{name} of a tensor that the graph computes")
         tx.effects.store_attr(self, name, value)
 
     # ---- operators -------------------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class TensorValue(Value):
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
         """A node; as an index it reads the data."""
         if function is operator.index:
-            raise Unsupported("data-dependent-value", "a tensor as an index")
+            raise Unsupported(Reason.DATA_DEPENDENT_VALUE, detail="a tensor as an index")
         return tx.graph.call(function, [self], {}, tx)
 
     def getitem(self, tx: Translator, key: Value) -> Value:
@@ -158,13 +159,13 @@ class TensorValue(Value):
         """Assignment to a part: a node that changes the tensor in place. torch refuses NumPy numbers, except those that
         are Python floats too."""
         if issubclass(value.python_type(), np.generic) and not issubclass(value.python_type(), float):
-            raise Unsupported("call", f"a tensor's part set to {value.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"a tensor's part set to {value.describe()}")
         key = REGISTRY["arrays_as_places"](tx, key)
         tx.graph.call(operator.setitem, [self, *REGISTRY["written_at"](tx, self, key, value)], {}, tx)
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """`in` reads the data."""
-        raise Unsupported("data-dependent-branch", f"`in` {self.describe()}")
+        raise Unsupported(Reason.DATA_DEPENDENT_BRANCH, detail=f"`in` {self.describe()}")
 
     def length(self, tx: Translator) -> Value:
         """Size of dimension 0."""
@@ -211,12 +212,12 @@ class TensorValue(Value):
         if owner is None or not isinstance(function, FunctionType) or is_library(function.__module__):
             return None
         if found is not function:  # a static method, a class method or a partial one
-            raise Unsupported("attribute", f"Tensor.{name}")
+            raise Unsupported(Reason.ATTRIBUTE, torch.Tensor, name)
         return owner, function
 
     def _called(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if (args or kwargs) and name in _TAKES_NOTHING:
-            raise Unsupported("raises", f"TypeError: Tensor.{name}() takes no arguments")
+            raise Unsupported(Reason.RAISES, detail=f"TypeError: Tensor.{name}() takes no arguments")
         method = METHODS.get(name)
         if method is not None:
             result = method(tx, self, args, kwargs)
@@ -229,7 +230,10 @@ class TensorValue(Value):
     def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method of torch.Tensor, bypassing overrides."""
         if self._user_defined_method(name) is not None:
-            raise Unsupported("call", f"torch's own Tensor.{name}, in the place of which the program put another,")
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT,
+                detail=f"torch's own Tensor.{name}, in the place of which the program put another,",
+            )
         return self.call_method(tx, name, args, kwargs)
 
     def sizes(self, tx: Translator) -> TupleValue:
@@ -286,13 +290,15 @@ def _shape(tx: Translator, self: TensorValue) -> Value:
 def _grad(tx: Translator, self: TensorValue) -> Value:
     if self.real is not None and self.source is not None:
         if has_override(self.kind):  # the trace and the guards would call it, too
-            raise Unsupported("attribute", f"the gradient of {self.describe()}, of the class {self.kind.__qualname__}")
+            raise Unsupported(
+                Reason.ATTRIBUTE, detail=f"the gradient of {self.describe()}, of the class {self.kind.__qualname__}"
+            )
         if not self.real.is_leaf and not self.real.retains_grad:
-            raise Unsupported("attribute", _NO_LEAF)
+            raise Unsupported(Reason.ATTRIBUTE, detail=_NO_LEAF)
         return build(tx, self.real.grad, AttrSource(self.source, "grad"))
     if not self.fake.requires_grad or self.fake.retains_grad:
         return constant(None)
-    raise Unsupported("attribute", "the gradient of a tensor" if self.fake.is_leaf else _NO_LEAF)
+    raise Unsupported(Reason.ATTRIBUTE, detail='the gradient of a tensor' if self.fake.is_leaf else _NO_LEAF)
 
 
 _NO_LEAF = "the gradient of a tensor that is no leaf: torch warns of that"
@@ -327,7 +333,7 @@ def _grad_fn(tx: Translator, self: TensorValue) -> Value:
     if self.fake.grad_fn is None:
         _guard_history(tx, self, "is_leaf")
         return constant(None)
-    raise Unsupported("attribute", "Tensor.grad_fn")
+    raise Unsupported(Reason.ATTRIBUTE, torch.Tensor, "grad_fn")
 
 
 _ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
@@ -379,7 +385,9 @@ def _stride(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Ma
     value = TupleValue(strides, tuple)
     dim = _named_dim(args, kwargs)
     if dim is not None and dim.is_constant() and dim.as_constant() not in range(-len(strides), len(strides)):
-        raise Unsupported("raises", f"IndexError: Tensor.stride({dim.as_constant()}) of {len(strides)} dimensions")
+        raise Unsupported(
+            Reason.RAISES, detail=f"IndexError: Tensor.stride({dim.as_constant()}) of {len(strides)} dimensions"
+        )
     return value if dim is None else value.getitem(tx, dim)
 
 
@@ -393,10 +401,10 @@ def _storage_offset(
     """Known for tensors that the graph makes; for an input, a guard checks where it begins in its storage."""
     if self.fake.layout is not torch.strided:
         return None
-    tx.graph.refuse_of_rows(self.fake, "Tensor.storage_offset")
+    tx.graph.refuse_of_rows(self.fake, "storage_offset")
     for source, offset, faked in tx.graph.shapes.beginnings(self.fake):
         if not isinstance(faked, int) or faked != offset:
-            raise Unsupported("call", "Tensor.storage_offset where sizes vary")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, torch.Tensor, "storage_offset", detail="where sizes vary")
         tx.guards.add(SizeSource(source, "storage_offset", -1), "EQUALS_MATCH", offset)
     tx.trace.layouts_asked += 1
     return size_value(tx, self.fake.storage_offset(), self, _ATEN.sym_storage_offset.default)
@@ -422,7 +430,7 @@ def _of_memory(name: str) -> Callable[..., Value]:
 
     def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if self.source is None or self.real is None or args or kwargs:
-            raise Unsupported("call", f"Tensor.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, torch.Tensor, name)
         with torch._C.DisableTorchFunctionSubclass():
             now = getattr(self.real, name)()
         unchanged = (without_overrides(lambda tensor: getattr(tensor, name)() is now), f"{{}}.{name}() is {now}")
@@ -435,8 +443,8 @@ def _of_memory(name: str) -> Callable[..., Value]:
 def _is_view(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Known for tensors that the graph makes; no guard checks it for an input."""
     if self.source is not None:
-        raise Unsupported("call", "Tensor._is_view of an input")
-    tx.graph.refuse_of_rows(self.fake, "Tensor._is_view")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, torch.Tensor, "_is_view", detail="of an input")
+    tx.graph.refuse_of_rows(self.fake, "_is_view")
     tx.trace.layouts_asked += 1
     return constant(self.fake._is_view() if self.was_view is None else self.was_view)
 
@@ -446,7 +454,7 @@ def _detach_in_place(tx: Translator, self: TensorValue, args: Sequence[Value], k
     of the graph is a view may differ from the user's tensor, so Python is not called."""
     transformed = torch._C._functorch.peek_interpreter_stack() is not None  # where it drops tangents, or is refused
     if args or kwargs or self.source is not None or self.fake.requires_grad or transformed:
-        raise Unsupported("call", "Tensor.detach_")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, torch.Tensor, "detach_")
     if _is_view(tx, self, (), {}).as_constant():
         try:
             torch.empty(1).view(1).detach_()
@@ -457,7 +465,7 @@ def _detach_in_place(tx: Translator, self: TensorValue, args: Sequence[Value], k
 
 def _data(name: str) -> Callable[..., Value]:
     def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        raise Unsupported("data-dependent-value", f"Tensor.{name}")
+        raise Unsupported(Reason.DATA_DEPENDENT_VALUE, torch.Tensor, name)
 
     return method
 
@@ -465,7 +473,7 @@ def _data(name: str) -> Callable[..., Value]:
 def _item(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """A number: an unbacked symbol."""
     if self.fake.numel() != 1 or self.fake.dtype.is_complex or args or kwargs:
-        raise Unsupported("data-dependent-value", "Tensor.item")
+        raise Unsupported(Reason.DATA_DEPENDENT_VALUE, torch.Tensor, "item")
     return tx.graph.call("item", [self], {}, tx, op="call_method")
 
 
@@ -475,7 +483,7 @@ def _tolist(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Ma
         return _item(tx, self, args, kwargs)
     size = self.fake.shape[0]
     if self.fake.dim() > 1 or not isinstance(size, int) or size > _LONGEST_LIST:
-        raise Unsupported("data-dependent-value", "Tensor.tolist")
+        raise Unsupported(Reason.DATA_DEPENDENT_VALUE, torch.Tensor, "tolist")
     if _is_new_range(self):
         return make_list(tx, [constant(number) for number in range(*self.node.args)])  # type: ignore[arg-type]
     return make_list(tx, [_item(tx, row, [], {}) for row in self.iterate(tx)])  # type: ignore[arg-type]
@@ -493,7 +501,7 @@ def _is_new_range(tensor: TensorValue) -> bool:
 
 def _refused(name: str) -> Callable[..., Value]:
     def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        raise Unsupported("call", f"Tensor.{name}")
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, torch.Tensor, name)
 
     return method
 
@@ -593,17 +601,19 @@ def build_tensor(tx: Translator, obj: torch.Tensor, source: Source | None) -> Va
     if type(obj) not in PLAIN_TYPES and source is not None:
         return REGISTRY["tensor_subclass"](tx, obj, source)
     if source is None:
-        raise Unsupported("unknown-type", "a tensor that is no variable of the program")
+        raise Unsupported(Reason.UNSUPPORTED_TENSOR, detail="a tensor that is no variable of the program")
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)
     if wrapped:
-        raise Unsupported("unknown-type", "a tensor of a transform (torch.func, vmap) that is in force")
+        raise Unsupported(
+            Reason.UNSUPPORTED_TENSOR, detail="a tensor of a transform (torch.func, vmap) that is in force"
+        )
     for tensor in (obj, obj._base):  # the values of a sparse tensor are a view of it
         if tensor is not None:
             _check_layout(tensor)
     if obj._is_zerotensor():
-        raise Unsupported("unknown-type", "a tensor of zeros without memory, as derivatives may be")
+        raise Unsupported(Reason.UNSUPPORTED_TENSOR, detail="a tensor of zeros without memory, as derivatives may be")
     if obj._is_view() and not tx.graph.shapes.has_base(obj):
-        raise Unsupported("unknown-type", "a view of a tensor that has other values or gradients since")
+        raise Unsupported(Reason.UNKNOWN_TYPE, detail="a view of a tensor that has other values or gradients since")
     node = tx.graph.add_input(source, obj)
     inside = tx.graph.inside.get(id(obj))
     tx.guards.add(source, *(("TENSOR_MATCH", obj) if inside is None else ("DUPLICATE_INPUT", inside)))
@@ -616,9 +626,11 @@ def build_tensor(tx: Translator, obj: torch.Tensor, source: Source | None) -> Va
 def _check_layout(tensor: torch.Tensor) -> None:
     """Raises Unsupported for a tensor that is not strided."""
     if tensor.is_nested or tensor.is_quantized:
-        raise Unsupported("unknown-type", f"a {'nested' if tensor.is_nested else 'quantized'} tensor")
+        raise Unsupported(Reason.UNSUPPORTED_TENSOR, detail=f"a {'nested' if tensor.is_nested else 'quantized'} tensor")
     if tensor.layout is not torch.strided:
-        raise Unsupported("unknown-type", f"a tensor with layout {tensor.layout}")
+        sparse = str(tensor.layout).startswith("torch.sparse")
+        reason = Reason.SPARSE_TENSOR if sparse else Reason.UNSUPPORTED_TENSOR
+        raise Unsupported(reason, detail=f"a tensor with layout {tensor.layout}")
 
 
 def _wrap_tensor(tx: Translator, node: torch.fx.Node, fake: torch.Tensor) -> Value:

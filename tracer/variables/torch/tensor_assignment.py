@@ -19,6 +19,7 @@ import torch
 import torch.fx
 from torch._C import _functorch
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def _set_data(tx: Translator, self: TensorValue, value: Value) -> None:
     """`self.data = value`. Tensors that autograd saved before would see the new values: left to eager."""
-    unknown = partial(Unsupported, "set-attribute", "Tensor.data")
+    unknown = partial(Unsupported, Reason.SET_ATTRIBUTE, torch.Tensor, "data")
     if not isinstance(value, TensorValue) or not _may_share(tx, self.fake, value.fake) or self.kind not in PLAIN_TYPES:
         raise unknown()
     if tx.effects.has_pending(self, "requires_grad") or any(is_recorded(user) for user in self.node.users):
@@ -69,9 +70,9 @@ def is_recorded(node: torch.fx.Node) -> bool:
 def _set_grad(tx: Translator, self: TensorValue, value: Value) -> None:
     """`self.grad = value`: None, or a tensor that torch accepts."""
     if self.source is None or self.real is None or tx.effects.is_sealed() or _functorch.get_dynamic_layer_stack_depth():
-        raise Unsupported("set-attribute", "Tensor.grad")
+        raise Unsupported(Reason.SET_ATTRIBUTE, torch.Tensor, "grad")
     if not (value.is_constant() and value.as_constant() is None) and not _fits(self, value):
-        raise Unsupported("set-attribute", "Tensor.grad")
+        raise Unsupported(Reason.SET_ATTRIBUTE, torch.Tensor, "grad")
     tx.effects.store_attr(self, "grad", value)
 
 
@@ -88,7 +89,7 @@ def _fits(tensor: TensorValue, value: Value) -> bool:
 def _set_requires_grad(tx: Translator, self: TensorValue, value: Value) -> None:
     """`self.requires_grad = value`: torch refuses it for non-leaf tensors, even where nothing changes."""
     if self.fake.requires_grad and not (self.fake.is_leaf and self.getattr(tx, "is_leaf").as_constant()):
-        raise Unsupported("call", "Tensor.requires_grad_")
+        raise _requires_grad_changes()
     _require(tx, self, value)
 
 
@@ -97,12 +98,12 @@ def _require(tx: Translator, self: TensorValue, value: Value) -> None:
     inside a torch.func transform."""
     flag, fake = value.as_constant() if value.is_constant() else None, self.fake
     if type(flag) is not bool or fake.is_inference() or _functorch.get_dynamic_layer_stack_depth():
-        raise Unsupported("call", "Tensor.requires_grad_")
+        raise _requires_grad_changes()
     if fake.requires_grad == flag:
         return
     busy = tx.effects.is_sealed() or len(tx.graph.scopes.open) > 1 or tx.graph.checkpoint
     if busy or type(self) is not TensorValue or self.kind not in PLAIN_TYPES:
-        raise Unsupported("call", "Tensor.requires_grad_")
+        raise _requires_grad_changes()
     if self.source is not None and self.real is not None:
         _require_of_input(tx, self, flag)
     else:
@@ -113,13 +114,13 @@ def _require_of_computed(tx: Translator, self: TensorValue, flag: bool) -> None:
     """A tensor that the graph computes, and that nothing uses yet, is from then on an autograd leaf, which must not
     leave the graph."""
     if not flag or self.source is not None or self.real is not None or self.node.users:
-        raise Unsupported("call", "Tensor.requires_grad_")
+        raise _requires_grad_changes()
     leaf = tx.graph.call("detach", [self], {}, tx, op="call_method")
     leaf = tx.graph.call("requires_grad_", [leaf], {}, tx, op="call_method")
     assert isinstance(leaf, TensorValue)
     _becomes(tx, self, leaf.node, leaf.fake)
     where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
-    tx.graph.leaves.append((self.fake, partial(Unsupported, "call", "Tensor.requires_grad_", **where)))
+    tx.graph.leaves.append((self.fake, partial(_requires_grad_changes, **where)))
 
 
 def _require_of_input(tx: Translator, self: TensorValue, flag: bool) -> None:
@@ -128,13 +129,13 @@ def _require_of_input(tx: Translator, self: TensorValue, flag: bool) -> None:
     given, fake = tx.graph.inputs.get(self.source), self.fake  # type: ignore[arg-type]
     number = fake.is_floating_point() or fake.is_complex()
     if given is None or not number or fake._is_view() or not self.getattr(tx, "is_leaf").as_constant():
-        raise Unsupported("call", "Tensor.requires_grad_")
+        raise _requires_grad_changes()
     before = given.meta["val"]
     has_other_data = self.node is not given and not tx.effects.has_pending(self, "requires_grad")
     made = [node.meta.get("val") for node in tx.graph.graph.nodes]
     frozen = tx.graph.frozen and self.node is not given
     if has_other_data or any(_follows(value, before) or (frozen and is_view_of(value, fake)) for value in made):
-        raise Unsupported("call", "Tensor.requires_grad_")
+        raise _requires_grad_changes()
     tx.effects.store_attr(self, "requires_grad", constant(flag))
     self.unrecorded = None
     if before.requires_grad == flag:
@@ -152,7 +153,7 @@ def _require_of_input(tx: Translator, self: TensorValue, flag: bool) -> None:
         _becomes(tx, self, shared.node, shared.fake)
         tx.graph.assigned.append((before, "requires_grad"))
         where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
-        tx.graph.frozen.append((shared.fake, partial(Unsupported, "call", "Tensor.requires_grad_", **where)))
+        tx.graph.frozen.append((shared.fake, partial(_requires_grad_changes, **where)))
 
 
 def is_view_of(value: Any, base: torch.Tensor) -> bool:
@@ -171,18 +172,21 @@ def _becomes(tx: Translator, self: TensorValue, node: torch.fx.Node, fake: torch
     tx.trace.values_by_id[id(fake)] = self
 
 
+_requires_grad_changes = partial(Unsupported, Reason.REQUIRES_GRAD_CHANGE, torch.Tensor, "requires_grad_")
+
+
 def _begins_to_be_recorded(trace: Trace, step: int, where: dict[str, Any]) -> Unsupported:
     """The break where autograd is to record an input that requires gradients since `step`: at the beginning of the
     statement, so that the rest is in one graph."""
-    earlier = {"earlier": trace.statement} if step < trace.statement < trace.step else {}
-    return Unsupported("call", "Tensor.requires_grad_", **where, **earlier)
+    earlier: dict[str, Any] = {"earlier": trace.statement} if step < trace.statement < trace.step else {}
+    return _requires_grad_changes(**where, **earlier)
 
 
 def _requires_grad_(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """`self.requires_grad_(flag)`."""
     wanted = [*args, *kwargs.values()] or [constant(True)]
     if len(wanted) > 1 or not kwargs.keys() <= {"requires_grad"}:
-        raise Unsupported("call", "Tensor.requires_grad_")
+        raise _requires_grad_changes()
     _require(tx, self, wanted[0])
     return self
 
@@ -190,7 +194,7 @@ def _requires_grad_(tx: Translator, self: TensorValue, args: Sequence[Value], kw
 def _delete(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """`del self.grad`: there is none from then on."""
     if len(args) != 1 or args[0].as_constant() != "grad":
-        raise Unsupported("del", f"an attribute of {self.describe()}")
+        raise Unsupported(Reason.DELETE, detail=f"an attribute of {self.describe()}")
     self.setattr(tx, "grad", constant(None))
     return constant(None)
 

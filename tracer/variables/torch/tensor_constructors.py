@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..containers.lists import make_list
 from ..containers.sequences import SequenceValue
@@ -85,7 +86,9 @@ def warned_of_history(tx: Translator) -> None:
     try:
         tx.graph.called(float, (_WITH_HISTORY,), {})
     except Warning as error:
-        raise Unsupported("call", "float() of a tensor that requires grad, which is warned of") from error
+        raise Unsupported(
+            Reason.UNSUPPORTED_BUILTIN, float, detail="of a tensor that requires grad, which is warned of"
+        ) from error
 
 
 _WITH_HISTORY = torch.ones((), requires_grad=True)

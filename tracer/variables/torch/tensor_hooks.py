@@ -15,6 +15,7 @@ from torch._C import _functorch
 from torch.utils.hooks import RemovableHandle
 
 from ....operators.autograd_plans import FunctionPlan
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import ObservedException, Value
 from ..core.constant import BoundBuiltin, constant
@@ -64,7 +65,9 @@ class HandleValue(Value):
         """Register the hook. Raises Unsupported where the tensor has been overwritten since: the hook is on the old
         value."""
         if self.tensor.fake._version != self.version:
-            raise Unsupported("reconstruct", f"a hook on {self.tensor.describe()}, which is changed in place,")
+            raise Unsupported(
+                Reason.RECONSTRUCT, detail=f"a hook on {self.tensor.describe()}, which is changed in place,"
+            )
         codegen.push_function(register)
         codegen(self.tensor)
         codegen.const(self.method)
@@ -91,7 +94,7 @@ def _hooks(method: str) -> Callable[..., Value]:
         given = [*args, *kwargs.values()]
         recorded = self.fake.requires_grad and not self.fake.is_inference()
         if not recorded or self.unrecorded or _functorch.get_dynamic_layer_stack_depth() or len(given) > 1:
-            raise Unsupported("call", f"Tensor.{method}")
+            raise Unsupported(Reason.TENSOR_HOOK, torch.Tensor, method)
         hook = given[0] if given else None
         if self.node.op != "placeholder" or self.source is None or len(tx.graph.scopes.open) > 1:
             if method != "register_hook" or hook is None:
@@ -114,8 +117,8 @@ def _refusal(tx: Translator, tensor: TensorValue, method: str) -> Unsupported:
     """The break: here where nothing uses the tensor yet, else right after the operation that made it."""
     made = tensor.node.meta.get("step")
     if made is None or not tensor.node.users or made >= tx.trace.step:
-        return Unsupported("call", f"Tensor.{method}")
-    return Unsupported("call", f"Tensor.{method}", earlier=made + 1)
+        return Unsupported(Reason.TENSOR_HOOK, torch.Tensor, method)
+    return Unsupported(Reason.TENSOR_HOOK, torch.Tensor, method, earlier=made + 1)
 
 
 # ---- a hook as part of the graph -------------------------------------------------------------------------------------
@@ -206,4 +209,4 @@ def gradients_break(tx: Translator, tensors: Sequence[Value]) -> Unsupported:
     made = [tensor.node for tensor in tensors if isinstance(tensor, TensorValue) and tensor.node.users]
     steps = [node.meta["step"] + 1 for node in made if "step" in node.meta]
     earlier = {"earlier": min(steps)} if steps and min(steps) < tx.trace.step else {}
-    return Unsupported("call", "torch.autograd.grad", **earlier)
+    return Unsupported(Reason.GRADIENT_INSIDE, torch.autograd.grad, **earlier)

@@ -14,6 +14,7 @@ import torch
 import torch.fx
 import torch.overrides
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
 from ...shapes.wrapper_subclasses import is_wrapper_class
@@ -95,11 +96,11 @@ class SubclassValue(TensorValue):
         """A user-defined attribute; one made in the trace gets it when it is made."""
         found = lookup(self.kind, name)
         if found is not MISSING and (hasattr(torch.Tensor, name) or hasattr(type(found), "__set__")):
-            raise Unsupported("set-attribute", f"{self.kind.__qualname__}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self.kind, name)
         if lookup(self.kind, "__setattr__") is not lookup(torch.Tensor, "__setattr__"):
-            raise Unsupported("set-attribute", f"{self.kind.__qualname__}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self.kind, name)
         if self.source is None and not tx.effects.is_new(self):
-            raise Unsupported("set-attribute", f"{name} of a tensor that the graph computes")
+            raise Unsupported(Reason.SET_ATTRIBUTE, detail=f"{name} of a tensor that the graph computes")
         tx.effects.store_attr(self, name, value)
 
     # ---- operators and methods -------------------------------------------------------------------------------------
@@ -115,14 +116,14 @@ class SubclassValue(TensorValue):
     def base_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
         """A torch method that an override calls through super()."""
         if name.startswith("__") and program_defines(self.kind, name):
-            raise Unsupported("call", f"torch.Tensor.{name} of {self.describe()}")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, torch.Tensor, name, given=(self,))
         return TensorValue.call_method(self, tx, name, args, kwargs)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """An operator; user-defined special methods are left to eager."""
         names = [*REFLECTED.get(IN_PLACE.get(function, function), ()), f"__{function.__name__}__"]
         if any(program_defines(self.kind, name) for name in names):
-            raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
+            raise Unsupported(Reason.OPERATOR, function, given=(self,))
         return super().binary(tx, function, left, right)
 
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
@@ -204,11 +205,11 @@ def build_subclass(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
         return wrapper
     _refuse_unlike_data(cls)
     if obj.__dict__.get("_is_param") and not issubclass(cls, torch.nn.Parameter):
-        raise Unsupported("unknown-type", f"a parameter of the tensor subclass {cls.__qualname__}")
+        raise Unsupported(Reason.UNKNOWN_TYPE, detail=f"a parameter of the tensor subclass {cls.__qualname__}")
     plain = without_class(obj)
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(plain)
     if wrapped or plain.is_nested or plain.is_quantized or plain.layout is not torch.strided or plain.is_inference():
-        raise Unsupported("unknown-type", f"a tensor of the class {cls.__qualname__}")
+        raise Unsupported(Reason.UNSUPPORTED_TENSOR, detail=f"a tensor of the class {cls.__qualname__}")
     _note_members(tx, cls)
     if has_override(cls):
         fake = tx.graph.shapes.fakify(plain, source)
@@ -227,11 +228,11 @@ def _refuse_unlike_data(cls: type) -> None:
     """Raises Unsupported for classes whose tensors are more than data: with `__torch_dispatch__`, and torch's own."""
     own = [base for base in cls.__mro__ if base.__module__.partition(".")[0] not in ("torch", "builtins")]
     if cls.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:  # type: ignore[attr-defined]
-        raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__}, which has __torch_dispatch__,")
+        raise Unsupported(Reason.UNKNOWN_TYPE, cls, detail=", which has __torch_dispatch__,")
     if not own or _base(cls) not in (torch.Tensor, torch.nn.Parameter):
-        raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__}")
+        raise Unsupported(Reason.UNKNOWN_TYPE, cls)
     if any("__getattribute__" in base.__dict__ for base in own):
-        raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__}, which has __getattribute__,")
+        raise Unsupported(Reason.UNKNOWN_TYPE, cls, detail=", which has __getattribute__,")
 
 
 def _note_members(tx: Translator, cls: type) -> None:
@@ -295,7 +296,7 @@ def make_tensor(tx: Translator, cls: type, args: Args, kwargs: Kwargs) -> Value:
 def new_tensor(tx: Translator, cls: type, args: Args) -> Value:
     """torch.Tensor.__new__(cls, tensor)."""
     if len(args) != 1 or not isinstance(args[0], TensorValue) or issubclass(cls, torch.nn.Parameter):
-        raise Unsupported("call", f"the class {cls.__qualname__}")
+        raise Unsupported(Reason.UNSUPPORTED_CLASS, cls)
     return as_subclass(tx, args[0], cls)
 
 
@@ -306,7 +307,7 @@ def _make_subclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     data, cls = given["data"], given["cls"].as_constant()
     wanted = given.get("require_grad")
     if not isinstance(data, TensorValue) or len(given) > 3 or (wanted is not None and wanted.truth(tx)):
-        raise Unsupported("call", "torch.Tensor._make_subclass")
+        raise Unsupported(Reason.UNSUPPORTED_TORCH_FUNCTION, torch.Tensor._make_subclass)
     _refuse_unlike_data(cls)
     with tx.trace.overrides.set([], False):
         detached = tx.graph.call("detach", [data], {}, tx, op="call_method")

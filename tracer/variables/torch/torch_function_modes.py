@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.overrides
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
@@ -53,7 +54,7 @@ def _handle(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if answer is None:
         answer = override(tx, getattr(public, "function"), args[2:], kwargs)  # noqa: B009
     if answer is None:
-        raise Unsupported("call", f"{public.describe()} with __torch_function__")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, public, detail="with __torch_function__")
     return answer
 
 
@@ -78,9 +79,9 @@ def _is_mode_enabled(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _push(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """`with mode:` begins."""
     if isinstance(args[0], ModeValue) or args[0].is_constant():
-        raise Unsupported("context-manager", args[0].describe())
+        raise Unsupported(Reason.CONTEXT_MANAGER, args[0])
     if tx.trace.overrides.off:
-        raise Unsupported("context-manager", f"{args[0].describe()} where modes of functions are out of force")
+        raise Unsupported(Reason.CONTEXT_MANAGER, args[0], detail="where modes of functions are out of force")
     tx.trace.overrides.modes = [*tx.trace.overrides.modes, args[0]]
     return constant(None)
 
@@ -90,7 +91,9 @@ def _pop(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """It ends."""
     modes = tx.trace.overrides.modes
     if not modes:
-        raise Unsupported("context-manager", "a mode of functions that was entered outside of the traced function")
+        raise Unsupported(
+            Reason.CONTEXT_MANAGER, detail="a mode of functions that was entered outside of the traced function"
+        )
     tx.trace.overrides.modes = modes[:-1]
     return modes[-1]
 
@@ -121,7 +124,7 @@ class DisabledValue(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Restore them."""
         if self.before is None:
-            raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail="is left before it was entered")
         state = tx.trace.overrides
         state.modes, state.on_types, state.off = self.before
 

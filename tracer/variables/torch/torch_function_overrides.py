@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.overrides
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...shapes.wrapper_subclasses import has_torchs_overrides
 from ..containers.lists import ListValue, make_list
@@ -190,7 +191,9 @@ def _number(value: Value) -> Any:
 
 def _question(tx: Translator, operation: Callable[..., Any], args: Args, kwargs: Kwargs) -> Question | None:
     if _runs_program(operation, args):
-        raise Unsupported("operator", f"{_name(operation)} to {' and '.join(arg.describe() for arg in args)}")
+        raise Unsupported(
+            Reason.OPERATOR, detail=f"{_name(operation)} to {' and '.join(arg.describe() for arg in args)}"
+        )
     stand_ins, listener = _StandIns(tx), _Listener()
     given = [stand_ins.of(arg) for arg in args]
     named = {name: stand_ins.of(arg) for name, arg in kwargs.items()}
@@ -200,7 +203,7 @@ def _question(tx: Translator, operation: Callable[..., Any], args: Args, kwargs:
     except _Asked:
         pass
     except Exception as error:
-        raise Unsupported("operator-error", f"{_name(operation)}: {error}") from error
+        raise Unsupported(Reason.OPERATOR_ERROR, detail=f"{_name(operation)}: {error}") from error
     if listener.question is None:
         return None
     func, types, call_args, call_kwargs = listener.question
@@ -249,11 +252,13 @@ def _answer(tx: Translator, question: Question, found: Sequence[Value]) -> Value
         owner = next(value for value in found if _class(value) is cls)
         member = lookup(cls, "__torch_function__")
         if not isinstance(member, (classmethod, staticmethod)):
-            raise Unsupported("call", f"{cls.__qualname__}.__torch_function__, which is no class method,")
+            raise Unsupported(
+                Reason.UNSUPPORTED_METHOD, cls, "__torch_function__", detail=", which is no class method,"
+            )
         answer = bind(tx, member, "__torch_function__", owner, cls, type_source(owner)).call(tx, given, {})
         if not _declined(answer):
             return answer
-    raise Unsupported("raises", f"no implementation found for {question.func.describe()}")
+    raise Unsupported(Reason.RAISES, detail=f"no implementation found for {question.func.describe()}")
 
 
 def _declined(answer: Value) -> bool:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.modules.module as nn_module
 import torch.overrides
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import ModuleGlobalSource
 from ..containers.lists import make_list
@@ -97,7 +98,7 @@ NAMED.update({
 
 def requested_break(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """The user requests one."""
-    raise Unsupported("graph-break-requested", "torch._dynamo.graph_break()")
+    raise Unsupported(Reason.GRAPH_BREAK_REQUESTED, detail="torch._dynamo.graph_break()")
 
 
 NAMED["torch._dynamo.decorators", "graph_break"] = requested_break
@@ -194,7 +195,7 @@ def _checked_later(tx: Translator, condition: Value, args: Args, kwargs: Kwargs)
     """A check of a data-dependent condition: it holds from here on. Without a user-defined message, a number's is an
     operator that raises RuntimeError as torch._check does; else the frame is rerun for the message."""
     if args or kwargs or isinstance(condition, TensorValue):
-        assume(tx, condition, "torch._check or torch._assert")
+        assume(tx, condition, Unsupported(Reason.DATA_DEPENDENT_BRANCH, torch._check))
         return constant(None)
     message = constant("Expected cond to be True, but got False. (Could this error message be improved? "
                        "If so, please report an enhancement request to PyTorch.)")
@@ -215,7 +216,7 @@ def _check(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if by_data or isinstance(args[0], TensorValue):
         return _checked_later(tx, args[0], args[1:], kwargs)
     if not args[0].truth(tx):
-        raise Unsupported("raises", "torch._check failed")
+        raise Unsupported(Reason.RAISES, detail="torch._check failed")
     return constant(None)
 
 
@@ -224,14 +225,16 @@ def _check_tensor_all(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """It holds from here on; where it does not, the frame is rerun for the error."""
     conditions = [arg for arg in args[:2] if isinstance(arg, TensorValue)]
     if kwargs or len(conditions) != 1 or conditions[0].fake.dtype != torch.bool:
-        raise Unsupported("call", "torch._check_tensor_all")
-    assume(tx, tx.graph.call(torch._is_all_true, conditions, {}, tx), "torch._check_tensor_all")
+        raise Unsupported(Reason.UNSUPPORTED_TORCH_FUNCTION, torch._check_tensor_all)
+    why = Unsupported(Reason.DATA_DEPENDENT_BRANCH, torch._check_tensor_all)
+    assume(tx, tx.graph.call(torch._is_all_true, conditions, {}, tx), why)
     return constant(None)
 
 
 def _valid(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """The condition for which torch.distributions raises otherwise: as `assert`."""
-    assume(tx, tx.graph.call(torch._is_all_true, args[:1], {}, tx), "the arguments of a distribution")
+    why = Unsupported(Reason.DATA_DEPENDENT_BRANCH, detail="the arguments of a distribution")
+    assume(tx, tx.graph.call(torch._is_all_true, args[:1], {}, tx), why)
     return constant(True)
 
 
@@ -239,7 +242,7 @@ def _lazy_property(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """A lazy property of a distribution, read from the class: only its type is used."""
     function = args[0].function if len(args) == 1 and isinstance(args[0], FunctionValue) else None
     if function is None or kwargs:
-        raise Unsupported("call", "a lazy property of a function that the trace made")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="a lazy property of a function that the trace made")
     return ConstantValue(torch.distributions.utils._lazy_property_and_property(function))
 
 
@@ -274,7 +277,7 @@ def _unwrap(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _sets_state(function: Callable[..., Any]) -> None:
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        raise Unsupported("global-state", f"torch.{function.__name__}")
+        raise Unsupported(Reason.GLOBAL_STATE, function)
 
     NAMED[function.__module__, function.__name__] = handler  # TorchDynamo, once loaded, wraps some of them
 
@@ -291,7 +294,7 @@ for _setter in _SETTERS:
 @handles(torch.func.linearize)
 def _linearize(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """It traces the function itself, and makes modules."""
-    raise Unsupported("skipped-function", "torch.func.linearize")
+    raise Unsupported(Reason.SKIPPED_FUNCTION, torch.func.linearize)
 
 
 def _quantizes(function: Callable[..., Any]) -> None:
@@ -300,7 +303,7 @@ def _quantizes(function: Callable[..., Any]) -> None:
 
     @handles(function)
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-        raise Unsupported("missing-fake-kernel", f"torch.{function.__name__}")
+        raise Unsupported(Reason.MISSING_FAKE_KERNEL, function)
 
 
 _QUANTIZERS: tuple[Callable[..., Any], ...] = (
@@ -324,7 +327,7 @@ def _grouped(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     try:
         found = torch._C._group_tensors_by_device_and_dtype(fakes, with_indices)
     except RuntimeError as error:  # without tensors
-        raise Unsupported("raises", f"RuntimeError: {error}") from error
+        raise Unsupported(Reason.RAISES, detail=f"RuntimeError: {error}") from error
     keys, groups = [], []
     for key, (parts, indices) in found.items():
         keys.append(constant(key))

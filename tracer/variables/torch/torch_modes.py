@@ -12,6 +12,7 @@ from torch.autograd.grad_mode import inference_mode
 from torch.autograd.profiler import record_function
 
 from ....operators.graph_calls import enter_inference_mode, exit_inference_mode, set_deterministic
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import (
     ATTENTION,
@@ -52,7 +53,7 @@ def _sets(*functions: Callable[..., Any]) -> None:
             try:
                 function(*constants)
             except TypeError as error:
-                raise Unsupported("call", f"{function.__name__}: {error}") from error
+                raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, function, detail=f": {error}") from error
             mode_node(tx, function, constants)
             return constant(None)
 
@@ -132,7 +133,7 @@ class InferenceModeValue(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Leave both."""
         if self.node is None:
-            raise Unsupported("context-manager", "torch.inference_mode is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, torch.inference_mode, detail="is left before it was entered")
         exit_inference_mode(tx.trace.inference_modes.pop())
         mode_node(tx, exit_inference_mode, (self.node,))
         self.node = None
@@ -144,7 +145,7 @@ class InferenceModeValue(ModeValue):
     def reconstruct(self, codegen: Codegen) -> None:
         """`torch.inference_mode(mode)`; no call makes one that is already entered."""
         if self.node is not None:
-            raise Unsupported("context-manager", f"{self.describe()}, which is left by hand,")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail=", which is left by hand,")
         codegen.call_const(inference_mode, [constant(self.enabled)])
 
     def describe(self) -> str:
@@ -167,7 +168,9 @@ def build_inference_mode(tx: Translator, obj: Any, source: Source | None) -> Val
     """An existing manager, as in a decorator's closure; one that was entered elsewhere is left to eager."""
     refuse_subclass(type(obj), inference_mode)
     if "_inference_mode_context" in obj.__dict__:
-        raise Unsupported("context-manager", "an inference mode that was entered outside the traced function")
+        raise Unsupported(
+            Reason.CONTEXT_MANAGER, detail="an inference mode that was entered outside the traced function"
+        )
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
     return InferenceModeValue(obj.mode, source)
@@ -197,7 +200,7 @@ class RecordFunctionContext(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Nothing to restore."""
         if self.state == "made":
-            raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail="is left before it was entered")
         self.state = "left"
 
     def clone(self) -> ModeValue:
@@ -277,7 +280,7 @@ class WithoutHooksValue(NoOpContext):
 def _disable_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """The block in which torch.func's transforms run: active hooks are an error there."""
     if _C._autograd._top_saved_tensors_default_hooks(False) is not None or tx.graph.checkpoint:
-        raise Unsupported("context-manager", "saved tensors hooks around a transform of torch.func")
+        raise Unsupported(Reason.CONTEXT_MANAGER, detail="saved tensors hooks around a transform of torch.func")
     return WithoutHooksValue([*args, *kwargs.values()][0].as_constant())
 
 

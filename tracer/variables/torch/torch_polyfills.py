@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch.distributions import constraints
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
@@ -194,7 +195,7 @@ def _combine_input_and_mask(tx: Translator, args: Args, kwargs: Kwargs) -> Value
     """Without torch's local class, which is for tensors that hold their mask."""
     if args[1].python_type() in (torch.Tensor, torch.nn.Parameter):
         return tx.inline(from_python(tx, _with_identity), args, kwargs)
-    raise Unsupported("opcode", "a class statement inside the function")
+    raise Unsupported(Reason.OPCODE, detail="a class statement inside the function")
 
 
 NAMED["torch.masked._ops", "_combine_input_and_mask"] = _combine_input_and_mask

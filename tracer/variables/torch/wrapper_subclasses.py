@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
 from ...shapes.wrapper_subclasses import Layout, fake_of, has_torchs_overrides, is_wrapper_class
@@ -61,12 +62,14 @@ class WrapperValue(SubclassValue):
             return super()._instance_attr(tx, name)
         found = getattr(self.fake, name)
         if not _is_plain(found):
-            raise Unsupported("attribute", f"{name} of {self.describe()}, which is {type(found).__qualname__}")
+            raise Unsupported(
+                Reason.ATTRIBUTE, detail=f"{name} of {self.describe()}, which is {type(found).__qualname__}"
+            )
         return from_python(tx, found)
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """Attributes are part of what a later operator reads."""
-        raise Unsupported("set-attribute", f"{self.kind.__qualname__}.{name}")
+        raise Unsupported(Reason.SET_ATTRIBUTE, self.kind, name)
 
 
 def _inner_names(fake: Any) -> list[str]:
@@ -95,7 +98,7 @@ def build_wrapper(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
     cls = type(obj)
     if torch._C._functorch.peek_interpreter_stack() is not None or obj.is_inference():
         why = "in a transform, or of inference mode,"
-        raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__} {why}")
+        raise Unsupported(Reason.UNKNOWN_TYPE, cls, detail=f"{why}")
     with torch._C.DisableTorchFunctionSubclass(), torch.inference_mode(False), torch.no_grad():
         try:
             fake = fake_of(tx.graph.shapes, obj, source, lambda *found: _guard(tx, *found))
@@ -103,7 +106,7 @@ def build_wrapper(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
             raise
         except Exception as error:
             why = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__} ({why})") from error
+            raise Unsupported(Reason.UNKNOWN_TYPE, cls, detail=f"({why})") from error
         fake = _with_history(tx, fake, obj)
     _note(tx, cls)
     node = tx.graph.add_placeholder(source, fake)
@@ -134,7 +137,7 @@ def _note(tx: Translator, cls: Any) -> None:
     note_class(tx, cls)
     asks = has_torchs_overrides(cls)
     if tx.graph.asks_overrides not in (None, asks):
-        raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__} beside one of another kind")
+        raise Unsupported(Reason.UNKNOWN_TYPE, cls, detail="beside one of another kind")
     tx.graph.asks_overrides = asks
 
 
@@ -199,7 +202,7 @@ def make_wrapper(tx: Translator, cls: type, args: Args, kwargs: Kwargs) -> Value
     _note(tx, cls)
     made = tx.graph.call(cls, args, kwargs, tx)
     if not isinstance(made, WrapperValue) or made.fake.requires_grad:
-        raise Unsupported("call", f"the class {cls.__qualname__} of tensors that require gradients")
+        raise Unsupported(Reason.UNSUPPORTED_CLASS, cls, detail="of tensors that require gradients")
     return made
 
 

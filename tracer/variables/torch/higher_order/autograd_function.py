@@ -15,6 +15,7 @@ import torch.fx
 from torch._C import _functorch
 
 from .....operators.autograd_plans import FunctionPlan
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....shapes.wrapper_subclasses import is_wrapper_class
 from ...containers.sequences import TupleValue
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Kwargs = Mapping[str, Value]
 _Function = torch.autograd.Function
-_CODE = "autograd-function"
 Forward = Callable[["ContextValue", Args], Value]
 
 
@@ -64,25 +64,25 @@ class ContextValue(Value):
             return TupleValue(self.saved, tuple)
         if name == "needs_input_grad":
             if tx.graph.reentrant:  # the forward runs without gradients, too
-                raise Unsupported("attribute", "ctx.needs_input_grad")
+                raise Unsupported(Reason.ATTRIBUTE, detail="ctx.needs_input_grad")
             return from_python(tx, self.needs)
         if name in _CONTEXT_METHODS:
             return BoundBuiltin(self, name)
         if hasattr(_Function, name):
-            raise Unsupported("attribute", f"ctx.{name}")
+            raise Unsupported(Reason.ATTRIBUTE, detail=f"ctx.{name}")
         return tx.raise_observed(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """An attribute for the backward."""
         if hasattr(_Function, name):
-            raise Unsupported("set-attribute", f"ctx.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, detail=f"ctx.{name}")
         self.attributes[name] = value
 
     def call_method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Value:
         """The methods of contexts."""
         field = _CONTEXT_METHODS.get(name)
         if field is None or kwargs:
-            raise Unsupported("call", f"ctx.{name}")
+            raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail=f"ctx.{name}")
         if field:
             setattr(self, field, tuple(args))
         else:
@@ -122,9 +122,15 @@ class _Traced:
 def _apply(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     cls, inputs = args[0].as_constant(), args[1:]
     if kwargs or issubclass(cls, torch.autograd.function.InplaceFunction):
-        raise Unsupported(_CODE, f"{cls.__qualname__}.apply {'gets keywords' if kwargs else 'changes what it gets'}")
+        raise Unsupported(
+            Reason.AUTOGRAD_FUNCTION,
+            detail=f"{cls.__qualname__}.apply {'gets keywords' if kwargs else 'changes what it gets'}",
+        )
     if not _is_followed(cls, inputs):
-        raise Unsupported(_CODE, f"{cls.__qualname__}.apply is called inside of a transform (torch.func, vmap)")
+        raise Unsupported(
+            Reason.AUTOGRAD_FUNCTION,
+            detail=f"{cls.__qualname__}.apply is called inside of a transform (torch.func, vmap)",
+        )
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
     if torch.is_grad_enabled() and any(needs):
         return apply_function(tx, cls, inputs)
@@ -170,7 +176,9 @@ def _run_forward(tx: Translator, cls: type, context: ContextValue, inputs: Args)
 
 def _traced(tx: Translator, cls: type, returned: Value) -> _Traced:
     if not isinstance(returned, (TensorValue, TupleValue)):
-        raise Unsupported(_CODE, f"the forward of {cls.__qualname__} returns {returned.describe()}")
+        raise Unsupported(
+            Reason.AUTOGRAD_FUNCTION, detail=f"the forward of {cls.__qualname__} returns {returned.describe()}"
+        )
     items = [returned] if isinstance(returned, TensorValue) else returned.iterate(tx)
     return _Traced(returned, tuple([item for item in items if isinstance(item, TensorValue)]))
 
@@ -198,7 +206,7 @@ def apply_function(tx: Translator, cls: type, inputs: Args, run: Forward | None 
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
     kinds = [value.python_type() for value in inputs if isinstance(value, TensorValue)]
     if any(kind not in _PLAIN and not is_wrapper_class(kind) for kind in kinds):
-        raise Unsupported(_CODE, f"{cls.__qualname__} gets a tensor subclass, for gradients")
+        raise Unsupported(Reason.AUTOGRAD_FUNCTION, detail=f"{cls.__qualname__} gets a tensor subclass, for gradients")
     return _with_backward(tx, cls, ContextValue(cls, needs), inputs, run or partial(_run_forward, tx, cls))
 
 
@@ -212,11 +220,15 @@ def _with_backward(tx: Translator, cls: type, context: ContextValue, inputs: Arg
         with torch.no_grad():
             traced = _traced(tx, cls, run(context, inputs))
         if not context.materialized and len(traced.tensors) > 1:  # only the backward knows which gradients are None
-            raise Unsupported(_CODE, f"{cls.__qualname__} calls ctx.set_materialize_grads(False)")
+            raise Unsupported(
+                Reason.AUTOGRAD_FUNCTION, detail=f"{cls.__qualname__} calls ctx.set_materialize_grads(False)"
+            )
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
-            raise Unsupported(_CODE, f"{cls.__qualname__} marks what it does not return")
+            raise Unsupported(Reason.AUTOGRAD_FUNCTION, detail=f"{cls.__qualname__} marks what it does not return")
         if any(inputs.count(value) > 1 for value in context.dirty):
-            raise Unsupported(_CODE, f"{cls.__qualname__}.apply gets one tensor twice, and changes it")
+            raise Unsupported(
+                Reason.AUTOGRAD_FUNCTION, detail=f"{cls.__qualname__}.apply gets one tensor twice, and changes it"
+            )
         later = f"the backward of {cls.__qualname__}"
         with tx.graph.nested_without_writes(later) as backward, tx.effects.sealed(later), torch.no_grad():
             assumed = tx.trace.layouts_assumed
@@ -245,7 +257,7 @@ def _with_backward(tx: Translator, cls: type, context: ContextValue, inputs: Arg
 def strides_of(fakes: Sequence[torch.Tensor]) -> tuple[tuple[int, ...] | None, ...]:
     """The strides with which gradients of these are traced; None for contiguous ones."""
     if any(not fake.is_contiguous() and not all(isinstance(n, int) for n in fake.stride()) for fake in fakes):
-        raise Unsupported(_CODE, "a gradient may have strides that vary")
+        raise Unsupported(Reason.AUTOGRAD_FUNCTION, detail="a gradient may have strides that vary")
     return tuple([None if fake.is_contiguous() else fake.stride() for fake in fakes])
 
 
@@ -287,24 +299,37 @@ def _backward(
     try:
         returned = _called_backward(tx, cls, context, given)
     except ObservedException as raised:
-        raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
+        raise Unsupported(Reason.RAISES, raised.value, **raised.context) from raised
     fakes = [value.fake for value in arriving.values() if isinstance(value, TensorValue)]
     if any(not fake.is_inference() and fake._version for fake in fakes):
-        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} changes a gradient in place")
+        raise Unsupported(
+            Reason.AUTOGRAD_FUNCTION, detail=f"the backward of {cls.__qualname__} changes a gradient in place"
+        )
     if tx.trace.layouts_asked > asked:
-        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} reads the strides of a gradient")
+        raise Unsupported(
+            Reason.AUTOGRAD_FUNCTION, detail=f"the backward of {cls.__qualname__} asks for the strides of a gradient"
+        )
     gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]
     if len(gradients) < len(inputs):
-        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns too few gradients")
+        raise Unsupported(
+            Reason.AUTOGRAD_FUNCTION, detail=f"the backward of {cls.__qualname__} returns too few gradients"
+        )
     nodes: list[Any] = []
     for value, gradient in zip(inputs, gradients):
         is_none = gradient.is_constant() and gradient.as_constant() is None
         if not is_none and not isinstance(gradient, TensorValue):
-            raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns {gradient.describe()}")
+            raise Unsupported(
+                Reason.AUTOGRAD_FUNCTION, detail=f"the backward of {cls.__qualname__} returns {gradient.describe()}"
+            )
         if isinstance(value, TensorValue):
             nodes.append(None if is_none else tx.graph.scopes.here(gradient.as_proxy()))
         elif not is_none:
-            raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns a gradient of what is no tensor")
+            raise Unsupported(
+                Reason.AUTOGRAD_FUNCTION,
+                detail=f"the backward of {cls.__qualname__} returns a gradient of what is no tensor",
+            )
     if any(not (g.is_constant() and g.as_constant() is None) for g in gradients[len(inputs) :]):
-        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns too many gradients")
+        raise Unsupported(
+            Reason.AUTOGRAD_FUNCTION, detail=f"the backward of {cls.__qualname__} returns too many gradients"
+        )
     return nodes

@@ -18,6 +18,7 @@ import torch.fx
 import torch.nn.functional as F
 
 from .....operators.effects import may_draw
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....fx.subgraphs import refuse_writes, versions
 from ...containers.sequences import TupleValue
@@ -39,23 +40,33 @@ _OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_
 
 def _checkpoint(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint where saved tensors hooks are an error")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint,
+            detail="where saved tensors hooks are an error",
+        )
     # torch 2.11 saves the inputs in a Function that transforms refuse
     if hasattr(torch.utils.checkpoint, "_NoopSaveInputs") and torch._C._functorch.peek_interpreter_stack() is not None:
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint in a transform of torch.func")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint, detail="in a transform of torch.func"
+        )
     function, inputs = args[0], args[1:]
     rest = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
     given = {name: value for name, value in kwargs.items() if name in _OPTIONS}
     plain = {name: value.as_constant() for name, value in given.items() if name != "context_fn"}
     if plain.get("debug") or plain.get("use_reentrant") is None:
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with debug, or without use_reentrant")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint,
+            detail="with debug, or without use_reentrant",
+        )
     selective = "context_fn" in given
     if selective and not isinstance(given["context_fn"].call(tx, [], {}), SelectiveContexts):
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with context_fn")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint, detail="with context_fn")
     if not torch.is_grad_enabled():
         return function.call(tx, inputs, rest)
     if torch.is_inference_mode_enabled() or any(isinstance(v, TensorValue) and v.fake.is_inference() for v in inputs):
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint of inference tensors")  # torch 2.11 saves them
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint, detail="of inference tensors"
+        )  # torch 2.11 saves them
     if plain["use_reentrant"]:
         _check_reentrant(tx, inputs, rest)
     outer, tx.graph.reentrant = tx.graph.reentrant, tx.graph.reentrant or plain["use_reentrant"]
@@ -72,12 +83,18 @@ def _checkpoint(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Valu
 def _check_reentrant(tx: Translator, inputs: Sequence[Value], rest: Mapping[str, Value]) -> None:
     """Gradients flow through tensors among the arguments only, and one of them must require gradients."""
     if tx.code in _REFUSED:
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) before torch.autograd.grad")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint,
+            detail="(use_reentrant=True) before torch.autograd.grad",
+        )
     tx.trace.reentrant.append(tx.code)
     tensors = [value for value in inputs if isinstance(value, TensorValue)]
     others = [value for value in inputs if not isinstance(value, TensorValue) and not value.is_constant()]
     if rest or others or not any(value.fake.requires_grad for value in tensors):
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) with such arguments")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint,
+            detail="(use_reentrant=True) with such arguments",
+        )
 
 
 def _check_results(result: Value, inputs: Sequence[Value]) -> None:
@@ -90,7 +107,10 @@ def _check_results(result: Value, inputs: Sequence[Value]) -> None:
     differentiable = [value.fake for value in tensors if value.fake.is_floating_point() or value.fake.is_complex()]
     alone = [value.fake.untyped_storage()._cdata for value in (*tensors, *inputs) if isinstance(value, TensorValue)]
     if not plain or not all(fake.requires_grad for fake in differentiable) or len(set(alone)) != len(alone):
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) with such results")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint,
+            detail="(use_reentrant=True) with such results",
+        )
 
 
 def refuse_reentrant(tx: Translator) -> None:
@@ -116,9 +136,14 @@ def _region(tx: Translator, random_again: bool, selective: bool = False) -> Iter
         if node is last:
             break
         if node.target is F.batch_norm and (len(node.args) < 6 or node.args[5]):
-            raise Unsupported("effect-in-region", "a checkpointed function changes the statistics of a batch norm")
+            raise Unsupported(
+                Reason.SIDE_EFFECT_IN_SUBGRAPH, detail="a checkpointed function changes the statistics of a batch norm"
+            )
         if not random_again and may_draw(node):
-            raise Unsupported("call", "torch.utils.checkpoint.checkpoint(preserve_rng_state=False) of random operators")
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint,
+                detail="(preserve_rng_state=False) of random operators",
+            )
 
 
 class SelectiveContexts(Value):
@@ -133,7 +158,10 @@ class SelectiveContexts(Value):
 
 def _selective(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if kwargs or len(args) != 1:
-        raise Unsupported("call", "torch.utils.checkpoint.create_selective_checkpoint_contexts with options")
+        raise Unsupported(
+            Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.create_selective_checkpoint_contexts,
+            detail="with options",
+        )
     return SelectiveContexts()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ...core.base import Value
 from ...core.constant import constant
@@ -71,17 +72,19 @@ def flex_attention(tx: Translator, operator: Any, args: Sequence[Value]) -> Valu
     """The call of the operator. Its result has the query's order of dimensions: here that of a contiguous one."""
     query, others = args[0], args[7:]
     if any(part.iterate(tx) for part in others) or not isinstance(query, TensorValue):
-        raise Unsupported("call", "flex_attention with buffers of its own")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail="flex_attention with buffers of its own")
     strides = query.fake.stride()
     if not all(type(n) is int for n in strides) or list(strides) != sorted(strides, reverse=True):
-        raise Unsupported("call", "flex_attention of a query with another memory layout")
+        raise Unsupported(
+            Reason.UNSUPPORTED_HIGHER_ORDER, detail="flex_attention of a query whose dimensions lie in another order"
+        )
     return tx.inline(from_python(tx, math_attention), args[:6], {})
 
 
 def _mark_static(tx: Translator, args: Sequence[Value], kwargs: Any) -> Value:
     """Does nothing in torch's own code, whose tensors do not outlive it; the user's marks are kept."""
     if not is_library(tx.f_globals.get("__name__")):
-        raise Unsupported("call", "torch._dynamo.mark_static")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail="torch._dynamo.mark_static")
     return constant(None)
 
 

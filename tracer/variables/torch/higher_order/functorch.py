@@ -16,6 +16,7 @@ from torch._functorch import eager_transforms, predispatch
 from torch.autograd import forward_ad
 
 from .....operators.graph_calls import differentiate
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ...containers.sequences import TupleValue
 from ...core.base import Value
@@ -108,7 +109,7 @@ def _enter_dual_level(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     try:
         number = torch._C._enter_dual_level()
     except RuntimeError as error:
-        raise Unsupported("call", "a level of forward AD inside another") from error
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail="a level of forward AD inside another") from error
     node = mode_node(tx, torch._C._enter_dual_level, ())
     node.meta["val"] = number
     tx.graph.operations += 1
@@ -120,7 +121,9 @@ def _exit_dual_level(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """Leaving a level drops the tangents of all its tensors: one that the user entered before is left to eager."""
     level = [*args, *kwargs.values()][0]
     if not isinstance(level, LevelValue):
-        raise Unsupported("call", "leaving a level of forward AD that was entered before this graph")
+        raise Unsupported(
+            Reason.UNSUPPORTED_HIGHER_ORDER, detail="leaving a level of forward AD that was entered before this graph"
+        )
     torch._C._exit_dual_level(level=level.number)
     node = mode_node(tx, torch._C._exit_dual_level, ())
     node.kwargs = {"level": level.as_proxy()}
@@ -131,9 +134,9 @@ def _exit_dual_level(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _tensor(function: Callable[..., Any], args: Args) -> TensorValue:
     """The first argument of `function`; Unsupported where it is not a tensor, or is passed by name."""
     if not args:
-        raise Unsupported("call", f"{function.__name__} with keyword arguments")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, function, detail="with keyword arguments")
     if not isinstance(args[0], TensorValue):
-        raise Unsupported("call", f"{function.__name__} of {args[0].describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, function, given=(args[0],))
     return args[0]
 
 
@@ -158,7 +161,7 @@ def _make_dual(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     tensor's elements alias each other and the tangent's do not; a backend has no such copy to refuse."""
     fake = _tensor(torch._VF._make_dual, args).fake
     if any(type(stride) is int and stride == 0 and size != 1 for size, stride in zip(fake.shape, fake.stride())):
-        raise Unsupported("call", "_make_dual of an expanded tensor")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail="_make_dual of an expanded tensor")
     return tx.graph.call(torch._VF._make_dual, args, kwargs, tx)
 
 
@@ -173,7 +176,7 @@ def _set_tensor_requires_grad(tx: Translator, args: Args, kwargs: Kwargs) -> Val
 def _add_batch_dim(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     tensor = _tensor(_functorch._add_batch_dim, args)
     if len(args) != 3:
-        raise Unsupported("call", "_add_batch_dim with keyword arguments")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail="_add_batch_dim with keyword arguments")
     _, dim, level = args
     number = dim.as_constant()
     dim = constant(number + tensor.fake.dim() if number < 0 else number)

@@ -13,6 +13,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....fx.subgraphs import Scope
 from ...containers.sequences import TupleValue
@@ -50,7 +51,7 @@ def trace_region(tx: Translator, function: Value, args: Sequence[Value | torch.T
         results = []
         for value in leaves:
             if not isinstance(value, TensorValue):
-                raise Unsupported("call", f"{what} that returns {value.describe()}")
+                raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail=f"{what} that returns {value.describe()}")
             if tx.graph.scopes.here(value.node).op == "placeholder":  # operators must not return their inputs
                 value = tx.graph.call("clone", [value], {}, tx, op="call_method")
             results.append(tx.graph.scopes.here(value.as_proxy()))
@@ -67,7 +68,7 @@ def _own_input(tx: Translator, scope: Scope, index: int, fake: torch.Tensor) -> 
 def _fresh(tx: Translator, value: Value, first: bool = False) -> torch.Tensor:
     """A fake tensor like that of `value` (like its first slice)."""
     if not isinstance(value, TensorValue):
-        raise Unsupported("call", f"a loop that carries {value.describe()}")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, detail=f"a loop that carries {value.describe()}")
     with tx.graph.fake_mode, torch.no_grad():
         like = value.fake[0] if first else value.fake
         return torch.empty_like(like, requires_grad=False)
@@ -99,7 +100,7 @@ def _run(
 def refuse_classes(tx: Translator, operator: Any, args: Args) -> None:
     """Raises Unsupported for tensors of user-defined classes: in torch 2.11 results have the class, in 2.13 not."""
     if any(isinstance(leaf, SubclassValue) for arg in args for leaf in flatten(tx, arg)[0]):
-        raise Unsupported("call", f"torch.ops.higher_order.{operator.name()} of a tensor of a user-defined class")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, operator, detail="of a tensor of a class of the program's")
 
 
 def register_fake_rules(mode: type[FakeTensorMode]) -> None:
@@ -136,7 +137,9 @@ def cond(
     names = ("the true branch of torch.cond", "the false branch of torch.cond")
     regions = [trace_region(tx, f, given, what) for f, what in zip((true_fn, false_fn), names)]
     if regions[0].spec != regions[1].spec:
-        raise Unsupported("call", "torch.cond with branches that return different structures")
+        raise Unsupported(
+            Reason.UNSUPPORTED_HIGHER_ORDER, torch.cond, detail="with branches that return different structures"
+        )
     return _run(tx, operator, regions, [pred], [])
 
 
@@ -161,7 +164,9 @@ def scan(
         assert isinstance(value, TensorValue)
         before, after = ((fake.dtype, fake.shape, fake.stride()) for fake in (value.fake, node.meta["val"]))
         if before != after:  # eager refuses to carry it
-            raise Unsupported("operator-error", f"scan: it begins with a tensor of {before}, and goes on with {after}")
+            raise Unsupported(
+                Reason.OPERATOR_ERROR, detail=f"scan: it begins with a tensor of {before}, and goes on with {after}"
+            )
     return _run(tx, operator, [region], [], [init, xs])
 
 

@@ -16,6 +16,7 @@ from torch._ops import HigherOrderOperator
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 from torch.utils import _pytree as pytree
 
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....sources.source import Source
 from ...core.base import Value
@@ -52,7 +53,7 @@ def left(why: str) -> Handler:
     """The call breaks the graph."""
 
     def handler(tx: Translator, operator: Operator, *args: Value, **kwargs: Value) -> Value:
-        raise Unsupported("call", f"torch.ops.higher_order.{operator.name()}, {why}")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, operator, detail=f", {why}")
 
     return handler
 
@@ -62,7 +63,7 @@ def _without_gradients(tx: Translator, operator: Operator, function: Value, oper
     result = function.call(tx, operands, {})
     known = [leaf for value in (*operands, result) for leaf in flatten(tx, value)[0]]
     if torch.is_grad_enabled() and any(isinstance(leaf, TensorValue) and leaf.fake.requires_grad for leaf in known):
-        raise Unsupported("call", f"torch.ops.higher_order.{operator.name()}, which has no gradients,")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, operator, detail=", which has no gradients,")
     return result
 
 
@@ -88,7 +89,9 @@ def _hints_wrapper(
     operands = list(args.iterate(tx))
     plain = all(isinstance(value, (TensorValue, NumberValue)) or value.is_constant() for value in operands)
     if kwargs.iterate(tx) or not plain:
-        raise Unsupported("call", "torch.ops.higher_order.hints_wrapper with such arguments")
+        raise Unsupported(
+            Reason.UNSUPPORTED_HIGHER_ORDER, torch.ops.higher_order.hints_wrapper, detail="with such arguments"
+        )
     return _without_gradients(tx, operator, body_fn, operands)
 
 
@@ -106,7 +109,7 @@ def _out_dtype(tx: Translator, operator: Operator, op: Value, output_dtype: Valu
     function, dtype = op.as_constant(), output_dtype.as_constant()
     fakes = [value.fake if isinstance(value, TensorValue) else value.as_constant() for value in args]
     if function not in ALLOWABLE_OPS or is_int_mm(function, dtype, fakes):
-        raise Unsupported("call", f"torch.ops.higher_order.out_dtype of {function}")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, torch.ops.higher_order.out_dtype, detail=f"of {function}")
     numbers = [fake for fake in pytree.tree_leaves(fakes) if isinstance(fake, (torch.Tensor, int, float, complex))]
     kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
     common = elementwise_dtypes(*numbers, torch.ones(1, dtype=dtype), type_promotion_kind=kind)[0]
@@ -119,7 +122,9 @@ def _out_dtype(tx: Translator, operator: Operator, op: Value, output_dtype: Valu
 
     result = run(tx)
     if isinstance(result, TensorValue) and result.fake.requires_grad:
-        raise Unsupported("call", "torch.ops.higher_order.out_dtype, which has no gradients,")
+        raise Unsupported(
+            Reason.UNSUPPORTED_HIGHER_ORDER, torch.ops.higher_order.out_dtype, detail=", which has no gradients,"
+        )
     return result
 
 
@@ -136,7 +141,10 @@ def _flat_apply(
     named = {key.as_constant(): value for key, value in kwargs.pairs(tx)}  # type: ignore[attr-defined]
     result = called.call(tx, args.iterate(tx), named)
     if checked_output.truth(tx) and not all(map(_graphable, flatten(tx, result)[0])):
-        raise Unsupported("call", f"torch.ops.higher_order.flat_apply of a function that returns {result.describe()}")
+        raise Unsupported(
+            Reason.UNSUPPORTED_HIGHER_ORDER, torch.ops.higher_order.flat_apply,
+            detail=f"of a function that returns {result.describe()}",
+        )
     return result
 
 
@@ -148,7 +156,7 @@ def _print(tx: Translator, operator: Operator, format_str: Value, *args: Value, 
     """A node, which prints when the graph runs."""
     leaves = [leaf for value in (*args, *kwargs.values()) for leaf in flatten(tx, value)[0]]
     if type(format_str.as_constant()) is not str or not all(map(_graphable, leaves)) or tx.effects.is_sealed():
-        raise Unsupported("call", "torch.ops.higher_order.print of such values")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, torch.ops.higher_order.print, detail="of such values")
     higher_order_ops.refuse_classes(tx, operator, leaves)
     higher_order_ops.register_fake_rules(type(tx.graph.fake_mode))
     return tx.graph.call(operator, [format_str, *args], kwargs, tx)
@@ -234,7 +242,7 @@ class HigherOrderValue(BuiltinValue):
         try:
             inspect.signature(handler).bind(tx, self.function, *args, **kwargs)
         except TypeError as error:
-            raise Unsupported("call", f"{self.describe()} with such arguments ({error})") from error
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, self, detail=f"with such arguments ({error})") from error
         return handler(tx, self.function, *args, **kwargs)
 
     def describe(self) -> str:

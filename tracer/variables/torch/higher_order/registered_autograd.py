@@ -12,6 +12,7 @@ from torch._C import _functorch
 from torch._library.custom_ops import OPDEFS
 
 from .....operators.custom_ops import names_of
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ...containers.sequences import TupleValue
 from ...core.attributes import method_of
@@ -46,7 +47,8 @@ def with_registered_gradient(
         cls = _function(names[0], definition)
         return apply_function(tx, cls, given, partial(_run, tx, cls, definition._opoverload))
     except Unsupported as error:
-        if error.code == "effect-in-region" or names_state([definition._backward_fn, definition._setup_context_fn]):
+        functions = [definition._backward_fn, definition._setup_context_fn]
+        if error.reason is Reason.SIDE_EFFECT_IN_SUBGRAPH or names_state(functions):
             raise
         return None
 

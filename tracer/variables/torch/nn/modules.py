@@ -14,6 +14,7 @@ import torch
 import torch.nn.modules.module as nn_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....runtime.skips import is_installed, is_program
 from ....sources.display_names import display_name
@@ -129,15 +130,15 @@ class ModuleValue(ObjectValue):
     def module_setattr(self, tx: Translator, name: str, value: Value) -> None:
         """nn.Module.__setattr__."""
         if self.source is None:
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         table = next((table for table in _TABLES if self._holds(tx, table, name)), None)
         kind = value.python_type()
         if table is not None:
             if kind is not type(None) and not issubclass(kind, _KINDS[table]):
-                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+                raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
             self._store_entry(tx, table, name, value)
         elif issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         elif hasattr(type(lookup(self.cls, name)), "__set__"):
             self.generic_setattr(tx, name, value)
         else:
@@ -157,7 +158,7 @@ class ModuleValue(ObjectValue):
         tx.guards.add(ModuleGlobalSource(nn_module.__name__, hooks), "LENGTH", len(vars(nn_module)[hooks]))
         made = table == "_parameters" and value.source is None and not value.is_constant()
         if made or vars(nn_module)[hooks]:
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         self.getattr(tx, table).setitem(tx, constant(name), value)
 
     # ---- calls -----------------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ class ModuleValue(ObjectValue):
     def call_module(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """nn.Module.__call__."""
         if self.real.__dict__.get("_compiled_call_impl") is not None:
-            raise Unsupported("call", f"{self.describe()}, which is compiled on its own")
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, self, detail=", which is compiled on its own")
         written = lookup(self.cls, "_call_impl")
         guard_library_method(tx, self.cls, "_call_impl", written)
         if not is_library(written.__module__):
@@ -212,7 +213,7 @@ class ScriptedModule(OpaqueValue):
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """TorchScript has its attributes, and makes new objects for some of them at each read."""
-        raise Unsupported("attribute", f"{name} of {self.describe()}")
+        raise Unsupported(Reason.ATTRIBUTE, self, name)
 
     def describe(self) -> str:
         """How the program reaches it."""
@@ -238,7 +239,7 @@ def refuse_global_hooks(tx: Translator, what: str) -> None:
     """Raises Unsupported where global module hooks are registered, or were when the frame began (a graph runs before
     the frame's side effects): they also run for the modules that an operator makes of its functions."""
     if any(table or _has_entries(tx, table) for table in _global_hooks(tx)):
-        raise Unsupported("global-hooks", what)
+        raise Unsupported(Reason.GLOBAL_HOOKS, detail=what)
 
 
 def module_path(source: Source | None) -> str:
@@ -260,7 +261,7 @@ def build_module(tx: Translator, obj: torch.nn.Module, source: Source | None) ->
         tx.guards.add(source, "TYPE_MATCH", type(obj))
         return ScriptedModule(source, type(obj))
     if isinstance(obj, (torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)):
-        raise Unsupported("unknown-type", type(obj).__qualname__)
+        raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))
     _LazyGraphModule.force_recompile(obj)  # type: ignore[arg-type]  # whose class has no forward until its first call
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
@@ -308,7 +309,9 @@ def _tagged_init(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Val
     while init.__code__ is tagged:  # replaced once more where traced code calls it
         cells = dict(zip(tagged.co_freevars, init.__closure__ or ()))
         if "init" not in cells:
-            raise Unsupported("call", "nn.Module.__init__ with another function in its place")
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT, detail="nn.Module.__init__ with another function in its place"
+            )
         init = cells["init"].cell_contents
     return _as_written(tx, init, args, kwargs)
 
@@ -380,7 +383,7 @@ class PythonModuleValue(Value):
         self._guard(tx, name, lambda _: name not in own, "is missing")
         source = ModuleGlobalSource(self.module.__name__, "__getattr__")
         if sys.modules.get(self.module.__name__) is not self.module:
-            raise Unsupported("attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.ATTRIBUTE, self, name)
         return build(tx, own["__getattr__"], source).call(tx, [constant(name)], {})
 
     def _guard(self, tx: Translator, name: str, holds: Callable[[Any], bool], words: str) -> None:
@@ -392,7 +395,7 @@ class PythonModuleValue(Value):
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """A side effect on the module's globals."""
         if sys.modules.get(self.module.__name__) is not self.module:
-            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         own = self.module.__dict__
         tx.trace.global_values[id(own), name] = value
         tx.effects.store_global("" if own is tx.trace.f_globals else self.module.__name__, name, value)
@@ -440,9 +443,9 @@ def build_python_module(tx: Translator, obj: ModuleType, source: Source | None) 
 def _compiled_module(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """The call of a module that the user compiled: the original is part of this graph."""
     if not isinstance(args[0], ModuleValue):
-        raise Unsupported("skipped-function", args[0].describe())
+        raise Unsupported(Reason.SKIPPED_FUNCTION, args[0])
     if any(args[0].getattr(tx, hooks).truth(tx) for hooks in _HOOKS):
-        raise Unsupported("call", f"{args[0].describe()}, a compiled module with hooks of its own,")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, args[0], detail=", a compiled module with hooks of its own")
     return _original(tx, args[0]).call(tx, args[1:], kwargs)
 
 
