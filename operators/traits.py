@@ -260,7 +260,7 @@ _row("index_select index_add index_copy index_fill index_reduce gather scatter s
      " bincount repeat_interleave histc histogram _histogramdd_bin_edges _histogramdd_from_bin_cts segment_reduce"
      " _ctc_loss cholesky cholesky_solve cholesky_inverse lu_unpack _linalg_svd _linalg_eigh _linalg_eigvals linalg_eig"
      " linalg_lstsq linalg_pinv linalg_qr multinomial bernoulli", raises=True)
-_row("index index_put", raises=arguments.looks_up)
+_row("index.Tensor index_put", raises=arguments.looks_up)  # capture knows the first as getitem
 _row("floor_divide remainder fmod div.Tensor_mode div.Scalar_mode", raises=arguments.divides_integers)
 _row("_assert_scalar _assert_async", asserts=True)
 

@@ -49,7 +49,7 @@ def test_functions_that_raise_for_some_data_under_the_names_of_capture(name):
     assert effects.raises_by_name(name)
 
 
-@pytest.mark.parametrize("name", ["add_", "div", "true_divide", "__setstate__", "relu"])
+@pytest.mark.parametrize("name", ["add_", "div", "true_divide", "index", "__setstate__", "relu"])
 def test_functions_that_raise_for_no_data(name):
     assert not effects.raises_by_name(name)
 
