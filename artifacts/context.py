@@ -110,6 +110,11 @@ class CompileContext:
     breakable: bool = False  # whether the frame can break where it first reads what only data tells: raise ToldByData
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
 
+    @property
+    def asked(self) -> bool:
+        """Whether anybody sees or forces decisions: where nobody does, alternatives and reasons need not be made."""
+        return bool(self.recording or self.overrides)
+
     def decide(
         self,
         kind: str,
@@ -127,7 +132,7 @@ class CompileContext:
         OverrideError, which says which there are.
         """
         pause()
-        subject = self._subject(subject)
+        subject = self.subject(subject)
         key = f"{kind}:{subject}"
         chosen = default
         forced = False
@@ -148,18 +153,35 @@ class CompileContext:
             )
         return chosen
 
+    def refuse(
+        self, kind: str, subject: str, wanted: str, chosen: str, why: str, *, origins: tuple[Ref, ...] = ()
+    ) -> None:
+        """Record that an override asks for an option that would be wrong here, and why: `chosen` is the only one."""
+        subject = self.subject(subject)
+        key = f"{kind}:{subject}"
+        pattern = _override_for(key, self.overrides)
+        if pattern is not None:
+            self.met.add(pattern)
+        if self.recording:
+            reason = f"an override asks for {wanted!r}, which is refused; {why}"
+            options = (Option(chosen),)
+            self.recorder.decision(
+                str(self.id), Decision(key, kind, subject, options, chosen, chosen, reason, False, None, origins)
+            )
+
     def override(self, kind: str, subject: str) -> str | None:
         """The option that this run forces for a decision, None where it forces none; for what is chosen all at once."""
-        pattern = _override_for(f"{kind}:{self._subject(subject)}", self.overrides) if self.overrides else None
+        pattern = _override_for(f"{kind}:{self.subject(subject)}", self.overrides) if self.overrides else None
         return None if pattern is None else self.overrides[pattern]
 
-    def _subject(self, subject: str) -> str:
+    def subject(self, subject: str) -> str:
+        """A decision's subject as its id has it: with the part's name in front, where the graph is a part."""
         return f"{self.part}.{subject}" if self.part else subject
 
     def for_part(self, part: str, path: str = "") -> CompileContext:
         """The context for a graph that is part of this compilation ("backward"): its decisions and artifacts get the
         part's name in front, its times count with the rest. `path` is that of an inner graph of the captured one."""
-        name = self._subject(part)
+        name = self.subject(part)
         return replace(self, recorder=PartRecorder(self.recorder, part, path), part=name)
 
     @contextmanager

@@ -1,7 +1,8 @@
 """Which loop bodies share a kernel, in what loops, and which buffers share memory.
 
 Walk: `operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily,
-most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `body_affine.py`;
+most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `body_affine.py`,
+`fusion_choices.py` asks for each pair that may be whether it is (a decision);
 `finalize.py` merges contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out innermost
 loops of a few iterations; `loop_order.py` chooses the innermost loop; `in_place.py` lets kernels write over what they
 replace; `horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`);
@@ -63,7 +64,7 @@ def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
     written = write_in_place(program, items, context)
     combined = combine(written.program, written.items, context)
     memory = plan_memory(written.program, combined.items, escaping(written.program), context)
-    candidates = (*fusion.candidates.values(), *combined.candidates)
+    candidates = (*fusion.choices.candidates.values(), *combined.candidates)
     return ScheduledPlan(written.program, combined.items, memory.reuse, candidates, memory.lives, memory.peak)
 
 

@@ -58,6 +58,7 @@ OVERRIDES = (
     {},
     {"rounding:*": "eager"},
     {"fuse:*": "separate"},
+    {"fuse:*": "fuse"},
     {"variance:*": "welford"},
     {"cat:*": "parts"},
     {"realize:*": "realize"},
