@@ -26,10 +26,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "vectors": ("512 bits", "256 bits"), "stores": ("through the cache", "past it"), "prefetch": ("next row", "none"),
     "scatter": ("serial", "loops", "owners"), "columns": ("added by rows", "a loop over columns"),
     "layout": ("transposed copy", "as it is"), "in_place": ("in place", "new memory"), "reuse": ("take", "allocate"),
+    "vector-axis": ("inner", "lanes"), "parallel-loops": ("outer", "inner", "serial"), "split-reduction": (r"\d+",),
+    "accumulators": (r"\d+",), "inline-depth": (r"\d+",), "recompile-limit": (r"\d+",), "trace-limit": (r"\d+",),
     "wrapper": ("python", "cpp"), "python_wrapper": ("python",), "launches": (r"\d+",),
 }
 FORMS = {"budget": "a number from 0.0 to 1.0", "loop-order": "the names of loops", "tile": "a tile of a Triton kernel",
-         "launches": "a number"}
+         "launches": "a number", "split-reduction": "a number of pieces", "accumulators": "a number of accumulators",
+         "inline-depth": "a number of calls", "recompile-limit": "a number of compilations",
+         "trace-limit": "a number of steps"}
 """In words, the options that are forms."""
 
 
