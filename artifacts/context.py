@@ -153,6 +153,14 @@ class CompileContext:
             )
         return chosen
 
+    def number(self, kind: str, subject: str, default: int, why: str, *, least: int = 1) -> int:
+        """A limit, which an override may set to any number from `least` on, and record the choice."""
+        options = [str(default)]
+        wanted = self.override(kind, subject)
+        if wanted is not None and wanted.isdecimal() and int(wanted) >= least and wanted not in options:
+            options.append(wanted)
+        return int(self.decide(kind, subject, options, str(default), why))
+
     def refuse(
         self, kind: str, subject: str, wanted: str, chosen: str, why: str, *, origins: tuple[Ref, ...] = ()
     ) -> None:

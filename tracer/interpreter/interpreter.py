@@ -36,14 +36,10 @@ from ..variables.python.exceptions import ExceptionValue
 from ..variables.torch.torch_function_overrides import OverrideState
 from .frame_introspection import reader_above
 from .generators import GeneratorValue, is_generator, refuse_coroutine
+from .limits import Limits
 
 if TYPE_CHECKING:
     from ..guards import GuardBuilder
-
-MAX_DEPTH = 80
-"""Nested calls that are inlined; each takes about ten Python frames of ours."""
-MOST_WORK = 50_000
-"""Turns of loops and calls that are followed in one frame: some seconds. Transformers take some thousand."""
 
 
 @dataclass
@@ -66,6 +62,7 @@ class Trace:
     effects: SideEffects
     options: CompileOptions
     context: CompileContext
+    limits: Limits
     f_globals: dict[str, Any]
     module_path: str = ""
     resumed: bool = False  # whether the frame goes on after a break
@@ -98,8 +95,9 @@ class Trace:
         symbol counts as ten. What takes very many is slower to follow than to run, may take all memory, and need not
         end."""
         self.work += amount
-        if self.work > MOST_WORK:
-            raise Unsupported("too-long", f"{MOST_WORK:,} turns of loops, calls and items of lists")
+        if self.work > self.limits.work:
+            self.limits.work_reached()
+            raise Unsupported("too-long", f"{self.limits.work:,} turns of loops, calls and items of lists")
 
     def safe_step(self) -> int:
         """Where the graph can break for eager to do what is being done now: before the `with` blocks that are open."""
@@ -233,7 +231,8 @@ class Interpreter:
     def inline(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Interpret the call of a FunctionValue. A generator function gives a GeneratorValue, stepped lazily."""
         refuse_coroutine(function.code)
-        if self.depth >= MAX_DEPTH:
+        if self.depth >= self.trace.limits.depth:
+            self.trace.limits.depth_reached()
             raise Unsupported("inline-depth", function.code.co_qualname)
         self._decide_inline(function)
         self.trace.spend()
