@@ -27,7 +27,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "scatter": ("serial", "loops", "owners"), "columns": ("added by rows", "a loop over columns"),
     "layout": ("transposed copy", "as it is"), "in_place": ("in place", "new memory"), "reuse": ("take", "allocate"),
     "vector-axis": ("inner", "lanes"), "parallel-loops": ("outer", "inner", "serial"), "split-reduction": (r"\d+",),
-    "accumulators": (r"\d+",), "inline-depth": (r"\d+",), "recompile-limit": (r"\d+",), "trace-limit": (r"\d+",),
+    "accumulators": (r"[1-9]\d*",), "inline-depth": (r"[1-9]\d*",), "recompile-limit": (r"[1-9]\d*",),
+    "trace-limit": (r"[1-9]\d*",),
     "wrapper": ("python", "cpp"), "python_wrapper": ("python",), "launches": (r"\d+",),
 }
 FORMS = {"budget": "a number from 0.0 to 1.0", "loop-order": "the names of loops", "tile": "a tile of a Triton kernel",
