@@ -110,6 +110,11 @@ class CompileContext:
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
 
+    @property
+    def asked(self) -> bool:
+        """Whether anybody sees or forces decisions: where nobody does, alternatives and reasons need not be made."""
+        return bool(self.recording or self.overrides)
+
     def decide(
         self,
         kind: str,
@@ -127,7 +132,7 @@ class CompileContext:
         OverrideError, which lists the options.
         """
         pause()
-        subject = self._subject(subject)
+        subject = self.subject(subject)
         key = f"{kind}:{subject}"
         chosen = default
         forced = False
@@ -148,19 +153,44 @@ class CompileContext:
             )
         return chosen
 
+    def number(self, kind: str, subject: str, default: int, why: str, *, least: int = 1) -> int:
+        """A limit, which an override may set to any number from `least` on, and record the choice."""
+        options = [str(default)]
+        wanted = self.override(kind, subject)
+        if wanted is not None and wanted.isdecimal() and int(wanted) >= least and wanted not in options:
+            options.append(wanted)
+        return int(self.decide(kind, subject, options, str(default), why))
+
+    def refuse(
+        self, kind: str, subject: str, wanted: str, chosen: str, why: str, *, origins: tuple[Ref, ...] = ()
+    ) -> None:
+        """Record that an override asks for an option that would be wrong here, and why: `chosen` is the only one."""
+        subject = self.subject(subject)
+        key = f"{kind}:{subject}"
+        pattern = _override_for(key, self.overrides)
+        if pattern is not None:
+            self.met.add(pattern)
+        if self.recording:
+            reason = f"an override asks for {wanted!r}, which is refused; {why}"
+            options = (Option(chosen),)
+            self.recorder.decision(
+                str(self.id), Decision(key, kind, subject, options, chosen, chosen, reason, False, None, origins)
+            )
+
     def override(self, kind: str, subject: str) -> str | None:
         """The option that an override forces for a decision, or None; for decisions that are made together."""
-        pattern = _override_for(f"{kind}:{self._subject(subject)}", self.overrides) if self.overrides else None
+        pattern = _override_for(f"{kind}:{self.subject(subject)}", self.overrides) if self.overrides else None
         return None if pattern is None else self.overrides[pattern]
 
-    def _subject(self, subject: str) -> str:
+    def subject(self, subject: str) -> str:
+        """A decision's subject as its id has it: with the part's name in front, where the graph is a part."""
         return f"{self.part}.{subject}" if self.part else subject
 
     def for_part(self, part: str, path: str = "") -> CompileContext:
         """The context for a graph that is part of this compilation ("backward"): its decisions and artifacts get the
         part's name in front, its times are added to the whole. `path`: its path as an inner graph of
         the capture."""
-        name = self._subject(part)
+        name = self.subject(part)
         return replace(self, recorder=PartRecorder(self.recorder, part, path), part=name)
 
     @contextmanager

@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 OPTIONS: dict[str, tuple[str, ...]] = {
     # the tracer
     "frame": ("compile", "eager"), "dynamic": ("symbol", "number"), "unbacked": ("symbol", "break"),
-    "random": ("input", "break"), "inline": ("inline", "break"),
+    "random": ("input", "break"), "inline": ("inline", "break"), "inline-depth": (r"\d+",),
+    "recompile-limit": (r"\d+",), "trace-limit": (r"\d+",),
     # whole graphs
     "compile": ("kernels", "eager"), "control-flow": ("compiled", "eager"), "memory-budget": (r"\d+(\.\d+)?",),
     "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),
@@ -34,6 +35,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "split-loop": ("split", "whole"), "tile": ("tiles", "lanes", "rows", r"[a-z]+(-\w+)+"),
     "vector-width": ("512-bit", "256-bit"), "store-policy": ("temporal", "nontemporal"),
     "prefetch": ("next-row", "none"), "scatter": ("serial", "parallel-loops", "owner-computes"),
+    "vector-axis": ("inner", "lanes"), "parallel-loops": ("outer", "inner", "serial"), "split-reduction": (r"\d+",),
+    "accumulators": (r"\d+",),
     "half-conversion": ("blocked", "elementwise"), "scan-algorithm": ("blocked", "sequential"),
     # facts: there was nothing else to choose
     "cache": ("load", "compile"), "engine": ("compile", "eager"), "fallback": ("extern",),
@@ -41,7 +44,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "kernel-launches": (r"\d+",),
 }
 FORMS = {"memory-budget": "a number from 0.0 to 1.0", "loop-order": "the names of loops",
-         "tile": "a tile of a Triton kernel", "kernel-launches": "a number"}
+         "tile": "a tile of a Triton kernel", "kernel-launches": "a number",
+         "split-reduction": "a number of pieces", "accumulators": "a number of accumulators",
+         "inline-depth": "a number of calls", "recompile-limit": "a number of compilations",
+         "trace-limit": "a number of steps"}
 """In words, the options that are forms."""
 
 RENAMED: dict[str, tuple[str, ...]] = {

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from .decision_links import Subjects
 from .inner_graphs import graphs_in, sides
 from .listing import place_refs
 from .recording import Recording, RecordingError
@@ -18,7 +19,6 @@ from .records import (
     Breaks,
     Bytecode,
     CodeLine,
-    Decision,
     Graph,
     Guards,
     Kernel,
@@ -31,7 +31,6 @@ from .records import (
     SavedValue,
     Schedule,
     Wrapper,
-    ref,
     split_ref,
 )
 from .stages import ATEN, NAMES
@@ -61,6 +60,14 @@ class Links:
         """Everything that was derived from an item, nearest first."""
         return _reach([item], self._down)[1:]
 
+    def items(self) -> list[Ref]:
+        """Everything that has a link."""
+        return list(dict.fromkeys((*self._up, *self._down)))
+
+    def made_of(self, item: Ref) -> list[Ref]:
+        """What was derived from an item, in one step."""
+        return list(self._down.get(item, ()))
+
     def related(self, item: Ref, stage: str, name: str | None = None) -> list[Ref]:
         """The items of a stage (or of one artifact of it) that belong to `item`, nearest first.
 
@@ -88,12 +95,14 @@ class Links:
 def links(recording: Recording, compile_id: str) -> Links:
     """The links between all stages of a compilation and the program."""
     edges: list[Edge] = []
+    subjects = Subjects(recording, compile_id)
     last: dict[tuple[str, str], str] = {}  # of each joint graph, forward and backward: its latest form
     for info in recording.artifacts(compile_id):
         try:
             record = recording.artifact(compile_id, info.stage, info.name)
         except RecordingError:
             continue  # damaged: the recording's `problems` say so
+        subjects.add(record, info.stage, info.name, info.key)
         collect = EDGES.get(type(record))
         if collect is not None:
             edges += collect(record, info.key)
@@ -101,7 +110,7 @@ def links(recording: Recording, compile_id: str) -> Links:
             part = _part(info.stage, info.name)
             edges += _same_nodes(record, info.key, last.get(part) or last.get((part[0], "joint"), ""))
             last[part] = info.key
-    edges += [edge for _, decision in recording.decisions(compile_id) for edge in _decision_edges(decision)]
+    edges += [edge for _, decision in recording.decisions(compile_id) for edge in subjects.edges(decision)]
     return Links(edges)
 
 
@@ -208,12 +217,6 @@ def _line_edges(lines: tuple[CodeLine, ...], key: str) -> Iterator[Edge]:
     for number, line in enumerate(lines, 1):
         for origin in line.origins:
             yield f"{key}#{number}", origin
-
-
-def _decision_edges(decision: Decision) -> Iterator[Edge]:
-    places = place_refs((decision.location,)) if decision.location else ()
-    for origin in (*decision.origins, *places):
-        yield ref("decisions", decision.id), origin
 
 
 EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {

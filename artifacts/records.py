@@ -360,7 +360,10 @@ class Loops(Record, frozen=True):
 
 # ---- stage 11: fusion, schedule -------------------------------------------------------------------------------------
 class FusionCandidate(Record, frozen=True):
-    """A pair that could have been fused: the verdict, why, what it would save, and what would allow it if refused."""
+    """A pair that could have been fused: the verdict, why, what it would save, and what would allow it if refused.
+
+    `legal`: fused or not, it could be, and `decision` is the id by which an override says so.
+    """
 
     id: str
     first: str
@@ -371,6 +374,7 @@ class FusionCandidate(Record, frozen=True):
     bytes_saved: Count | None = None
     enabled_by: str = ""
     decision: str = ""
+    legal: bool = True
 
 
 class Fusion(Record, frozen=True):

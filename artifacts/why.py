@@ -15,6 +15,7 @@ from ..dependencies import msgspec
 from .listing import Line, printable
 from .recording import Recording
 from .records import Fusion, Guards, Schedule
+from .related_decisions import related_decisions
 from .render_lists import break_lines, candidate_lines, decision_lines, recompile_lines, symbol_lines
 from .summary import breaks, recompiles
 
@@ -73,7 +74,7 @@ class _Question:
         if not (wanted or found or place or kinds):
             wanted = words
         if found and not (wanted or place or kinds):
-            kinds = {"compile", "recompile", "break", "absent"}
+            kinds = {"compile", "recompile", "break", "absent", "decision"}
         return cls(frozenset(wanted), found[0] if found else "", int(place[1]) if place else -1, frozenset(kinds))
 
     def fits(self, answer: Answer) -> bool:
@@ -99,6 +100,32 @@ def answers(recording: Recording, subject: str, compile_id: str | None = None, l
     """The answers about `subject`, best first; empty where none of its words occurs."""
     known = list(_all(recording, compile_id))
     question = _Question.of(subject)
+    found = _matching(known, subject, question, limit)
+    if question.kinds or len(question.words) > 1 or not (question.words or question.line >= 0):
+        return found
+    name = next((word for word in _WORD.findall(subject) if word.lower() in question.words), "")
+    related = set(related_decisions(recording, name, question.line, question.compile or compile_id))
+    if found and name and not all(_is_about(answer, name) for answer in found):
+        return found
+    about = [a for a in known if a.kind == "decision" and (a.compile, a.document["id"]) in related and a not in found]
+    return [*found, *about][:limit]
+
+
+def _rank(answer: Answer) -> int:
+    """Of all that is known of a compilation, decisions come last: first those that were forced, then those about the
+    function as a whole, which stand at a place or are about its graph."""
+    if answer.kind != "decision":
+        return 0
+    subject = str(answer.document["subject"])
+    return 1 if answer.document.get("forced") else 2 if subject == "graph" or ".py:" in subject else 3
+
+
+def _is_about(answer: Answer, name: str) -> bool:
+    return name.lower() in answer.about.lower()
+
+
+def _matching(known: list[Answer], subject: str, question: _Question, limit: int) -> list[Answer]:
+    """Those of all answers whose subjects have the words of a question."""
     exact = [a for a in known if subject in (a.about, a.document.get("id"), a.document.get("subject"))]
     if exact and not question.compile:
         return exact[:limit]
@@ -110,7 +137,9 @@ def answers(recording: Recording, subject: str, compile_id: str | None = None, l
               for number, answer in enumerate(known)]
     best = max((score for score, _ in scored), default=0.0)
     if best < 1:
-        return known[:limit] if question.narrows and not question.words else []
+        if question.words or not question.narrows:
+            return []
+        return sorted(known, key=_rank if question.compile else lambda _: 0)[:limit]
     return [known[number] for score, number in sorted(scored, key=lambda s: -s[0]) if score == best][:limit]
 
 

@@ -201,6 +201,11 @@ class Group:
     internal: frozenset[str] = frozenset()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The references of its bodies, which a decision about the kernel carries."""
+        return tuple([f"loop_ir:{name}" for name in dict.fromkeys(body.name for body in self.bodies)])
+
 
 @dataclass(frozen=True)
 class Template:

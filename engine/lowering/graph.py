@@ -22,17 +22,13 @@ from .lazy_tensors import Base, Compute, Index, Value, loop_index, offset, strid
 from .loop_splitting import axis_splits
 from .realization import leaving, read_in_part, reduced_to_few_columns, repeated, scattered
 from .registry import LOWERINGS, RESHAPE, VIEW, in_loops
+from .stored_values import STORE, StoredValues
 from .views import viewed
 
-MAX_DEPTH = 40  # operations in a row that are kept in one expression
-MAX_READS = 24  # buffers that one expression loads
-MAX_WINDOWS = 16  # views of them, on a CPU: each is a memory stream of its loop
-RECOMPUTED_DEPTH = 24  # operations that a GPU recomputes rather than store their result
 LIBRARY_VECTORIZES: dict[Any, str] = {
     torch.ops.aten.lgamma.default: "lgamma is scalar in the C library, and vectorized in ATen",
 }
 _BROADCAST = "broadcast: inlined, it would be recomputed for each element, or in scalar code"
-SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
 
 
 class GraphLowering:
@@ -51,7 +47,8 @@ class GraphLowering:
         self.inputs: list[str] = []
         self.values: dict[torch.fx.Node, Any] = {}
         self.node: torch.fx.Node = None  # type: ignore[assignment]  # the node that is being lowered
-        self.bound: set[sympy.Symbol] = set()  # unbacked symbols that a call has defined
+        self.stored = StoredValues(context, self.buffers, self.leaving)
+        self.bound: set[sympy.Symbol] = set()  # unbacked symbols that a call has told
         self._made = 0
 
     # ---- the walk
@@ -76,6 +73,7 @@ class GraphLowering:
                 copies.append((self._new_value(self.values[out], mutations[i], mutations), mutations[i]))
             else:
                 results.append(self._output(out))
+        self.stored.record_inlined()
         return Program(tuple(self.inputs), self.symbols, self.buffers, self.constants, tuple(self.steps),
                        tuple(results), tuple(copies))
 
@@ -254,11 +252,8 @@ class GraphLowering:
         base.reads = frozenset().union(*[(b.buffer,) if b.buffer else b.reads for b in bases])
         base.windows = frozenset().union(*[(v,) if v.base.buffer else v.base.windows for v in values])
         base.heavy = heavy or any(b.heavy for b in bases if not b.buffer)
-        crowded = base.device.type == "cpu" and len(base.windows) > MAX_WINDOWS
-        if base.depth > MAX_DEPTH or len(base.reads) > MAX_READS or crowded:
+        if self.stored.stores(base, node.name in self.scattered):
             self.realize(base)
-        elif node.name in self.scattered:
-            self._decide_reuse(base)
         made = Value(base, base.size)
         if heavy and not base.buffer and base.device.type == "cpu" and reduced_to_few_columns(node, made):
             self.decide_stored(base, "its readers have few columns, so inlined code would vectorize over few elements")
@@ -268,43 +263,10 @@ class GraphLowering:
         """A lazy tensor that reads its inputs at other indices: as `pointwise`, for one result."""
         return self.pointwise(node, node.meta["val"], inputs, compute)
 
-    def _decide_reuse(self, base: Base) -> None:
-        cheap = self.reads_less(base) or (not base.heavy and base.depth <= 2 and self._large_reads(base) <= 1)
-        default = "inline" if cheap else "realize"
-        why = "used in several loop bodies; " + (
-            "cheap enough to recompute in each" if cheap else
-            f"{base.depth} operations on {len(base.reads)} buffers are computed once and stored")
-        if self.context.decide("realize", base.node, ("realize", "inline"), default, why,
-                               origins=(f"forward#{base.node}",)) == "realize":
-            self.realize(base)
-
     def decide_stored(self, base: Base, why: str) -> None:
         """Realize a lazy value (a decision of kind "realize")."""
-        if self.context.decide("realize", base.node, ("realize", "inline"), "realize", why,
-                               origins=(f"forward#{base.node}",)) == "realize":
+        if self.stored.decide(base, STORE, why):
             self.realize(base)
-
-    def _large_reads(self, base: Base) -> int:
-        """How many of the buffers that a lazy value reads are about as large as itself."""
-        own = product(base.size)
-        counts = [product(map(size, self.buffers[name].size)) for name in base.reads]
-        return sum(not (type(n) is int and type(own) is int and n * SMALLER <= own) for n in counts)
-
-    def reads_less(self, base: Base) -> bool:
-        """On a GPU, where arithmetic is cheap: recomputing it takes no more than reading the value would.
-
-        In bytes; a transcendental function of each element is worth one (`Work` in operators/traits.py).
-        """
-        if base.device.type != "cuda" or base.depth > RECOMPUTED_DEPTH:
-            return False
-        own = product(base.size)
-        counts = [(product(map(size, self.buffers[n].size)), self.buffers[n].dtype.itemsize) for n in base.reads]
-        if self._large_reads(base) == 0 and not base.heavy:
-            return True
-        if type(own) is not int or any(type(count) is not int for count, _ in counts):
-            return False
-        read = sum(n * width for n, width in counts if n * SMALLER > own)
-        return read + own * base.heavy <= own * base.dtype.itemsize
 
     # ---- realizing
     def new_buffer(self, base: Base) -> str:

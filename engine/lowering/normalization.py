@@ -58,7 +58,7 @@ def settled(graph: GraphLowering, x: Value) -> Value:
     """`x`, realized when it is more than a cheap expression: it is about to be read several times."""
     base = x.base
     if not base.buffer and (base.heavy or base.depth > 2 or len(base.reads) > 1):
-        graph.realize(base)
+        graph.decide_stored(base, "it is read several times")
     return x
 
 

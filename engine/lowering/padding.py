@@ -41,7 +41,7 @@ def _padding(edges: tuple[Edge, Edge]) -> Any:
         if not all(type(n) is int for n in (*pad, *[x.size[d] for d in before])) or 0 in x.size or min(pad) < 0:
             raise NoLowering("repeated edges of symbolic sizes, of nothing, or cut off")
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
-            graph.realize(x.base)
+            graph.decide_stored(x.base, "elements at the edges are read several times")
         along = next((d for d in before if x.reindex is None and x.base.stride[d] == 1), None)
 
         def compute(e: BodyBuilder, index: Index) -> str:

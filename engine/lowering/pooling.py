@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 UNROLLED = 49  # elements of a window, or windows of an element, that are unrolled
+_WINDOWED = "an element is read in several windows"
 PASS = 4  # reads that a second pass over an image costs for each element
 
 
@@ -96,7 +97,7 @@ def _max_pool(rank: int) -> Any:
         frame = windows(x, rank, kernel, stride, padding, dilation)
         values, indices = (graph.base_of(fake, node.name) for fake in node.meta["val"])
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
-            graph.realize(x.base)
+            graph.decide_stored(x.base, _WINDOWED)
         if not any(user.target is operator.getitem and user.args[1] == 1 for user in node.users):
             part, dims = x, range(-rank, 0)
             if frame.overlap and x.device.type == "cpu":
@@ -219,9 +220,9 @@ def _gathered(graph: GraphLowering, node: torch.fx.Node, grad: Value, inputs: Se
     wide = compute_dtype(fake.dtype)
     counts = grad.size[-rank:]
     for value in inputs:
-        cheap = graph.reads_less(value.base) or (not value.base.heavy and value.base.depth <= 1)
+        cheap = graph.stored.reads_less(value.base) or (not value.base.heavy and value.base.depth <= 1)
         if not value.base.buffer and not cheap:
-            graph.realize(value.base)
+            graph.decide_stored(value.base, _WINDOWED)
 
     def compute(e: BodyBuilder, index: Index) -> str:
         total = e.constant(0, wide)
@@ -256,7 +257,7 @@ def _avg_pool(rank: int) -> Any:
         frame = windows(x, rank, kernel, stride, padding)
         wide = compute_dtype(x.dtype)
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
-            graph.realize(x.base)
+            graph.decide_stored(x.base, _WINDOWED)
 
         part, inner, dims = x, frame, range(-rank, 0)
         if frame.overlap and x.device.type == "cpu":

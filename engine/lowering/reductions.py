@@ -304,7 +304,7 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
         if type(degrees) is int and degrees < 0:
             degrees = 0
         if not x.base.buffer and x.base.heavy:
-            graph.realize(x.base)
+            graph.decide_stored(x.base, "both passes of the variance read it")
         fake = node.meta["val"]
         variance = graph.base_of(fake[0] if isinstance(fake, tuple) else fake, node.name)
         mean = graph.base_of(fake[1] if isinstance(fake, tuple) else fake, node.name)

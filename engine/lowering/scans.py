@@ -31,8 +31,8 @@ def scan(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dim: int
     node, rank = graph.node, len(x.size)
     at = dim % max(rank, 1)
     count = x.size[at] if rank else 1
-    if not x.base.buffer and x.base.heavy:  # a loop of its own is vectorized, the scan's cannot be
-        graph.realize(x.base)
+    if not x.base.buffer and x.base.heavy:
+        graph.decide_stored(x.base, "it fills vectors in a loop of its own, which the scan's cannot")
     bases = [graph.base_of(fake, node.name) for fake in fakes]
     names = [graph.new_buffer(base) for base in bases]
 

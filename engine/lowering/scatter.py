@@ -98,7 +98,7 @@ def _all_numbers(given: Sequence[tuple[int, Value]]) -> bool:
 def _realize_for_many(graph: GraphLowering, value: Value) -> None:
     """Every thread reads every index, so what is scattered should not be computed by each of them."""
     if not value.base.buffer and value.base.heavy and not value.size:
-        graph.realize(value.base)
+        graph.decide_stored(value.base, "every thread reads it at each of its iterations")
 
 
 def _along(dim: int, positions: Value, extent: Size) -> Place:

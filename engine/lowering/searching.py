@@ -52,7 +52,7 @@ def _counted(graph: GraphLowering, node: torch.fx.Node, boundaries: Value, x: Va
     base = graph.base_of(node.meta["val"], node.name)
     name = graph.new_buffer(base)
     if not x.base.buffer and x.base.heavy:
-        graph.realize(x.base)
+        graph.decide_stored(x.base, "it is compared with each boundary")
 
     def body(e: BodyBuilder, index: Index, inner: Index) -> None:
         e.origin = node.name

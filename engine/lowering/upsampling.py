@@ -36,7 +36,7 @@ def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: 
         raise NoLowering("bilinear upsampling of symbolic sizes or integers")
     dtype = compute_dtype(x.dtype)
     if not x.base.buffer and x.base.heavy:
-        graph.realize(x.base)
+        graph.decide_stored(x.base, "each element is read for several of the result")
 
     def along_rows(e: BodyBuilder, index: Index) -> str:
         batch, channel, row, column = index
@@ -46,7 +46,8 @@ def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: 
     size = (*x.size[:2], rows, wide)
     last = x.base.stride[-1:] == (1,) and x.reindex is None  # else channels are what is contiguous
     strides = contiguous_strides(size) if last else _channels_last(size)
-    narrow = Value(Base(node.name, size, strides, dtype, x.device, along_rows, reads=frozenset((x.base.buffer,))), size)
+    reads = frozenset((x.base.buffer,)) if x.base.buffer else x.base.reads
+    narrow = Value(Base(node.name, size, strides, dtype, x.device, along_rows, reads=reads), size)
     graph.realize(narrow.base)
 
     def between_rows(e: BodyBuilder, index: Index) -> str:

@@ -1,11 +1,12 @@
 """From loop bodies to kernels: which bodies are fused, in which loops, and which buffers share memory.
 
-In the order in which they run: `operand_layout.py` and `column_sums.py` rewrite some bodies first; `fusion.py` searches
-for pairs to fuse, greedily, most bytes saved first, and `legality.py` says which pairs may be fused; `reachability.py`
-keeps the graph acyclic meanwhile. `finalize.py` collapses contiguous loops and finds buffers that never reach memory;
-`unroll.py` fully unrolls innermost loops of a few iterations; `loop_order.py` picks the innermost loop; `in_place.py`
-lets kernels write over inputs and dead buffers; `horizontal.py` fuses independent kernels that differ in names and
-sizes only (`templates.py`); `memory.py` reuses dead buffers. `describe.py` makes the records.
+Walk: `operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily,
+most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `body_affine.py`,
+`fusion_choices.py` asks for each pair that may be whether it is (a decision);
+`finalize.py` merges contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out innermost
+loops of a few iterations; `loop_order.py` chooses the innermost loop; `in_place.py` lets kernels write over what they
+replace; `horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`);
+`memory.py` lets buffers take over dead ones' memory; `describe.py` makes records of it all.
 """
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
     written = write_in_place(program, items, context)
     combined = combine(written.program, written.items, context)
     memory = plan_memory(written.program, combined.items, escaping(written.program), context)
-    candidates = (*fusion.candidates.values(), *combined.candidates)
+    candidates = (*fusion.choices.candidates.values(), *combined.candidates)
     return ScheduledPlan(written.program, combined.items, memory.reuse, candidates, memory.lives, memory.peak)
 
 

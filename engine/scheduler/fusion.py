@@ -1,12 +1,14 @@
 """Greedy fusion: repeatedly fuses the pair of groups that saves most memory traffic, until no pair is left.
 
-Only groups that touch a common buffer are candidates. A pair is fused when no path through a third step connects the
-two, the indices allow it (`legality.py`), it pays, and the decision says so.
+Only groups that touch a common buffer are candidates. A pair may be fused when no path leads from one to the other
+through a third step, and the indices allow it (`legality.py`). By default it is where that pays; either way it is a
+decision (`fusion_choices.py`).
 """
 from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +17,7 @@ import sympy
 import torch
 
 from ...artifacts.context import CompileContext
-from ...artifacts.records import FusionCandidate, Option
+from ...artifacts.interruptions import pause
 from ...operators.effects import is_random
 from ...operators.unbacked import unbacked_in
 from ..ir.affine import Linear, Size, size
@@ -23,7 +25,8 @@ from ..ir.body_affine import NotLinear, coefficient
 from ..ir.ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..lowering.pointwise import HEAVY
 from ..lowering.realization import COLUMNS
-from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
+from .fusion_choices import Choices, Pair
+from .legality import Illegal, Legal, Unprofitable, accesses, aligned, conflict, crossing, iterations, turned
 from .reachability import Paths
 
 SYMBOL_HINT = 128  # what a symbolic size counts as in scores
@@ -33,8 +36,6 @@ SMALL = 16 * 1024  # bytes: groups that touch less are fused for the sake of few
 MOST_MEANS = 4096  # rows whose means a kernel keeps between the two passes of a variance
 SHORT = 32  # iterations of a loop beside which an expensive value would be scalar code
 SIBLING_SHARE = 0.1  # share of their traffic that siblings must have in common
-
-Common = tuple[list[LoopBody], tuple[Axis, ...]]  # bodies of two nodes, and the outer loops that they share
 
 
 @dataclass(eq=False)
@@ -61,9 +62,8 @@ class Fusion:
     """The state of the search. `run` gives the nodes in execution order."""
 
     def __init__(self, program: Program, context: CompileContext) -> None:
-        self.program, self.context = program, context
+        self.program, self.choices = program, Choices(context)
         self.nodes: dict[int, Node] = {}
-        self.candidates: dict[str, FusionCandidate] = {}
         self._heap: list[tuple[int, int, int, int]] = []
         self._users: dict[str, set[int]] = {}  # of `nodes`, as they are now
         self._bytes: dict[str, int] = {}
@@ -84,6 +84,7 @@ class Fusion:
             if first in self.nodes and second in self.nodes:
                 one, other = self.nodes[first], self.nodes[second]
                 self._consider(*((other, one) if other.id in one.before else (one, other)))
+        self.choices.tell()
         return self._sorted()
 
     # ---- graph of steps ----------------------------------------------------------------------------------------------
@@ -188,61 +189,79 @@ class Fusion:
         return body.name if number == 0 else f"{body.name}_part{number + 1}"
 
     def _consider(self, first: Node, second: Node) -> None:
-        shared = sorted(first.touched & second.touched, key=lambda n: (n not in first.writes, -self.bytes_of(n), n))
+        pause()
         dependent = bool(first.writes & second.reads)
+        found = self._judged(first, second, dependent)
+        fused = isinstance(found, Legal) and found.against is None
+        if self.choices.asked:
+            fused = self._chosen(first, second, dependent, found)
+        if fused:
+            assert isinstance(found, Legal)
+            self._merge(first, second, found.bodies, found.axes)
+
+    def _chosen(self, first: Node, second: Node, dependent: bool, found: Legal | Illegal | Unprofitable) -> bool:
+        """Whether the pair is fused, by a decision where it can be."""
+        shared = sorted(first.touched & second.touched, key=lambda n: (n not in first.writes, -self.bytes_of(n), n))
         left = next(b for b in reversed(first.bodies) if shared[0] in (*b.writes, *b.reads))
         right = next(b for b in second.bodies if shared[0] in (*b.reads, *b.writes))
-        one, other = self._label(left), self._label(right)
-        subject = f"{one}+{other}"
         saved = self._saved(first, second)
-        found = self._fusable(first, second, dependent, saved)
-        if isinstance(found, Refusal):
-            fused, why, allow = False, found.why, found.allow
-        else:
-            bodies, axes = found
-            why = f"saves {self._count(saved, shared)} of traffic on {', '.join(shared[:4])}"
-            options = [Option("fuse", float(saved), unit="bytes saved", better="higher"),
-                       Option("separate", 0.0, unit="bytes saved", better="higher")]
-            fused = self.context.decide("fuse", subject, options, "fuse", why) == "fuse"
-            allow = "" if fused else "dropping the override"
-            if not fused:
-                why = "an override keeps them separate"
-        if self.context.recording:
-            kind = "producer-consumer" if dependent else "siblings"
-            decision = f"fuse:{subject}" if not isinstance(found, Refusal) else ""
-            known = None if self._varies(shared) else saved
-            self.candidates[subject] = FusionCandidate(
-                subject, one, other, kind, fused, why, known, allow, decision
-            )
-        if fused:
-            self._merge(first, second, bodies, axes)
+        pair = Pair(self._label(left), self._label(right), "producer-consumer" if dependent else "siblings",
+                    None if self._varies(shared) else saved)
+        if isinstance(found, Illegal):
+            self.choices.illegal(pair, found)
+            return False
+        against = found if isinstance(found, Unprofitable) else found.against
+        if against is not None:
+            return self.choices.unprofitable(pair, against)
+        why = f"saves {self._count(saved, shared)} of traffic on {', '.join(shared[:4])}"
+        return self.choices.profitable(pair, saved, why)
 
-    def _fusable(self, first: Node, second: Node, dependent: bool, saved: int) -> Common | Refusal:
-        """The bodies of both on common axes, or why not."""
+    def _judged(self, first: Node, second: Node, dependent: bool) -> Legal | Illegal | Unprofitable:
+        """Whether both can share a kernel, and if so, the bodies of both on common axes and whether that is worth it.
+
+        Unprofitable is one of which nobody asks whether it would be legal.
+        """
         if first.device != second.device:
-            return Refusal("they run on different devices")
+            return Illegal("they run on different devices")
         if any(accesses(b).scatters for b in first.bodies + second.bodies):
-            return Refusal("one of them scatters with accumulation", "a scatter without conflicts")
-        if len(first.bodies) + len(second.bodies) > MAX_BODIES or len(first.touched | second.touched) > MAX_BUFFERS:
-            return Refusal("the fused kernel would be too large", "a smaller group")
+            return Illegal("one of them adds into places that data names", "a scatter without conflicts")
+        against = self._too_large(first, second)
+        if against is not None and not self.choices.asked:
+            return against
         third = self._paths.between(first.id, second.id)
         if third is not None:
             between = self.nodes[third]
             name = between.extern.name if between.extern is not None else between.bodies[0].name
-            return Refusal(f"{name} must run between them", f"fusing {name} into the same kernel")
-        traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
-        if not dependent and saved < SIBLING_SHARE * traffic:
-            count = self._count(traffic, first.touched | second.touched)
-            return Refusal(f"they share only {saved:,} of {count}", "a larger common input")
-        return self._common_loops(first, second, dependent)
+            return Illegal(f"{name} must run between them", f"{name} as part of the same kernel")
+        against = against or (None if dependent else self._too_little(first, second))
+        if against is not None and not self.choices.asked:
+            return against
+        found = self._common_loops(first, second, dependent)
+        return replace(found, against=against) if against is not None and isinstance(found, Legal) else found
 
-    def _common_loops(self, first: Node, second: Node, dependent: bool) -> Common | Refusal:
+    @staticmethod
+    def _too_large(first: Node, second: Node) -> Unprofitable | None:
+        if len(first.bodies) + len(second.bodies) <= MAX_BODIES and len(first.touched | second.touched) <= MAX_BUFFERS:
+            return None
+        return Unprofitable("the kernel would grow too large", "a smaller group", None)
+
+    def _too_little(self, first: Node, second: Node) -> Unprofitable | None:
+        """What speaks against siblings that have little in common."""
+        saved = self._saved(first, second)
+        traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
+        if saved >= SIBLING_SHARE * traffic:
+            return None
+        count = self._count(traffic, first.touched | second.touched)
+        why = f"they share only {saved:,} of {count}"
+        return Unprofitable(why, "a larger common input", saved, math.ceil(SIBLING_SHARE * traffic))
+
+    def _common_loops(self, first: Node, second: Node, dependent: bool) -> Legal | Illegal | Unprofitable:
         """The longest common outer loops, with the loops of a pointwise side in another order if that makes more."""
         best = self._same_order(first, second, dependent)
-        if dependent and (isinstance(best, Refusal) or len(best[1]) < min(len(first.axes), len(second.axes))):
+        if dependent and _rank(best) < (2, min(len(first.axes), len(second.axes))):
             for one, other in self._turned(first, second):
                 found = self._same_order(one, other, dependent)
-                if not isinstance(found, Refusal) and (isinstance(best, Refusal) or len(found[1]) > len(best[1])):
+                if _rank(found) > _rank(best):
                     best = found
         return best
 
@@ -263,7 +282,7 @@ class Fusion:
                 if found is not None:
                     yield replace(first, bodies=found[0], axes=found[1]), second
 
-    def _same_order(self, first: Node, second: Node, dependent: bool) -> Common | Refusal:
+    def _same_order(self, first: Node, second: Node, dependent: bool) -> Legal | Illegal | Unprofitable:
         try:
             moved, count = aligned(first.axes, second.bodies, second.axes)
             fixed = first.bodies
@@ -273,41 +292,53 @@ class Fusion:
                 if other_count > count:
                     fixed, moved, count, axes = other, second.bodies, other_count, second.axes
         except NotLinear as error:
-            return Refusal(f"an index cannot be rewritten to the other's loops: {error}", "a linear index")
-        refusal: Refusal | None = None
+            return Illegal(f"an index does not follow the other's loops: {error}", "a linear index")
+        illegal: Illegal | None = None
+        possible: Legal | Unprofitable | None = None  # that would be legal, as far as anybody asks
         for shared in range(count, 0, -1):
-            if first.device == "cpu" and _one_by_one((*fixed, *moved), shared):
-                refusal = Refusal("an expensive value would be scalar code, beside a short loop", "longer rows")
-                continue
-            if first.device == "cpu" and _in_columns((*fixed, *moved), axes[:shared]):
-                refusal = Refusal("an expensive value would be vectorized over few columns", "more columns")
-                continue
             if first.device == "cpu" and _keeps_means((*fixed, *moved), shared):
-                refusal = Refusal("a two-pass variance would keep many rows' means", "fewer rows in one iteration")
+                illegal = Illegal("a variance would keep the means of many rows", "fewer rows in one iteration")
                 continue
-            found = conflict(fixed, moved, axes[:shared])
-            if found is None and not dependent:
-                found = crossing(fixed, moved, axes[:shared])
-            if found is None:
-                unfit = self._too_coarse(fixed, moved, axes[:shared])
-                return unfit if unfit is not None else (list(fixed) + list(moved), axes[:shared])
-            refusal = refusal or found
-        means = first.device == "cpu" and _keeps_means((*first.bodies, *second.bodies), 0)
-        if (not first.axes and not second.axes) or (self._small(first, second) and not means):
-            found = conflict(first.bodies, second.bodies, ())
-            if found is None:
-                return first.bodies + second.bodies, ()
-            refusal = refusal or found
-        sizes = " and ".join("(" + ", ".join(str(a.extent) for a in n.axes) + ")" for n in (first, second))
-        return refusal or Refusal(f"their loops {sizes} have no common outer loop", "the same outermost sizes")
+            against = _expensive_apart((*fixed, *moved), axes[:shared]) if first.device == "cpu" else None
+            if against is not None and not self.choices.asked:
+                possible = against
+                continue
+            conflicts = conflict(fixed, moved, axes[:shared])
+            if conflicts is not None:
+                illegal = illegal or conflicts
+                continue
+            if against is None and not dependent:
+                against = crossing(fixed, moved, axes[:shared])
+            whole = against is None
+            against = against or self._too_coarse(fixed, moved, axes[:shared])
+            if whole:
+                return Legal([*fixed, *moved], axes[:shared], against)
+            possible = possible or Legal([*fixed, *moved], axes[:shared], against)
+        return self._without_loops(first, second, illegal, possible)
+
+    def _without_loops(self, first: Node, second: Node, illegal: Illegal | None, possible: Legal | Unprofitable | None
+                       ) -> Legal | Illegal | Unprofitable:
+        """One after the other in one kernel, where both are small; `illegal` and `possible`: with loops in common."""
+        small = (not first.axes and not second.axes) or self._small(first, second)
+        if not small and not self.choices.asked:
+            return possible or illegal or _nothing_in_common(first, second)
+        conflicts = conflict(first.bodies, second.bodies, ())
+        if first.device == "cpu" and (first.axes or second.axes) and _keeps_means((*first.bodies, *second.bodies), 0):
+            conflicts = conflicts or Illegal("a variance would keep the means of many rows", "fewer rows")
+        if conflicts is None and small:
+            return Legal(first.bodies + second.bodies, ())
+        if possible is None and conflicts is None:
+            return Legal(first.bodies + second.bodies, (), _nothing_in_common(first, second, illegal))
+        return possible or illegal or conflicts or _nothing_in_common(first, second)
 
     def _small(self, first: Node, second: Node) -> bool:
         return all(sum(self.bytes_of(b) for b in n.touched) <= SMALL for n in (first, second))
 
     def _too_coarse(
         self, writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]
-    ) -> Refusal | None:
-        """Refuse when what one iteration passes to the next body would not stay in cache, for two nests."""
+    ) -> Unprofitable | None:
+        """What speaks against it when what one iteration leaves for the next body would not stay in the cache, for two
+        nests."""
         if all(len(b.axes) == len(shared) and not b.reduction_axes for b in (*writers, *readers)):
             return None
         count = iterations(shared)
@@ -317,7 +348,7 @@ class Fusion:
         row = largest // max(count or SYMBOL_HINT, 1)
         if row > ROW_LIMIT and not _one_pass(writers, readers, shared):
             why = f"one iteration of the outer loops would pass {row} bytes to the next loop"
-            return Refusal(why, f"rows of at most {ROW_LIMIT} bytes")
+            return Unprofitable(why, f"rows of at most {ROW_LIMIT} bytes")
         return None
 
     def _merge(self, first: Node, second: Node, bodies: list[LoopBody], axes: tuple[Axis, ...]) -> None:
@@ -338,6 +369,29 @@ class Fusion:
                 links.add(node.id)
         self._add(node)
         self._push_pairs(node)
+
+
+def _rank(found: Legal | Illegal | Unprofitable) -> tuple[int, int]:
+    """By which the better of two ways to share loops is known: profitable ones first, then those with more loops."""
+    if not isinstance(found, Legal):
+        return 0, 0
+    return (1, 0) if found.against is not None else (2, len(found.axes))
+
+
+def _nothing_in_common(first: Node, second: Node, illegal: Illegal | None = None) -> Unprofitable:
+    if illegal is not None:
+        return Unprofitable(f"only without a loop in common: {illegal.why}", illegal.allow)
+    sizes = " and ".join("(" + ", ".join(str(a.extent) for a in n.axes) + ")" for n in (first, second))
+    return Unprofitable(f"their loops {sizes} have no outer loop in common", "the same outermost sizes")
+
+
+def _expensive_apart(bodies: Sequence[LoopBody], shared: Sequence[Axis]) -> Unprofitable | None:
+    """What speaks against shared loops beside which an expensive value is not computed in vectors."""
+    if _one_by_one(bodies, len(shared)):
+        return Unprofitable("an expensive value would be computed one by one, beside a short loop", "longer rows", None)
+    if _in_columns(bodies, shared):
+        return Unprofitable("an expensive value would be computed for a few columns at once", "more columns", None)
+    return None
 
 
 def _one_by_one(bodies: Sequence[LoopBody], shared: int) -> bool:

@@ -20,7 +20,7 @@ from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
 from ..ir.ir import ExternCall, Foreach, Group, Program
 from .in_place import may_raise
-from .legality import Refusal
+from .legality import Illegal
 from .memory import touched_by
 from .templates import Templated, templated
 
@@ -90,7 +90,7 @@ class _Search:
             found = None
             if isinstance(item, Group) and alike[sketch] > _fewest(item):
                 found = templated(item, self.program.buffers)
-            if isinstance(found, Refusal) and isinstance(item, Group):
+            if isinstance(found, Illegal) and isinstance(item, Group):
                 self._refuse(item, next(n for n in names[sketch] if n != item.bodies[0].name), found)
             place = self._join(item, found) if isinstance(found, Templated) else self._append(item)
             self._note(item, place)
@@ -134,11 +134,12 @@ class _Search:
         buffers = [self.program.buffers[n] for n in dict.fromkeys(touched_by(item)[1])]
         return sum(int(sympy.Mul(b.dtype.itemsize, *b.size)) for b in buffers if b.role == "intermediate")
 
-    def _refuse(self, group: Group, another: str, refusal: Refusal) -> None:
+    def _refuse(self, group: Group, another: str, refusal: Illegal) -> None:
         first = group.bodies[0].name
         self.refused.append(FusionCandidate(
             f"foreach {first}", first, another, "horizontal", False,
             f"others have the same form, but {refusal.why}: they cannot share a kernel", None, refusal.allow,
+            legal=False,
         ))
 
 

@@ -18,11 +18,33 @@ from ..ir.ir import Axis, LoopBody, Statement
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why two groups cannot be fused, and what would allow it."""
+class Illegal:
+    """Why two groups cannot be fused, whatever it would save, and what would allow it."""
 
     why: str
     allow: str = ""
+
+
+@dataclass(frozen=True)
+class Unprofitable:
+    """Why fusing two groups is not worth it, and what would make it so.
+
+    In bytes of memory traffic, where that is what is compared: what it saves, and what it would have to save.
+    """
+
+    why: str
+    allow: str = ""
+    saved: int | None = 0
+    needed: int = 0
+
+
+@dataclass(frozen=True)
+class Legal:
+    """Two groups may be fused: their bodies on common axes, and what speaks against it, if anything does."""
+
+    bodies: list[LoopBody]
+    axes: tuple[Axis, ...]
+    against: Unprofitable | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +177,7 @@ def turned(
     return [replace(b, axes=whole) for b in bodies], whole
 
 
-def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
+def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]) -> Illegal | None:
     """Why `readers`, which follow, cannot run in the same iterations of `shared` as `writers`; None when they can."""
     for writer in writers:
         written = accesses(writer)
@@ -163,7 +185,7 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
             read = accesses(reader)
             for name, stores in written.stores.items():
                 if name in read.stores and not _disjoint(writer, stores, reader, read.stores[name]):
-                    return Refusal(f"both write {name}, possibly the same elements", "disjoint slices")
+                    return Illegal(f"both write {name}, perhaps in the same places", "pieces that do not overlap")
                 for load in read.loads.get(name, ()):
                     for store in stores:
                         refusal = _mismatch(name, writer, store, reader, load, shared)
@@ -171,14 +193,14 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
                             return refusal
             overwritten = next((n for n in read.stores if n in written.loads), None)
             if overwritten is not None:
-                return Refusal(f"{reader.name} overwrites {overwritten}, which {writer.name} reads", "another buffer")
+                return Illegal(f"{reader.name} overwrites {overwritten}, which {writer.name} reads", "another buffer")
     return None
 
 
-def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
-    """Refuses siblings that traverse every input they share in different directions (rows and columns)."""
+def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequence[Axis]) -> Unprofitable | None:
+    """Advises against siblings that run through every input they share in different directions (rows and columns)."""
     names = [a.symbol.name for a in shared]
-    refusal = None
+    against = None
     for name in {n for b in first for n in accesses(b).loads} & {n for b in second for n in accesses(b).loads}:
         ways = [
             [_outer_terms(a.form, names) for b in bodies for a in accesses(b).loads.get(name, ()) if a.form is not None]
@@ -186,34 +208,34 @@ def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequ
         ]
         if any(left == right for left in ways[0] for right in ways[1]):
             return None
-        refusal = Refusal(f"they run through {name} in different directions", "the same direction in both")
-    return refusal
+        against = Unprofitable(f"they run through {name} in different directions", "the same direction in both")
+    return against
 
 
 def _mismatch(
     name: str, writer: LoopBody, store: Access, reader: LoopBody, load: Access, shared: Sequence[Axis]
-) -> Refusal | None:
+) -> Illegal | None:
     if store.statement.mode and shared:
-        return Refusal(f"{name} is complete only after all iterations have accumulated into it", "a separate kernel")
+        return Illegal(f"{name} is complete only when every iteration has added to it", "a kernel of its own")
     if store.form is None or load.form is None:
-        return Refusal(f"the index of {name} is not linear", "a view whose index is a sum of axes")
+        return Illegal(f"the index of {name} is not linear", "a view whose index is a sum of axes")
     if store.form.const != load.form.const:
-        return Refusal(
+        return Illegal(
             f"{reader.name} reads {name} at another index than {writer.name} writes it", "reading it without an offset"
         )
     names = [a.symbol.name for a in shared]
     left, right = _outer_terms(store.form, names), _outer_terms(load.form, names)
     if left is None or right is None or left != right:
-        return Refusal(
+        return Illegal(
             f"{reader.name} reads {name} in another order of loops ({', '.join(names)}) than {writer.name} writes it",
             "the same order of loops in both (there is a transposition between them)",
         )
     made, wanted = row_terms(store.form, writer, shared), row_terms(load.form, reader, shared)
     if made is None or wanted is None:
-        return Refusal(f"{reader.name} reads {name} at a data-dependent index", "an affine index")
+        return Illegal(f"what {reader.name} reads of {name} in one iteration is computed from data", "a direct index")
     for factor, extent in wanted.items():
         if factor not in made or not _covers(made[factor], extent):
-            return Refusal(
+            return Illegal(
                 f"one iteration of {reader.name} needs more of {name} than one iteration of {writer.name} produces",
                 "fewer shared loops",
             )
@@ -317,5 +339,5 @@ def iterations(axes: Sequence[Axis]) -> int | None:
     return total
 
 
-__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "crossing", "iterations",
-           "overtaken", "row_terms", "turned"]
+__all__ = ["Access", "Accesses", "Illegal", "Legal", "NotLinear", "Unprofitable", "accesses", "aligned", "conflict",
+           "crossing", "iterations", "overtaken", "row_terms", "turned"]

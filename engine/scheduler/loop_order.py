@@ -41,7 +41,7 @@ def ordered(group: Group, context: CompileContext) -> Group:
         best = current
     why = f"an innermost loop of {last} iterations fills no vector; {best} has the lowest estimated cost"
     options = [Option(name, round(c, 3), unit="operations/element", better="lower") for name, c in costs.items()]
-    chosen = orders[context.decide("loop-order", group.kernel, options, best, why)]
+    chosen = orders[context.decide("loop-order", group.kernel, options, best, why, origins=group.origins)]
     return replace(group, axes=chosen, bodies=tuple([replace(b, axes=chosen) for b in group.bodies]))
 
 

@@ -15,7 +15,7 @@ from ...artifacts.records import CodeLine, ref
 from ..ir.affine import axis_symbol, expr, size
 from ..ir.body_affine import Environment, NotLinear, environment, linear
 from ..ir.ir import Axis, Buffer, Foreach, Group, LoopBody, Member, Statement, Template
-from .legality import Refusal
+from .legality import Illegal
 
 LONGEST = 400  # statements of a nest
 
@@ -29,7 +29,7 @@ class Templated:
     key: Hashable
 
 
-def templated(group: Group, buffers: Mapping[str, Buffer]) -> Templated | Refusal:
+def templated(group: Group, buffers: Mapping[str, Buffer]) -> Templated | Illegal:
     """`group` as a member of a template, or why it cannot be one."""
     refusal = _refusal(group)
     if refusal is not None:
@@ -38,26 +38,26 @@ def templated(group: Group, buffers: Mapping[str, Buffer]) -> Templated | Refusa
     try:
         body = draft.body()
     except NotLinear as error:
-        return Refusal(f"an index is not affine: {error}", "affine indices")
+        return Illegal(f"an index is no sum of loops: {error}", "indices that are sums of loops")
     if not _elementwise(body):
-        return Refusal("one iteration reads what another one writes", "reading a buffer where it is written")
+        return Illegal("one point reads what another one writes", "reading a buffer where it is written")
     names = tuple(dict.fromkeys((*body.reads, *body.writes)))
     parameters = tuple([n for n in names if n not in group.internal])
     template = Template(body, parameters, group.internal, tuple(draft.symbols.values()), tuple(draft.sources))
     return Templated(template, Member(group, parameters, tuple(draft.symbols)), _key(template, names, buffers))
 
 
-def _refusal(group: Group) -> Refusal | None:
+def _refusal(group: Group) -> Illegal | None:
     statements = [s for b in group.bodies for s in b.statements]
     if any(b.reduction_axes or b.axes != group.axes for b in group.bodies):
-        return Refusal("it has inner loops", "pointwise kernels")
+        return Illegal("it has inner loops", "pointwise kernels")
     if not all(a.extent.is_Integer for a in group.axes):
-        return Refusal("its sizes vary", "fixed sizes")
+        return Illegal("its sizes vary", "fixed sizes")
     if any(a.extent == 0 for a in group.axes):
-        return Refusal("it computes nothing", "")
+        return Illegal("it computes nothing", "")
     if any(s.op == "indirect" or s.mode for s in statements):
-        return Refusal("it reads or writes at data-dependent indices", "affine indices")
-    return Refusal("it is long by itself", "fewer statements") if len(statements) > LONGEST else None
+        return Illegal("data says where it reads or writes", "direct indices")
+    return Illegal("it is long by itself", "fewer statements") if len(statements) > LONGEST else None
 
 
 def _elementwise(body: LoopBody) -> bool:

@@ -38,7 +38,7 @@ def unrolled(group: Group, context: CompileContext) -> Group:
     except NotLinear:
         return group
     why = f"a loop of {few} fills no vector; memory is contiguous across it and the loop of {around.extent}"
-    if context.decide("unroll", group.kernel, ("unroll", "loop"), "unroll", why) != "unroll":
+    if context.decide("unroll", group.kernel, ("unroll", "loop"), "unroll", why, origins=group.origins) != "unroll":
         return group
     return replace(group, axes=group.axes[:-1], bodies=bodies)
 

@@ -58,6 +58,7 @@ OVERRIDES = (
     {},
     {"intermediate-precision:*": "eager"},
     {"fuse:*": "separate"},
+    {"fuse:*": "fuse"},
     {"variance:*": "welford"},
     {"concat:*": "parts"},
     {"realize:*": "realize"},

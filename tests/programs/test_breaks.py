@@ -485,7 +485,7 @@ def test_each_iteration_is_captured_but_not_compiled_anew():
 
 
 def test_a_loop_that_is_too_long_to_follow_runs_in_eager(monkeypatch):
-    monkeypatch.setattr("ptdebug.tracer.interpreter.interpreter.MOST_WORK", 200)
+    monkeypatch.setattr("ptdebug.tracer.interpreter.limits.MOST_WORK", 200)
 
     def turns(x, n, log):
         log.append(n)

@@ -34,6 +34,7 @@ from ..interpreter import opcodes as opcodes  # fills the table of handlers
 from ..interpreter.bytecode_record import bytecode_record
 from ..interpreter.frame_introspection import reader_called
 from ..interpreter.interpreter import Interpreter, Trace
+from ..interpreter.limits import Limits
 from ..runtime.garbage import fewer_collections
 from ..runtime.global_modes import Modes, without_saved_tensors_hooks
 from ..shapes.frame_shapes import DynamicPolicy, FrameShapes
@@ -166,6 +167,7 @@ class FrameState:
     f_builtins: Mapping[str, Any]
     closure: tuple[CellType, ...]
     policy: DynamicPolicy
+    subject: str  # of decisions about it: FUNCTION@FILE:LINE
 
 
 def convert_frame(
@@ -177,6 +179,7 @@ def convert_frame(
     options: CompileOptions,
     context: CompileContext,
     policy: DynamicPolicy,
+    subject: str,
 ) -> ConvertedFrame | Skip:
     """Capture one frame and write the code that replaces it, or say why it is skipped.
 
@@ -187,7 +190,7 @@ def convert_frame(
         return Skip("a generator or coroutine runs in eager")
     if not code.co_flags & inspect.CO_NEWLOCALS:
         return Skip("the body of a class or module runs in eager")
-    frame = FrameState(code, f_locals, f_globals, f_builtins, closure or (), policy)
+    frame = FrameState(code, f_locals, f_globals, f_builtins, closure or (), policy, subject)
     context.record("bytecode", lambda: bytecode_record(code, "original"))
     start = time.perf_counter()
     conversion = _Conversion(frame, options, context)
@@ -206,6 +209,7 @@ class _Conversion:
         self.frame = frame
         self.options = options
         self.context = context
+        self.limits = Limits(context, frame.subject)
         self.info: CodeInfo = code_info(frame.code)
         self.modes = Modes.now()
         self.refusals = 0  # ends that could not be written, for no known reason
@@ -264,8 +268,8 @@ class _Conversion:
         scope = dict(frame.f_locals), frame.f_globals, dict(frame.f_builtins), frame.closure
         guards = GuardBuilder(frame.code, *scope, shapes)
         trace = Trace(
-            TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals, modes=self.modes,
-            resumed=origin_of(frame.code) is not None,
+            TraceGraph(shapes), guards, SideEffects(), self.options, self.context, self.limits, frame.f_globals,
+            modes=self.modes, resumed=origin_of(frame.code) is not None,
         )
         guards.add(None, "GLOBAL_STATE")
         names = frame.code.co_freevars

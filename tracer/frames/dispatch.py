@@ -56,7 +56,7 @@ from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
 from ..runtime.per_code import PerCode
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
-from ..runtime.skips import involves_tensors, only_wraps, program_frames, skip_reason
+from ..runtime.skips import involves_tensors, is_own, only_wraps, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over, warnings_are_no_errors
@@ -102,8 +102,9 @@ class CodeState:
     fruitless: int = 0  # calls that had nothing to compile
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
     limit_said: bool = False
-    watchers: set[str] = field(default_factory=set)  # what observed calls that ran in eager for that reason
-    raised: int = 0  # entries dropped because the call for which they were compiled raised
+    limit: int | None = None  # of compilations, where an override sets one
+    watchers: set[str] = field(default_factory=set)  # who watched calls that ran in eager for that
+    raised: int = 0  # entries that went because the call that they were made for raised
     failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
 
 
@@ -130,15 +131,17 @@ class Dispatcher:
 
     def _verdict(self, frame: Any, frame_state: dict[Any, Any]) -> Verdict:
         code = frame.f_code
-        wanted = code in _REGISTRY.wanted or is_resume_code(code)
+        wanted = _is_wanted(code)
         if not wanted and skip_reason(code):
-            return eval_frame.SKIP
+            if not self._is_forced(frame):
+                return eval_frame.SKIP
+            wanted = True
         state = frame_state.setdefault(_KEY, CodeState())
         if watcher := watcher_of_now():
             if wanted:
                 self._left_alone(frame, state, watcher)
             return eval_frame.EAGER_ONCE_WITH_CALLEES
-        if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals):
+        if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals) and not self._is_forced(frame):
             return _fruitless(state, _PATIENCE)
         if not _has_room(_ROOM):
             STATISTICS.skipped(_TOO_DEEP)
@@ -147,6 +150,14 @@ class Dispatcher:
         while verdict is None:  # signals arrived, and were handled
             verdict = self._uninterrupted(frame, state, wanted, Waiting(patient=True))
         return verdict
+
+    def _is_forced(self, frame: Any) -> bool:
+        """Whether an override wants a frame compiled that is left alone otherwise. It must name that frame: a pattern
+        would mean all of Python's library, too."""
+        if is_own(frame.f_code.co_filename):
+            return False
+        overrides = self.options.make_context(CompileId(0, 0)).overrides
+        return bool(overrides) and overrides.get(f"frame:{_subject(frame)}") == "compile"
 
     def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
         """`_compile`, then the handlers of signals that arrived meanwhile; None where it gave up because of them."""
@@ -207,7 +218,7 @@ class Dispatcher:
                 return eval_frame.EAGER_ONCE
         if reason is not None:
             state.failures[_variable(reason.subject)] += 1
-        if len(mine) >= self.options.recompile_limit:
+        if len(mine) >= self._limit(state):
             return self._limit_reached(frame, state, reason)
         if state.frame < 0:
             state.frame = next(_frame_numbers)
@@ -217,6 +228,7 @@ class Dispatcher:
         compilation.failures = state.failures
         compilation.apart = apart and reason is None
         outcome = compilation.run(policy, reason)
+        state.limit = compilation.limit
         if isinstance(outcome, Verdict):
             assert outcome.guarded_code is not None
             self._installing[id(frame.f_code)] = entry = weakref.ref(outcome.guarded_code.guard_manager)
@@ -250,11 +262,14 @@ class Dispatcher:
             if guards is not None and not guards.dead:
                 guards.invalidate("it was compiled for a single call, which raised an error")
 
+    def _limit(self, state: CodeState) -> int:
+        return self.options.recompile_limit if state.limit is None else state.limit
+
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
         """From now on use existing entries only; said once, and recorded as a compilation that was not made."""
         if not state.limit_said:
             state.limit_said = True
-            code, limit = frame.f_code, self.options.recompile_limit
+            code, limit = frame.f_code, self._limit(state)
             change = f"{reason.subject} was {reason.expected}, is {reason.actual}" if reason else ""
             last = change and f"; the last time because {change}"
             rest = "fullgraph=True allows no eager" if self.options.fullgraph else "other calls of it run in eager"
@@ -262,11 +277,11 @@ class Dispatcher:
             if not self.options.fullgraph:  # else the error says it
                 log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
             STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
-            _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused(
-                "failed" if self.options.fullgraph else "eager", text)
+            compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
+            compilation.refused("failed" if self.options.fullgraph else "eager", text, compilation.decide_limit)
         if self.options.fullgraph:
             raise RecompileLimitError(
-                f"{frame.f_code.co_qualname} was compiled {self.options.recompile_limit} times, the limit, and "
+                f"{frame.f_code.co_qualname} was compiled {self._limit(state)} times, the limit, and "
                 "fullgraph=True allows no call of it to run in eager"
             )
         return eval_frame.CACHED_ONLY
@@ -295,6 +310,7 @@ class _Compilation:
         self.apart = False  # the existing entries were compiled for other calls of torch.compile
         self.doubtful = False  # it breaks where an operator rejects its arguments
         self.raises = False  # it only raises, under `fullgraph`
+        self.limit: int | None = None  # of compilations, where an override sets one
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
         """The verdict that installs an entry, or the reason why there is none."""
@@ -307,8 +323,12 @@ class _Compilation:
             STATISTICS.recompiled(record)
             context.record("guards", lambda: record, "recompile")
         try:
+            if context.override("recompile-limit", self._subject()) is not None:
+                self.limit = self.decide_limit()
             forced = context.override("frame", self._subject())
-            if forced is not None and self._decided("compile", "it computes with tensors") == "eager":
+            skip = "" if _is_wanted(code) else skip_reason(code)
+            default, why = ("eager", f"left alone: {skip}") if skip else ("compile", "it works on tensors")
+            if forced is not None and self._decided(default, why) == "eager":
                 return self._finish("eager", "forced by an override")
             with context.timed("total"), without_dynamo(), warnings_are_no_errors():
                 converted = self._convert(policy)
@@ -349,18 +369,24 @@ class _Compilation:
         return verdict
 
     def _subject(self) -> str:
-        function, file, line = _named(self.frame)
-        return f"{function}@{file.rpartition('/')[2]}:{line}"
+        return _subject(self.frame)
 
     def _decided(self, default: str, why: str) -> str:
         """Whether the frame is compiled, recorded once that is known: a frame with nothing to compile is skipped."""
         return self.context.decide("frame", self._subject(), ("compile", "eager"), default, why)
 
-    def refused(self, status: str, why: str) -> None:
+    def decide_limit(self) -> int:
+        """How often a frame is compiled at most, recorded where that is reached or an override says so."""
+        why = "compilations of one function before other calls of it run in eager"
+        return self.context.number("recompile-limit", self._subject(), self.options.recompile_limit, why)
+
+    def refused(self, status: str, why: str, decide: Callable[[], object] | None = None) -> None:
         """Record that the frame was not compiled."""
         context = self.context
         if context.recording:
             context.recorder.begin(str(self.id), *_named(self.frame))
+            if decide is not None:
+                decide()
             self._finish(status, why)
 
     def _with_call(self, reason: Recompile) -> Recompile:
@@ -375,7 +401,7 @@ class _Compilation:
         frame = self.frame
         return convert_frame(
             self.code, frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure, self.options, self.context,
-            policy,
+            policy, self._subject(),
         )
 
     def _install(self, converted: ConvertedFrame) -> Verdict:
@@ -497,6 +523,17 @@ def _named(frame: Any) -> tuple[str, str, int]:
     if isinstance(first, torch.nn.Module):
         name = f"{type(first).__qualname__}.{wrapped.__name__}"
     return name, wrapped.__code__.co_filename, wrapped.__code__.co_firstlineno
+
+
+def _is_wanted(code: types.CodeType) -> bool:
+    """Whether the program asks for the function to be compiled, or it is the rest of one that is."""
+    return code in _REGISTRY.wanted or is_resume_code(code)
+
+
+def _subject(frame: Any) -> str:
+    """What decisions about a frame are named after."""
+    function, file, line = _named(frame)
+    return f"{function}@{file.rpartition('/')[2]}:{line}"
 
 
 def _wrapped(frame: Any) -> types.FunctionType | None:

@@ -37,14 +37,10 @@ from ..variables.python.exceptions import ExceptionValue
 from ..variables.torch.torch_function_overrides import OverrideState
 from .frame_introspection import reader_above
 from .generators import GeneratorValue, is_generator, refuse_coroutine
+from .limits import Limits
 
 if TYPE_CHECKING:
     from ..guards import GuardBuilder
-
-MAX_DEPTH = 80
-"""How deep calls are inlined; each level takes about ten Python frames of the tracer."""
-MOST_WORK = 50_000
-"""Limit of loop turns and calls that are traced in one frame: some seconds. Transformers models need some thousand."""
 
 
 @dataclass
@@ -67,6 +63,7 @@ class Trace:
     effects: SideEffects
     options: CompileOptions
     context: CompileContext
+    limits: Limits
     f_globals: dict[str, Any]
     module_path: str = ""
     resumed: bool = False  # whether the frame resumes after a break
@@ -99,8 +96,10 @@ class Trace:
         operation on a symbol counts as ten. Beyond a limit, tracing is slower than running, may exhaust memory, and
         need not end."""
         self.work += amount
-        if self.work > MOST_WORK:
-            raise Unsupported(Reason.TRACE_LIMIT, detail=f"{MOST_WORK:,} turns of loops, calls and items of lists")
+        if self.work > self.limits.work:
+            self.limits.work_reached()
+            turns = f"{self.limits.work:,} turns of loops, calls and items of lists"
+            raise Unsupported(Reason.TRACE_LIMIT, detail=turns)
 
     def safe_step(self) -> int:
         """Where the graph can break for eager to run the current operation: before the open `with` blocks."""
@@ -234,7 +233,8 @@ class Interpreter:
     def inline(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Interpret the call of a FunctionValue. A generator function gives a GeneratorValue, which is run lazily."""
         refuse_coroutine(function.code)
-        if self.depth >= MAX_DEPTH:
+        if self.depth >= self.trace.limits.depth:
+            self.trace.limits.depth_reached()
             raise Unsupported(Reason.INLINE_DEPTH, detail=function.code.co_qualname)
         self._decide_inline(function)
         self.trace.spend()

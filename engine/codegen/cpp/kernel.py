@@ -24,7 +24,7 @@ from .dtypes import ctype
 from .half_precision import write_half_rows
 from .indices import c_expression
 from .loop_headers import lane_end, lane_header, loop_header
-from .loop_shape import CHUNKS, LANES, Shape, lane_width, loop_shape, prefers_lanes
+from .loop_shape import LANES, Shape, lane_width, loop_shape, prefers_lanes
 from .nest_writer import NestWriter
 from .nests import Nest, nests_of
 from .nontemporal_stores import stored_past_cache
@@ -260,7 +260,7 @@ class Kernel:
     def _chunks(self) -> int:
         """In how many chunks the first loop is parallel, each with its own accumulators; 0 for one."""
         fit = SUMS_LIMIT // max(sum(self._sums().values()), 1)
-        count = min(CHUNKS, fit, int(self.group.axes[0].extent))
+        count = min(self.shape.chunks, fit, int(self.group.axes[0].extent))
         return count if count > 1 else 0
 
     @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sympy
 
 from ....artifacts.context import CompileContext
+from ....artifacts.records import Option
 from ...ir.body_affine import coefficient, index_forms, static
 from ...ir.ir import Axis, Group, LoopBody
 from ...scheduler.legality import accesses
@@ -24,8 +25,10 @@ LANES = 128  # elements of a block in lane mode, at least, where threads share t
 WIDE = 1024  # at most: in a narrow block each row is in another page
 LANE_SCRATCH = 64 * 1024  # elements of scratch for all lanes of a block: about the size of L2
 EXPENSIVE_COST = 8
-LONG = 64  # rows, at least, for vectorizing over rows that are too short themselves
-NEAR = (1, 2)  # strides of a vector loop: contiguous, or the real parts of complex numbers
+LONG = 64  # rows, at least, along which vectors run where the rows themselves fill none
+INNER, IN_LANES = "inner", "lanes"
+PARALLEL = {"outer": "outer", "nests": "inner", "": "serial"}  # options of the decision, by what Shape has
+NEAR = (1, 2)  # steps of a vector loop: neighbours, or the real parts of complex numbers
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Shape:
     condition: str = ""  # of the OpenMP pragma, where the amount of work is not known
     shared: int = 0
     tile: RowTile | None = None  # blocks of an outer loop, inside of all others
+    chunks: int = CHUNKS  # pieces of a reduction that threads share, or of loops that add to places
 
 
 def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str], context: CompileContext) -> Shape:
@@ -51,7 +55,7 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str],
     pointwise = all(len(b.axes) == count and not b.reduction_axes for b in bodies)
     moded = [b for b in bodies if scatters(b)]
     adds = bool(moded) and all(accesses(b).adds for b in moded)
-    lanes = not pointwise and count > 0 and not adds and prefers_lanes(bodies, group.axes[-1])
+    lanes = not pointwise and count > 0 and not adds and _in_lanes(group, bodies, not moded, context)
     work = sympy.Add(*[body_work(b) for b in bodies])
     amount = static(work)
     serial = amount is not None and amount < PARALLEL_WORK
@@ -59,21 +63,73 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str],
     if not (pointwise or moded):
         tile, lanes = find_row_tile(group, bodies, local, lanes, 1 if serial else FEW, context)
     outer = count - 1 if (pointwise and count) or lanes else count
-    if serial:
-        return Shape(outer, lanes, "", tile=tile)
     condition = "" if amount is not None else f" if({c_expression(work)} > {PARALLEL_WORK})"
+    if serial and moded:
+        return Shape(outer, lanes, "")
     if adds and len(bodies) > 1:
-        return Shape(outer, False, "chunks" if outer and amount is not None else "")
+        if not outer or amount is None:
+            return Shape(outer, False, "")
+        return Shape(outer, False, "chunks", chunks=_chunks(group, False, context))
     if moded:
         return _scatter_shape(group, bodies, outer, condition, context)
     if tile is not None:
-        return Shape(outer, False, "outer", condition, outer, tile)
+        parallel = _parallel(group, "" if serial else "outer", ("outer", ""), work, context)
+        return Shape(outer, False, parallel, condition, outer, tile)
+    ways = ("outer", "nests", "") if outer + lanes else ("nests", "")
+    parallel = _parallel(group, "" if serial else _threaded(group, outer, lanes), ways, work, context)
+    if not parallel:
+        return Shape(outer, lanes, "")
+    reduces = parallel == "nests" and any(b.reduction_axes for b in bodies)
+    chunks = _chunks(group, lanes, context) if reduces else CHUNKS
+    return Shape(outer, lanes, parallel, condition, outer + lanes, chunks=chunks)
+
+
+def _in_lanes(group: Group, bodies: Sequence[LoopBody], free: bool, context: CompileContext) -> bool:
+    """Whether vectors run along the last shared loop rather than inside of it: a decision, where both are `free`."""
+    lane = group.axes[-1]
+    lanes = prefers_lanes(bodies, lane)
+    if not (free and context.asked):
+        return lanes
+    why = f"memory is contiguous along {lane.symbol}" if lanes else f"memory is contiguous inside of {lane.symbol}"
+    options = (Option(INNER, why="along the innermost loops"), Option(IN_LANES, why=f"along {lane.symbol}"))
+    return context.decide("vector-axis", group.kernel, options, IN_LANES if lanes else INNER, why,
+                          origins=group.origins) == IN_LANES
+
+
+def _parallel(
+    group: Group, default: str, ways: Sequence[str], work: sympy.Expr, context: CompileContext
+) -> str:
+    """Which loops threads share (a decision): of `ways`, each one of `Shape.parallel`."""
+    if not context.asked:
+        return default
+    why = {
+        "": f"about {work} operations are done before a thread has woken up",
+        "outer": f"about {work} operations, and the shared loops run often enough",
+        "nests": f"the shared loops run less than {FEW} times",
+    }[default]
+    names = [PARALLEL[way] for way in ways]
+    chosen = context.decide("parallel-loops", group.kernel, names, PARALLEL[default], why,
+                            origins=group.origins)
+    return ways[names.index(chosen)]
+
+
+def _chunks(group: Group, lanes: bool, context: CompileContext) -> int:
+    """In how many pieces a reduction is shared out to threads (a decision)."""
+    if not context.asked:
+        return CHUNKS
+    options = ["1", "8", "16", "32", *(["64"] if not lanes else [])]
+    why = "as many on every machine, so that results do not depend on the number of threads"
+    return int(context.decide("split-reduction", group.kernel, options, str(CHUNKS), why,
+                              origins=group.origins))
+
+
+def _threaded(group: Group, outer: int, lanes: bool) -> str:
     iterations = sympy.Mul(*[a.extent for a in group.axes[:outer]])
     shared = static(iterations)
     if lanes and shared is not None:
         width = static(group.axes[outer].extent)
         shared = None if width is None else shared * -(-width // LANES)
-    return Shape(outer, lanes, "nests" if shared is not None and shared < FEW else "outer", condition, outer + lanes)
+    return "nests" if shared is not None and shared < FEW else "outer"
 
 
 def _scatter_shape(
@@ -97,7 +153,7 @@ def _scatter_shape(
         default, why = "parallel-loops", f"iterations of {names} write to different addresses"
     elif "owner-computes" in forms and worth_owning(bodies[0], leading):
         default, why = "owner-computes", "iterations may collide: each thread handles its range of addresses"
-    return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]
+    return forms[context.decide("scatter", group.kernel, tuple(forms), default, why, origins=group.origins)]
 
 
 def lane_width(row: int, extent: sympy.Expr) -> int:

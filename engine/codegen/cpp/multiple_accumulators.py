@@ -44,9 +44,20 @@ def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
         return extent
     plain = all(len(r.accumulator.fields) == 1 for r in reductions)  # cheap to combine
     two = len(reductions) <= 2 and all(r.accumulator.vectorizes for r in reductions)
+    chosen = max(one, MOST) if two and plain and extent and extent % MOST == 0 else one
     if two and extent >= LONG:
-        return max(one, MOST, min(2 * one, 2 * MOST))
-    return max(one, MOST) if two and plain and extent and extent % MOST == 0 else one
+        chosen = max(one, MOST, min(2 * one, 2 * MOST))
+    return _decided(nest, chosen, one) if nest.kernel.context.asked else chosen
+
+
+def _decided(nest: NestWriter, default: int, one: int) -> int:
+    """The same as a decision: one vector, a second one, or more."""
+    group, body = nest.kernel.group, nest.nest.parts[0].body.name
+    options = [str(n) for n in sorted({one, max(one, MOST), 2 * max(one, MOST), default})]
+    why = f"elements of a row that are reduced side by side, of which a vector has {one}: the next one need not wait"
+    chosen = nest.kernel.context.decide("accumulators", f"{group.kernel}:{body}", options, str(default), why,
+                                        origins=(f"loop_ir:{body}",))
+    return int(chosen)
 
 
 @dataclass

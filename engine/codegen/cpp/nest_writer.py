@@ -17,7 +17,6 @@ from .half_precision import write_half_blocks
 from .index_set_splitting import Piece, folded, pieces_of
 from .indices import c_expression
 from .loop_headers import loop_header
-from .loop_shape import CHUNKS
 from .multiple_accumulators import VECTOR, Stripes, stripes_of
 from .nests import Nest, Part, position_of
 from .nontemporal_stores import write_blocks
@@ -419,18 +418,18 @@ class NestWriter:
     # ---- reductions over threads -------------------------------------------------------------------------------------
     def _in_chunks(self) -> None:
         """Run the outermost loop in chunks of fixed number, in parallel, and join their results in order."""
-        a = self.loops[0]
+        a, chunks = self.loops[0], self.kernel.shape.chunks
         width = f"[{self.kernel.width}]" if self.lane is not None else ""
         for r in self.reductions:
             for f in r.accumulator.fields:
-                self.writer.line(f"{f.type} {r.name}{f.suffix}_chunks[{CHUNKS}]{width};")
+                self.writer.line(f"{f.type} {r.name}{f.suffix}_chunks[{chunks}]{width};")
         self.writer.line(f"#pragma omp parallel for schedule(static){self.kernel.shape.condition}")
-        with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
+        with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk++)"):
             extent = c_expression(a.extent)
-            first, last = (f"{n} * ({extent}) / {CHUNKS}" for n in ("chunk", "(chunk + 1)"))
+            first, last = (f"{n} * ({extent}) / {chunks}" for n in ("chunk", "(chunk + 1)"))
             if (self.stripes is not None or self.wide) and len(self.loops) == 1:
                 cut = f" / {VECTOR} * {VECTOR}"  # whole vectors, where the first of all is one
-                first, last = f"{first}{cut}", f"chunk < {CHUNKS - 1} ? {last}{cut} : {extent}"
+                first, last = f"{first}{cut}", f"chunk < {chunks - 1} ? {last}{cut} : {extent}"
             self.writer.line(f"const int64 first = {first}, last = {last};")
             checked = self._checks_inside(0)
             if checked:
@@ -444,7 +443,7 @@ class NestWriter:
                         self.writer.line(f"{chunk} = {self._at(r.name)(f.suffix)};")
             if checked:
                 self._report_outside()
-        with self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
+        with self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk++)"):
             for r in self.reductions:
                 with self._each_lane():
                     for text in r.accumulator.combine(self._at(r.name), self._chunk_place(r)):

@@ -16,7 +16,7 @@ thread. They are a heuristic that measurements may replace; the choice is a deci
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -29,6 +29,8 @@ PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
 UNKNOWN_SIZE = 1024  # assumed for a dynamic size
 PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
+MOST_SPLITS = 512  # programs that share a row
+LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
 SECTOR = 32  # neighbouring elements that one access of a column tile should cover: 64 bytes of 2, 128 of 4
 
 
@@ -55,13 +57,36 @@ class Tile:
 
 def choose(form: Form, context: CompileContext) -> Tile:
     """Ask `context.decide` for one of a few tiles; the one with the best score is the default."""
-    tiles = _candidates(form)
+    tiles = _split_by_choice(form, _candidates(form), context)
     scores = [_score(form, t) for t in tiles]
     options = [Option(t.name, round(s, 3), why, better="higher") for t, (s, why) in zip(tiles, scores)]
     best = max(range(len(tiles)), key=lambda k: scores[k][0])
     why = f"best estimate of {len(tiles)}: {scores[best][1]}"
-    chosen = context.decide("tile", form.name, options, tiles[best].name, why)
+    chosen = context.decide("tile", form.name, options, tiles[best].name, why, origins=_origins(form))
     return next(t for t in tiles if t.name == chosen)
+
+
+def _split_by_choice(form: Form, tiles: list[Tile], context: CompileContext) -> list[Tile]:
+    """`tiles` that share a row among as many programs as a decision says: by default, as the best of them does."""
+    if not (context.asked and can_split(form) and any(t.shape == "looped" for t in tiles)):
+        return tiles
+    default = max(tiles, key=lambda t: _score(form, t)[0]).splits
+    longest = hint(form.spaces[0].numel)
+    most = max(default, min(MOST_SPLITS, power_of_two(longest) // LEAST_SHARE))
+    options = [str(1 << n) for n in range(most.bit_length())]
+    rows = hint(form.numel)
+    why = f"{rows} rows of {longest} elements, and {PROCESSORS} processors: " + (
+        f"{default} programs for each row keep memory busy" if default > 1 else "a program for each keeps memory busy")
+    chosen = int(context.decide("split-reduction", form.name, options, str(default), why, origins=_origins(form)))
+    if chosen == default:
+        return tiles
+    split = [replace(t, splits=chosen) for t in tiles if t.shape == "looped"]
+    return split + [t for t in tiles if t.shape != "looped" and chosen == 1]
+
+
+def _origins(form: Form) -> tuple[str, ...]:
+    names = dict.fromkeys(s.buffer for b in form.bodies for s in b.statements if s.op == "store")
+    return tuple([f"loop_ir:{name}" for name in names])
 
 
 def hint(size: Any) -> int:
@@ -192,7 +217,7 @@ def _splits(form: Form, x: int, block: int) -> int:
     if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
         return 1
     wanted = power_of_two(max(1, enough // programs))
-    return max(1, min(wanted, power_of_two(length // (2 * block)), 512))
+    return max(1, min(wanted, power_of_two(length // (2 * block)), MOST_SPLITS))
 
 
 def _score(form: Form, tile: Tile) -> tuple[float, str]:
