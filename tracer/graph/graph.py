@@ -333,8 +333,9 @@ class TraceGraph:
             if came_from_outside(error):
                 raise
             if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
-                drawn = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
-                raise Unsupported("random-value" if drawn else "data-dependent-shape", _target_name(target)) from error
+                is_random = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
+                code = "random-value" if is_random else "data-dependent-shape"
+                raise Unsupported(code, _target_name(target)) from error
             first_line = str(error).partition("\n")[0]
             if "its data is not allocated yet" in first_line:  # raised by fake tensors where values are read
                 raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error

@@ -14,7 +14,7 @@ _NAMES = re.compile(
 )
 
 
-def draws(node: torch.fx.Node) -> bool:
+def is_random_op(node: torch.fx.Node) -> bool:
     """Whether the operation may use random numbers, by its name; a subgraph may."""
     return node.op == "get_attr" or bool(_NAMES.search(str(getattr(node.target, "__name__", node.target))))
 

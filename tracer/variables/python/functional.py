@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
 from ...guards.cached_results import NOT_CACHED, cached_result
-from ...runtime.rng_ops import draws as is_random_op
+from ...runtime.rng_ops import is_random_op
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue

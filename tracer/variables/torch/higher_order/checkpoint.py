@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from ....breaks.unsupported import Unsupported
 from ....fx.subgraphs import refuse_writes, versions
-from ....runtime.rng_ops import draws
+from ....runtime.rng_ops import is_random_op
 from ...containers.sequences import TupleValue
 from ...core.base import Value
 from ...core.handlers import NAMED
@@ -117,7 +117,7 @@ def _region(tx: Translator, random_again: bool, selective: bool = False) -> Iter
             break
         if node.target is F.batch_norm and (len(node.args) < 6 or node.args[5]):
             raise Unsupported("effect-in-region", "a checkpointed function changes the statistics of a batch norm")
-        if not random_again and draws(node):
+        if not random_again and is_random_op(node):
             raise Unsupported("call", "torch.utils.checkpoint.checkpoint(preserve_rng_state=False) of random operators")
 
 
