@@ -463,7 +463,7 @@ def test_a_recompilation_is_told_in_the_words_of_the_program(recording: Recordin
     found = changes(recording)
     local, depth = found["LOCAL.factor"], found["SETTINGS['depth']"]
     assert (local.expected, local.actual) == ("2", "3") and (depth.expected, depth.actual) == ("2", "5")
-    assert "changed once" in depth.hint
+    assert "from now on this number is an input" in depth.hint
     grown, frozen = found["the submodules of self"], found["self[0].weight.requires_grad"]
     assert (grown.expected, grown.actual) == ("['0']", "['0', '1']") and "completely" in grown.hint
     assert (frozen.expected, frozen.actual) == ("True", "False") and "freeze" in frozen.hint

@@ -31,11 +31,11 @@ def guard_distinct(root: Translator) -> None:
         if source is not None and value.python_type() in kinds:
             groups[value.python_type()][source] = None
     for kind, values in root.trace.compared_by_identity.items():
-        told = {source: None for source in map(_moving, values) if source is not None}
-        if told:
-            _guard_other_than_fixed(root, told, [value for value in values if _moving(value) is None])
-        if kind not in groups and not (issubclass(kind, torch.Tensor) and _stay_different(root, told)):
-            groups[kind] = told
+        compared = {source: None for source in map(_moving, values) if source is not None}
+        if compared:
+            _guard_other_than_fixed(root, compared, [value for value in values if _moving(value) is None])
+        if kind not in groups and not (issubclass(kind, torch.Tensor) and _stay_different(root, compared)):
+            groups[kind] = compared
     for sources in groups.values():
         if len(sources) > 1:
             root.trace.guards.add(ComputedSource(are_different, tuple(sources)), "DISTINCT", True)

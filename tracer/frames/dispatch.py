@@ -50,7 +50,7 @@ from ..guards.interrupted import KEPT, raise_kept
 from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
-from ..runtime.dispatch_modes import has_own_dispatch_mode, watcher_of_now
+from ..runtime.dispatch_modes import current_observer, has_own_dispatch_mode
 from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
@@ -137,7 +137,7 @@ class Dispatcher:
                 return eval_frame.SKIP
             wanted = True
         state = frame_state.setdefault(_KEY, CodeState())
-        if watcher := watcher_of_now():
+        if watcher := current_observer():
             if wanted:
                 self._left_alone(frame, state, watcher)
             return eval_frame.EAGER_ONCE_WITH_CALLEES

@@ -330,9 +330,9 @@ class TraceGraph:
             if came_from_outside(error):
                 raise
             if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
-                drawn = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
-                reason = Reason.RANDOM_VALUE if drawn else Reason.DATA_DEPENDENT_SHAPE
-                raise Unsupported(reason, *_subject(target)) from error
+                is_random = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
+                code = "random-value" if is_random else "data-dependent-shape"
+                raise Unsupported(code, _target_name(target)) from error
             first_line = str(error).partition("\n")[0]
             if "its data is not allocated yet" in first_line:  # raised by fake tensors where values are read
                 raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *_subject(target)) from error

@@ -8,7 +8,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 
-def watcher_of_now() -> str:
+def current_observer() -> str:
     """The observer in words: a dispatch or function mode, torch.jit.trace, a functorch transform, or a forward AD level
     outside of the frame (fake tensors have no tangents). "" without one."""
     if torch._C._len_torch_dispatch_stack() > 0:

@@ -16,7 +16,7 @@ ALLOCATIONS = 20_000
 @contextmanager
 def fewer_collections() -> Iterator[None]:
     """Let the collector run only after each `ALLOCATIONS` new objects inside the block. The user's setting is restored
-    afterwards, and kept throughout where it asks for fewer collections or none, as is a setting that another thread
+    afterwards, and kept throughout where it requests fewer collections or none, as is a setting that another thread
     makes meanwhile."""
     before = gc.get_threshold()
     ours = (ALLOCATIONS, *before[1:])

@@ -333,7 +333,7 @@ def written(tx: Translator, array: NdarrayValue) -> None:
     keep its old values in a graph."""
     graph = tx.graph
     inputs = [(node, node.meta["val"]) for node in graph.versions]
-    if array.fake.requires_grad:  # autograd is told
+    if array.fake.requires_grad:  # autograd is notified
         return
     if torch.is_grad_enabled() and any(fake.requires_grad for _, fake in inputs):
         raise Unsupported(

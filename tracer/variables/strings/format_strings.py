@@ -90,29 +90,29 @@ def _percent(tx: Translator, template: str, given: Value) -> Value:
     """template % given. What does not fit is left to eager, which raises."""
     refused = partial(Unsupported, Reason.FORMAT_STRING, given=(given,), detail=f"in {template!r}")
     pending = list(given.iterate(tx)) if isinstance(given, TupleValue) else [given]
-    texts: list[Value] = []
+    pieces: list[Value] = []
     end = keys = 0
     for match in _CONVERSION.finditer(template):
         if "%" in template[end : match.start()]:
             raise refused()
-        texts.append(constant(template[end : match.start()]))
+        pieces.append(constant(template[end : match.start()]))
         end = match.end()
         if match[0] == "%%":
-            texts.append(constant("%"))
+            pieces.append(constant("%"))
         elif match["kind"] in "%hlL":  # the last three are length modifiers, which have no effect
             raise refused()
         elif match["key"] is not None:
             if not isinstance(given, DictValue):
                 raise refused()
             keys += 1
-            texts.append(_converted(tx, match, given.getitem(tx, constant(match["key"]))))
+            pieces.append(_converted(tx, match, given.getitem(tx, constant(match["key"]))))
         elif pending:
-            texts.append(_converted(tx, match, pending.pop(0)))
+            pieces.append(_converted(tx, match, pending.pop(0)))
         else:
             raise refused()
     if "%" in template[end:] or (pending and not keys) or (keys and pending != [given]):
         raise refused()
-    return joined(tx, [*texts, constant(template[end:])])
+    return joined(tx, [*pieces, constant(template[end:])])
 
 
 def _converted(tx: Translator, match: re.Match[str], value: Value) -> Value:

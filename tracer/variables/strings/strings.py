@@ -136,13 +136,13 @@ def _template(part: _Part) -> str:
     return part.replace("{", "{{").replace("}", "}}") if isinstance(part, str) else f"{{:{part[1]}}}"
 
 
-def joined(tx: Translator, texts: Sequence[Value]) -> Value:
+def joined(tx: Translator, pieces: Sequence[Value]) -> Value:
     """The concatenation of strings."""
-    unknown = next((text for text in texts if isinstance(text, DataDependentString)), None)
+    unknown = next((text for text in pieces if isinstance(text, DataDependentString)), None)
     if unknown is not None:
         return DataDependentString(unknown.refusal)
     parts: list[_Part] = []
-    for text in texts:
+    for text in pieces:
         given: list[_Part] = [(text, "")] if isinstance(text, CarriedString) else []
         parts += text.parts if isinstance(text, StringValue) else given or [text.as_constant()]
     if all(isinstance(part, str) for part in parts):
@@ -197,19 +197,19 @@ def _string_of_items(tx: Translator, value: ListValue | TupleValue, around: tupl
     start, end = _BRACKETS[kind].split("{}")
     if any(outer is value for outer in around):
         return constant(f"{start}...{end}")
-    texts: list[Value] = [constant(start)]
+    pieces: list[Value] = [constant(start)]
     for number, item in enumerate(value.items):
-        texts += [constant(", " if number else ""), string_of(tx, item, repr, (*around, value))]
-    return joined(tx, [*texts, constant("," * (kind is tuple and len(value.items) == 1) + end)])
+        pieces += [constant(", " if number else ""), string_of(tx, item, repr, (*around, value))]
+    return joined(tx, [*pieces, constant("," * (kind is tuple and len(value.items) == 1) + end)])
 
 
 def _string_of_parts(
     tx: Translator, start: str, parts: Sequence[Value], end: str, around: tuple[Value, ...] = ()
 ) -> Value:
-    texts: list[Value] = [constant(start)]
+    pieces: list[Value] = [constant(start)]
     for number, part in enumerate(parts):
-        texts += [constant(", " if number else ""), string_of(tx, part, repr, around)]
-    return joined(tx, [*texts, constant(end)])
+        pieces += [constant(", " if number else ""), string_of(tx, part, repr, around)]
+    return joined(tx, [*pieces, constant(end)])
 
 
 def _string_of_set(tx: Translator, value: SetValue, name: str) -> Value:
@@ -223,11 +223,11 @@ def _string_of_set(tx: Translator, value: SetValue, name: str) -> Value:
 def _string_of_dict(tx: Translator, value: DictValue, around: tuple[Value, ...]) -> Value:
     if any(outer is value for outer in around):
         return constant("{...}")
-    texts: list[Value] = []
+    pieces: list[Value] = []
     for key, item in value.pairs(tx):
-        texts += [constant(", " if texts else "{"), string_of(tx, key, repr, (*around, value)), constant(": ")]
-        texts.append(string_of(tx, item, repr, (*around, value)))
-    return joined(tx, [*texts, constant("}" if texts else "{}")])
+        pieces += [constant(", " if pieces else "{"), string_of(tx, key, repr, (*around, value)), constant(": ")]
+        pieces.append(string_of(tx, item, repr, (*around, value)))
+    return joined(tx, [*pieces, constant("}" if pieces else "{}")])
 
 
 _OF_CONTAINERS = (list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__, frozenset.__repr__)
