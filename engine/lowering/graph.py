@@ -292,7 +292,7 @@ class GraphLowering:
     def reads_less(self, base: Base) -> bool:
         """On a GPU, where arithmetic is cheap: recomputing it takes no more than reading the value would.
 
-        In bytes; a transcendental function of each element is worth one (`GPU_WORK` in training/costs.py).
+        In bytes; a transcendental function of each element is worth one (`GPU_WORK` in aot/autograd/costs.py).
         """
         if base.device.type != "cuda" or base.depth > RECOMPUTED_DEPTH:
             return False
