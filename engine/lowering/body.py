@@ -37,7 +37,7 @@ class BodyBuilder:
 
     def __init__(self) -> None:
         self.dtypes: dict[str, torch.dtype] = {}
-        self.memo: dict[Any, str] = {}  # of values at indices, used by values.py
+        self.memo: dict[Any, str] = {}  # of values at indices, see `lazy_tensors.py`
         self.mask = ""
         self.reduces = True  # whether the body has reduction axes
         self.nothing = False  # whether it reduces over no point at all

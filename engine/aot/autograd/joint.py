@@ -155,7 +155,7 @@ def _refuse_inference_mode(captured: Captured) -> None:
 
 @contextmanager
 def _tracing(captured: Captured) -> Iterator[None]:
-    """Modes as they are at the call; nothing stays in the cache of autocast, which would keep our fakes."""
+    """Modes as they are at the call; nothing stays in the cache of autocast, which would keep the fakes."""
     torch.clear_autocast_cache()
     try:
         with torch.inference_mode(False), torch.set_grad_enabled(captured.grad_enabled):

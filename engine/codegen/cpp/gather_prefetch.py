@@ -55,10 +55,10 @@ def gathered_rows(nest: NestWriter) -> list[GatheredRow]:
         return []
     kernel = nest.kernel
     found = [row for part, depths in zip(nest.nest.parts, nest.depths) for row in _of_part(nest, part, depths)]
-    unlike = {row.key: row for row in found if row.key not in kernel.asked_for}
+    unlike = {row.key: row for row in found if row.key not in kernel.prefetched}
     if not unlike or kernel.owner is not None:
         return []
-    kernel.asked_for |= unlike.keys()
+    kernel.prefetched |= unlike.keys()
     tables = ", ".join(dict.fromkeys(row.load.buffer for row in unlike.values()))
     why = f"rows of {tables} are gathered: hardware prefetchers cannot predict the next one"
     chosen = kernel.context.decide("prefetch", f"{kernel.group.kernel}:gathered", OPTIONS, OPTIONS[0], why)

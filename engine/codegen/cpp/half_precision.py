@@ -35,7 +35,7 @@ LONGEST = 4096  # elements of a row that several loops share: its floats fit L1
 MOST = 12  # arrays of a loop
 OPTIONS = ("blocked", "elementwise")
 
-HALVES = {
+HALF_CONVERSIONS = {
     "half_to_float": """\
 INLINE float half_to_float(uint16 x) {  // 2^112 moves the exponent, subnormals come out exact
   uint32 magnitude = (uint32)(x & 0x7fff) << 13;
@@ -133,7 +133,7 @@ def write_half_blocks(nest: NestWriter, loop: Axis, depth: int, first: str, last
     return True
 
 
-def write_half_rows(kernel: Kernel) -> None:
+def convert_half_rows(kernel: Kernel) -> None:
     """Before the nests of a row: float16 rows that several of them read are converted once."""
     nests = [n for n in kernel.nests if n.loops]
     if not kernel.outer_names or kernel.lane is not None or any(n.inside or len(n.loops) != 1 for n in nests):
@@ -178,7 +178,7 @@ def _rest(s: Statement, loop: Axis) -> sympy.Expr:
 
 
 def _store(nest: NestWriter, s: Statement, memory: str, floats: str, count: str, width: int) -> None:
-    if s.buffer not in nest.kernel.past_cache:
+    if s.buffer not in nest.kernel.nontemporal:
         nest.writer.line(f"floats_to_halves({memory}, {floats}, {count});")
         return
     halves = nest.scopes.name(f"{s.buffer}_halves")

@@ -94,7 +94,7 @@ class Quotient:
         return self.step * loop.symbol + (self.start - self.divisor * self.at(place))
 
 
-def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext, alone: bool) -> list[Piece]:
+def split_pieces(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext, alone: bool) -> list[Piece]:
     """The pieces of the innermost loop over `parts`; [] where it stays whole (a decision, where there is a choice).
 
     `alone`: there is no other loop, so lanes that a mask hides may be outside of the tensor's memory, where masked

@@ -21,13 +21,13 @@ from ...ir.affine import axis_symbol
 from ...ir.body_affine import static
 from ...ir.ir import Axis, Group, KernelSignature, Program, Statement
 from .dtypes import ctype
-from .half_precision import write_half_rows
+from .half_precision import convert_half_rows
 from .indices import c_expression
 from .loop_headers import lane_end, lane_header, loop_header
 from .loop_shape import LANES, Shape, lane_width, loop_shape, prefers_lanes
 from .nest_writer import NestWriter
 from .nests import Nest, nests_of
-from .nontemporal_stores import stored_past_cache
+from .nontemporal_stores import nontemporal_results
 from .prefetch import Prefetch, prefetched_rows
 from .scatter import owner, range_lines, scatters
 from .scope import Scopes, buffer_name, form_of
@@ -71,9 +71,9 @@ class Kernel:
         self.width = LANES  # lanes that a block has room for
         self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
-        self.past_cache: frozenset[str] = frozenset()  # the results with non-temporal stores
+        self.nontemporal: frozenset[str] = frozenset()  # the results with non-temporal stores
         self.prefetch: Prefetch | None = None  # of the next row, in the last loop
-        self.asked_for: set[tuple[object, ...]] = set()  # rows of tables that are prefetched
+        self.prefetched: set[tuple[object, ...]] = set()  # rows of tables that are prefetched
         self.blocks: dict[str, str] = {}  # their blocks in the loop that is being written
         self.floats: dict[tuple[object, ...], str] = {}  # float16 converted to float arrays, by (op, buffer, index)
         self.rows: dict[tuple[str, sympy.Expr], str] = {}  # converted rows that all loops share, by (buffer, index)
@@ -125,7 +125,7 @@ class Kernel:
                 self.writer.line("int64 status = 0;")
             with self.scopes.open():
                 self._outer_loops()
-                if self.past_cache and not self.shape.parallel:
+                if self.nontemporal and not self.shape.parallel:
                     self.writer.line("past_cache_done();")
             self.writer.line("return status;" if checked else "return 0;")
 
@@ -163,8 +163,8 @@ class Kernel:
             loops.append(lane_header(self.lane, self.step))
         if self.tile is None and self.lane is None and self.shape.parallel in ("outer", "nests", ""):
             memory = {name: self.program.buffers[name] for name in self.buffers}
-            self.past_cache = stored_past_cache(self.group, self.nests, outer, memory, self.context)
-            if self.shape.parallel != "nests" and not self.past_cache:
+            self.nontemporal = nontemporal_results(self.group, self.nests, outer, memory, self.context)
+            if self.shape.parallel != "nests" and not self.nontemporal:
                 self.prefetch = prefetched_rows(self.group, self.nests, outer, memory, self.written, self.context)
         with self._threads(loops), self._owners(), self._added(chunks), self._loops(loops):
             if self.lane is not None:
@@ -174,7 +174,7 @@ class Kernel:
                 kind = ctype(self.local[name]).value
                 self.writer.line(f"{kind} {buffer_name(name)}[{size}];", [ref("loop_ir", "", name)])
             if self.tile is None:
-                write_half_rows(self)
+                convert_half_rows(self)
             with self._rows_of_tile():
                 for nest in self.nests:
                     self._nest(nest, self.lane)
@@ -228,7 +228,7 @@ class Kernel:
     @contextmanager
     def sharing(self, collapse: str = "") -> Iterator[None]:
         """Around a parallel loop; each thread fences its non-temporal stores at the end."""
-        if not self.past_cache:
+        if not self.nontemporal:
             self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
             yield
             return

@@ -31,7 +31,7 @@ MOST = 32  # accumulators, but for elements of one byte
 LONG = 512  # elements of a row for which a second vector pays for combining it
 
 
-def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
+def accumulators_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
     """How many accumulators the reductions along the innermost loop of a nest get.
 
     gcc takes as many lanes as there are of the narrowest type, and half of a vector where there are fewer elements.
@@ -61,7 +61,7 @@ def _decided(nest: NestWriter, default: int, one: int) -> int:
 
 
 @dataclass
-class Stripes:
+class MultipleAccumulators:
     """The multiple accumulators of `reductions` of a nest, which has one or more loops."""
 
     nest: NestWriter
@@ -89,8 +89,8 @@ class Stripes:
     def place(self, r: Reduction) -> Place:
         """The current accumulator's field of the reduction `r`."""
         name = next(x.name for x in self.reductions if x.statement is r.statement and x.part is r.part)
-        stripe = self.axis.symbol if self.whole else "k"
-        return lambda suffix: f"{name}{suffix}_stripe[{stripe}]"
+        accumulator = self.axis.symbol if self.whole else "k"
+        return lambda suffix: f"{name}{suffix}_stripe[{accumulator}]"
 
     def position(self, position: sympy.Expr) -> sympy.Expr:
         """Where the block starts, counted as `position` is."""
@@ -137,20 +137,20 @@ class Stripes:
 
     def _join_halves(self, r: Reduction) -> None:
         """Tree reduction: one half of the accumulators onto the other, until one is left."""
-        stripe, other = self._stripe(r, "k"), self._stripe(r, "other")
+        accumulator, other = self._accumulator(r, "k"), self._accumulator(r, "other")
         with self.writer.block(f"by_halves<{self.width}>([&](int64 k, int64 other)", end="});"):
-            for line in r.accumulator.combine(stripe, other):
+            for line in r.accumulator.combine(accumulator, other):
                 self.writer.line(line)
-        for line in r.accumulator.combine(lambda suffix: f"{r.name}{suffix}", self._stripe(r, "0")):
+        for line in r.accumulator.combine(lambda suffix: f"{r.name}{suffix}", self._accumulator(r, "0")):
             self.writer.line(line)
 
     def _join_in_order(self, r: Reduction) -> None:
-        stripe = self._stripe(r, "k")
+        accumulator = self._accumulator(r, "k")
         with self.writer.block(f"for (int64 k = 0; k < {self.width}; k++)"):
-            for line in r.accumulator.combine_stripe(
-                lambda suffix: f"{r.name}{suffix}", stripe, f"(int64){stripe('_at')} + k"
+            for line in r.accumulator.combine_interleaved(
+                lambda suffix: f"{r.name}{suffix}", accumulator, f"(int64){accumulator('_at')} + k"
             ):
                 self.writer.line(line)
 
-    def _stripe(self, r: Reduction, number: str) -> Place:
+    def _accumulator(self, r: Reduction, number: str) -> Place:
         return lambda suffix: f"{r.name}{suffix}_stripe[{number}]"

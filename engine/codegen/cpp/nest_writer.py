@@ -14,10 +14,10 @@ from .blocked_scans import write_scan_blocks
 from .dtypes import ctype
 from .gather_prefetch import gathered_rows, write_gathered
 from .half_precision import write_half_blocks
-from .index_set_splitting import Piece, folded, pieces_of
+from .index_set_splitting import Piece, folded, split_pieces
 from .indices import c_expression
 from .loop_headers import loop_header
-from .multiple_accumulators import VECTOR, Stripes, stripes_of
+from .multiple_accumulators import VECTOR, MultipleAccumulators, accumulators_of
 from .nests import Nest, Part, position_of
 from .nontemporal_stores import write_blocks
 from .prefetch import write_prefetching
@@ -26,14 +26,14 @@ from .scans import Scan
 from .scatter import free_axes
 from .scope import origins_of
 from .statements import StatementWriter
-from .unroll_and_jam import several_rows, takes_all, takes_several
+from .unroll_and_jam import unrolls, unrolls_all, write_unrolled_rows
 
 if TYPE_CHECKING:
     from .kernel import Kernel
 
 BLOCK = 256  # a sum runs over blocks of this many elements, and over the blocks in double
-STRIPED_BLOCK = 1024  # the same for sums with multiple accumulators, at least
-STRIPE = 32  # elements of a block for each accumulator, where there are many
+ACCUMULATORS_BLOCK = 1024  # the same for sums with multiple accumulators, at least
+PER_ACCUMULATOR = 32  # elements of a block for each accumulator, where there are many
 SHORT = 256  # elements of a row below which there are no blocks, where a nest has several rows
 WORTH_THREADS = 8192  # elements of a chunk of a parallel loop
 LANE_BLOCK = 32  # the same for sums over rows, in lane mode, where every lane adds one element of each row
@@ -103,12 +103,12 @@ class NestWriter:
         self.wide = [r for r in self.reductions if r.accumulator.wide and r.accumulator.kind == "sum"]
         self.kept = self.reductions  # as in the innermost loop
         self.now = False  # whether a lane's accumulators are in variables
-        self.at_once = takes_all(self)  # a lane reduces all rows, from the start to the result
-        self.stripes: Stripes | None = None
+        self.at_once = unrolls_all(self)  # a lane reduces all rows, from the start to the result
+        self.accumulators: MultipleAccumulators | None = None
         if self.lane is None and self.loops and self.reductions and not self._in_blocks():
             self.wide = []
             if not (self.in_order or self.checks) or not self._vectorizes():
-                self.stripes = Stripes(self, self.reductions, stripes_of(self, self.reductions))
+                self.accumulators = MultipleAccumulators(self, self.reductions, accumulators_of(self, self.reductions))
 
     def emit(self) -> None:
         """Write the nest."""
@@ -127,7 +127,7 @@ class NestWriter:
                 self._emit_depth(0)
                 self._in_chunks()
             else:
-                self._striped_tree(*(self.kernel.tile.span if self.kernel.tile is not None else ("0", "")))
+                self._accumulated_tree(*(self.kernel.tile.span if self.kernel.tile is not None else ("0", "")))
             self._bind_results()
         if flagged:
             self._report_outside()
@@ -179,13 +179,13 @@ class NestWriter:
                 self.statements.starts(part, masked, self.loops[-1])
 
     # ---- loops -------------------------------------------------------------------------------------------------------
-    def _striped_tree(self, first: str, last: str) -> None:
+    def _accumulated_tree(self, first: str, last: str) -> None:
         """The loops; with multiple accumulators, their declarations before and their combination after."""
-        if self.stripes is not None:
-            self.stripes.declare()
+        if self.accumulators is not None:
+            self.accumulators.declare()
         self._loop_tree(0, first, last)
-        if self.stripes is not None:
-            self.stripes.join()
+        if self.accumulators is not None:
+            self.accumulators.join()
 
     def _loop_tree(self, depth: int, first: str, last: str) -> None:
         """The loops from `depth` inwards; the outermost of them runs from `first` to `last` ("": its extent)."""
@@ -207,7 +207,7 @@ class NestWriter:
         pieces: list[Piece] = []
         if innermost and (first, last) == ("0", "") and not (self.reductions or self.lane is not None):
             alone = depth == 0 and not self.kernel.outer_names
-            pieces = pieces_of(self.nest.parts, a, self.kernel.group.kernel, self.kernel.context, alone)
+            pieces = split_pieces(self.nest.parts, a, self.kernel.group.kernel, self.kernel.context, alone)
         for piece in pieces:
             with self.scopes.open():
                 self.kernel.places = piece.places
@@ -220,13 +220,13 @@ class NestWriter:
         self.kernel.places = {}
         if pieces or (innermost and write_half_blocks(self, a, depth, first, last)):
             return
-        if innermost and self.stripes is not None:
-            self.stripes.loops(a, first, last)
+        if innermost and self.accumulators is not None:
+            self.accumulators.loops(a, first, last)
             return
         if innermost and (write_scan_blocks(self, a, first, last) or write_blocks(self, a, depth)
                           or write_prefetching(self, a, depth)):
             return
-        rest = several_rows(self, a, depth, first, last) if takes_several(self, depth) else first
+        rest = write_unrolled_rows(self, a, depth, first, last) if unrolls(self, depth) else first
         if rest:
             self.pragma(depth, innermost)
             with self.scopes.open(), self.writer.block(loop_header(a, rest, last)):
@@ -246,8 +246,8 @@ class NestWriter:
 
     def loop_in_block(self, a: Axis, depth: int, first: str, last: str) -> None:
         """The innermost loop over the block from `first` to `last`."""
-        if self.stripes is not None:
-            self.stripes.loops(a, first, last)
+        if self.accumulators is not None:
+            self.accumulators.loops(a, first, last)
             return
         self.pragma(depth, innermost=True, short=True)
         with self.scopes.open(), self.writer.block(loop_header(a, first, last)):
@@ -282,7 +282,7 @@ class NestWriter:
         if not (shared or vector):
             return
         words = ["#pragma omp", *(["parallel for"] if shared else []), *(["simd"] if vector else [])]
-        if vector and self.lane is None and self.stripes is None:
+        if vector and self.lane is None and self.accumulators is None:
             words += self._clauses()
         if self._checks_inside(depth):
             words.append(f"reduction(|:{self.outside})")
@@ -318,11 +318,11 @@ class NestWriter:
 
     def _blocked(self, a: Axis, depth: int, first: str, last: str) -> None:
         """A blocked loop: sums are float within a block, and double over the blocks."""
-        striped = self.lane is None and not (self.checks or self.in_order)
-        end, width, stripes = last or c_expression(a.extent), BLOCK, 0
-        if striped:
-            stripes = stripes_of(self, self.wide)
-            width = max(STRIPED_BLOCK, stripes * STRIPE)
+        multiple = self.lane is None and not (self.checks or self.in_order)
+        end, width, count = last or c_expression(a.extent), BLOCK, 0
+        if multiple:
+            count = accumulators_of(self, self.wide)
+            width = max(ACCUMULATORS_BLOCK, count * PER_ACCUMULATOR)
         if self.lane is not None:
             inner = sympy.Mul(*[x.extent for x in self.nest.loops[1:]])
             width = max(1, LANE_BLOCK // int(inner)) if inner.is_Integer and inner > 0 else 1
@@ -338,15 +338,15 @@ class NestWriter:
             if not one:
                 self.writer.line(f"const int64 {block}_end = {block} + {width} < {end} ? {block} + {width} : {end};")
                 first, end = block, f"{block}_end"
-            if striped:
-                self.stripes = Stripes(self, narrow, stripes)
-                self.stripes.declare()
+            if multiple:
+                self.accumulators = MultipleAccumulators(self, narrow, count)
+                self.accumulators.declare()
             self.kept = [*narrow, *[r for r in self.reductions if r not in self.wide]]
             self._plain_loop(a, depth, first, "" if one else end)
             self.kept = self.reductions
-            if striped and self.stripes is not None:
-                self.stripes.join()
-                self.stripes = None
+            if multiple and self.accumulators is not None:
+                self.accumulators.join()
+                self.accumulators = None
             for r in self.wide:
                 with self._each_lane():
                     self.writer.line(f"{self._at(r.name)('')} += {self._at(r.name + '_part')('')};")
@@ -385,8 +385,8 @@ class NestWriter:
             return
         value = self.statements.value(part, s.args[0])
         place, at = self._at(self._variable(reduction)), self._position()
-        if self.stripes is not None:
-            place, at = self.stripes.place(reduction), self.stripes.position(at)
+        if self.accumulators is not None:
+            place, at = self.accumulators.place(reduction), self.accumulators.position(at)
         if self.now:
             place = _now(self._variable(reduction))
         for text in reduction.accumulator.update(place, value, c_expression(at)):
@@ -427,7 +427,7 @@ class NestWriter:
         with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk++)"):
             extent = c_expression(a.extent)
             first, last = (f"{n} * ({extent}) / {chunks}" for n in ("chunk", "(chunk + 1)"))
-            if (self.stripes is not None or self.wide) and len(self.loops) == 1:
+            if (self.accumulators is not None or self.wide) and len(self.loops) == 1:
                 cut = f" / {VECTOR} * {VECTOR}"  # whole vectors, where the first of all is one
                 first, last = f"{first}{cut}", f"chunk < {chunks - 1} ? {last}{cut} : {extent}"
             self.writer.line(f"const int64 first = {first}, last = {last};")
@@ -435,7 +435,7 @@ class NestWriter:
             if checked:
                 self.writer.line(f"int32 {self.outside} = 0;")
             self._declare(self.reductions)
-            self._striped_tree("first", "last")
+            self._accumulated_tree("first", "last")
             for r in self.reductions:
                 with self._each_lane():
                     for f in r.accumulator.fields:
@@ -482,8 +482,8 @@ class NestWriter:
         """Whether the innermost loop runs in blocks, with sums in float within a block. Rows must be worth one."""
         row = self.loops[-1].extent
         short = len(self.loops) > 1 and row.is_Integer and row < SHORT
-        striped = len(self.wide) == len(self.reductions) and not short
-        return bool(self.wide) and self._vectorizes() and (striped or self.in_order or self.checks)
+        multiple = len(self.wide) == len(self.reductions) and not short
+        return bool(self.wide) and self._vectorizes() and (multiple or self.in_order or self.checks)
 
     def _sums_are_long(self) -> bool:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])

@@ -67,7 +67,7 @@ INLINE void past_cache_done() { __builtin_ia32_sfence(); }  // before others are
 }
 
 
-def stored_past_cache(
+def nontemporal_results(
     group: Group, nests: Sequence[Nest], outer: Sequence[Axis], buffers: Mapping[str, Buffer], context: CompileContext
 ) -> frozenset[str]:
     """The results of a kernel that get non-temporal stores (a decision, where they are large).
@@ -97,7 +97,7 @@ def stored_past_cache(
 def write_blocks(nest: NestWriter, loop: Axis, depth: int) -> bool:
     """Write the innermost loop in blocks with non-temporal stores, if its results get these."""
     kernel, writer, g = nest.kernel, nest.writer, loop.symbol
-    stores = [s for p in nest.nest.parts for s in p.stores if s.buffer in kernel.past_cache]
+    stores = [s for p in nest.nest.parts for s in p.stores if s.buffer in kernel.nontemporal]
     if not stores:
         return False
     width, end = BLOCK // max(ctype(s.dtype).bytes for s in stores), c_expression(loop.extent)

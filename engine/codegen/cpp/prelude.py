@@ -12,7 +12,7 @@ import re
 from .blocked_scans import SCAN_BLOCKS
 from .double_math import DOUBLE_MATH
 from .float_math import FLOAT_MATH
-from .half_precision import HALVES
+from .half_precision import HALF_CONVERSIONS
 from .nontemporal_stores import PAST_CACHE
 from .vector_math import CALLED_MATH
 
@@ -266,7 +266,7 @@ template <typename T> INLINE T shift_right(T a, T b) {
     **CALLED_MATH,
     **DOUBLE_MATH,
     **PAST_CACHE,
-    **HALVES,
+    **HALF_CONVERSIONS,
     **SCAN_BLOCKS,
 }
 

@@ -81,7 +81,7 @@ class Accumulator:
         better = f"{value} {sign} {main}{nan}" if not nan else f"({value} {sign} {main}){nan}"
         return [f"{at('_at')} = {better} ? {position} : +{at('_at')};", f"{main} = {better} ? {value} : +{main};"]
 
-    def combine_stripe(self, at: Place, other: Place, position: str) -> list[str]:
+    def combine_interleaved(self, at: Place, other: Place, position: str) -> list[str]:
         """Statements that combine `other`, whose elements interleave with the accumulator's, up to `position`."""
         if self.kind not in ("argmax", "argmin"):
             return self.combine(at, other)

@@ -22,7 +22,7 @@ FEW_ROWS = 15  # that are all unrolled: fewer elements than a vector has
 MOST_STATEMENTS = 8  # of a row: the compiler sees them `ROWS` times, or more often
 
 
-def takes_several(nest: NestWriter, depth: int) -> bool:
+def unrolls(nest: NestWriter, depth: int) -> bool:
     """Whether the loop at `depth` of a nest in lane mode is over rows of little work each."""
     if nest.lane is None or depth != len(nest.loops) - 2 or not nest.reductions or nest.scans:
         return False
@@ -33,17 +33,17 @@ def takes_several(nest: NestWriter, depth: int) -> bool:
     return few and not any(s.mask or s.op in EXPENSIVE or s.op == "indirect" for s in statements)
 
 
-def takes_all(nest: NestWriter) -> bool:
+def unrolls_all(nest: NestWriter) -> bool:
     """Whether the only loop of a nest in lane mode has so few rows that all are unrolled."""
     return len(nest.nest.loops) == 1 and not (nest.threads or nest.wide) and _few(nest.nest.loops[0]) and (
-        takes_several(nest, 0))
+        unrolls(nest, 0))
 
 
 def _few(a: Axis) -> bool:
     return a.extent.is_Integer and 1 < a.extent <= FEW_ROWS
 
 
-def several_rows(nest: NestWriter, a: Axis, depth: int, first: str, last: str) -> str:
+def write_unrolled_rows(nest: NestWriter, a: Axis, depth: int, first: str, last: str) -> str:
     """Write the loop over `a` unrolled by `ROWS`; returns where the remainder starts, "" if there is none."""
     lane, writer, scopes = nest.lane, nest.writer, nest.scopes
     assert lane is not None

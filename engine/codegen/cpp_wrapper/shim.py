@@ -47,7 +47,7 @@ _SPELLING = {"AtenTensorHandle": "Tensor", "int64_t": "int64", "int32_t": "int32
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a function: its C++ type as our files spell it, and its name."""
+    """A parameter of a function: its C++ type as generated files spell it, and its name."""
 
     kind: str
     name: str
