@@ -15,9 +15,9 @@ from .records import Break, Frame, Graph, Runtime, Schedule
 @dataclass(frozen=True)
 class BreakCost:
     """`graphs`: extra graphs; `unfused`: an upper bound of lost fusions, pairs of kernels on its two sides that
-    exchange a tensor through memory; `seconds`: compile time of resume functions and of discarded tracing; `passes`: how
-    often compiled code resumed after it. If it never did, `uncompiled` says what runs in eager, and why if the break is
-    not the only reason."""
+    exchange a tensor through memory; `seconds`: compile time of resume functions and of discarded tracing; `passes`:
+    how often compiled code resumed after it. If it never did, `uncompiled` says what runs in eager, and why
+    if the break is not the only reason."""
 
     graphs: int = 0
     unfused: int = 0
