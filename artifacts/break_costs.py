@@ -1,6 +1,7 @@
-"""The cost of a graph break: extra graphs, lost fusions, compile time, and how often it was reached.
+"""What a graph break cost: extra graphs, lost fusions, compile time, and how often it was reached.
 
-Resume functions are compiled on their own. They are found by `Frame.origin`, which `Break.resumes` names.
+A break is followed by resume functions, compiled on their own. They are found by what they continue (`Frame.origin`,
+which `Break.resumes` names).
 """
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from .records import Break, Frame, Graph, Runtime, Schedule
 
 @dataclass(frozen=True)
 class BreakCost:
-    """`graphs`: extra graphs; `unfused`: an upper bound of lost fusions, pairs of kernels on its two sides that
-    exchange a tensor through memory; `seconds`: compile time of resume functions and of discarded tracing; `passes`:
-    how often compiled code resumed after it. If it never did, `uncompiled` says what runs in eager, and why
-    if the break is not the only reason."""
+    """Extra `graphs`, which would be part of the one before it; lost fusions of kernels on its two sides (`unfused`, an
+    upper bound); `seconds` of compiling what follows and of tracing that was thrown away; `passes`, how often the
+    program resumed after it in compiled code. Where it did not, `uncompiled` says what runs in eager, and why where
+    that is not the break alone."""
 
     graphs: int = 0
     unfused: int = 0
@@ -51,8 +52,8 @@ class BreakCosts:
         self._recording = recording
 
     def of(self, met: Sequence[tuple[str, Break]]) -> BreakCost:
-        """The cost of one break, from all compilations that had it. They resume in different functions if the function
-        that breaks was inlined into others."""
+        """The cost of one break, which each of some compilations reached. They resume in different functions where the
+        function that breaks was inlined into others."""
         total = BreakCost(seconds=sum(found.seconds for _, found in met))
         before: dict[str, list[tuple[str, Break]]] = defaultdict(list)
         for owner, found in met:
@@ -71,8 +72,8 @@ class BreakCosts:
         return what if why == found.message else f"{what}, since {why}"
 
     def _passes(self, continued: Iterable[str]) -> int:
-        """How often the program resumed in these compilations. Each caller of the function that breaks resumes as well,
-        so the function that resumes most often counts."""
+        """How often the program resumed in these compilations. Each function around the one that breaks also resumes,
+        so the function counts that resumes most often."""
         calls: Counter[str] = Counter()
         for other in continued:
             calls[self._functions[other]] += self._calls.get(other, 0)
@@ -89,11 +90,11 @@ class BreakCosts:
         return min(writers, readers)
 
     def _inputs(self, compile_id: str, live: tuple[str, ...]) -> set[str]:
-        """The input buffers of a compilation that hold the variables `live`."""
+        """The buffers of a compilation that come in as the variables `live`."""
         graph = self._recording.find(Graph, compile_id, "capture")
         if graph is None:
             return set()
-        names = {f"l__{name}__".lower() for name in live}  # FX node names are lower case
+        names = {f"l__{name}__".lower() for name in live}  # FX writes the names of nodes in small letters
         inputs = [node.id for node in graph.nodes if node.op == "placeholder"]
         return {f"arg{number}" for number, name in enumerate(inputs) if name.lower() in names}
 

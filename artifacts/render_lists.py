@@ -99,7 +99,7 @@ def _marked(found: Break, code: str) -> str:
 def cost_text(found: Break, cost: BreakCost) -> str:
     """What a break cost, as one sentence."""
     if cost.uncompiled and not (cost.graphs or cost.passes):
-        return f"not compiled: {cost.uncompiled}; {cost.seconds:.2f} s of tracing wasted"
+        return f"not compiled: {cost.uncompiled}; {cost.seconds:.2f} s of tracing lost"
     parts = [plural(cost.graphs, "extra graph") if cost.graphs else "no extra graph"]
     if cost.unfused:
         parts.append(f"up to {plural(cost.unfused, 'lost fusion')}")

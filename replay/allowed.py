@@ -58,7 +58,7 @@ OWN = (
     "ptdebug.tracer.runtime.global_modes.exit_inference_mode",
     "ptdebug.tracer.runtime.global_modes.exchange_grad_mode", "ptdebug.tracer.runtime.global_modes.set_deterministic",
 )  # fmt: skip
-"""ptdebug's functions that the tracer puts into graphs."""
+"""Functions of ptdebug's own that the tracer puts into graphs."""
 
 METHODS = frozenset((
     "__abs__", "__add__", "__div__", "__eq__", "__floordiv__", "__ge__", "__getitem__", "__gt__", "__iadd__",

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
             seconds[_function(entry)] += cost.seconds
         where = f"{plural(len(found), 'place')} in {plural(len(seconds), 'function')}"
         total = sum(seconds.values())
-        print(f"graph breaks at {where}; {total:.1f} s of compile time. The most expensive function first.")
+        print(f"graph breaks at {where}; {total:.1f} s more compile time. The most expensive function first.")
         found.sort(key=lambda f: (-seconds[_function(f[0][1])], _function(f[0][1]), f[0][1].location.line))
         for number, ((owner, entry, times), cost) in enumerate(found, 1):
             often = f", in {times} compilations" if times > 1 else ""
