@@ -90,11 +90,11 @@ class BreakCosts:
         return min(writers, readers)
 
     def _inputs(self, compile_id: str, live: tuple[str, ...]) -> set[str]:
-        """The input buffers of a compilation that hold the variables `live`."""
+        """The buffers of a compilation that come in as the variables `live`."""
         graph = self._recording.find(Graph, compile_id, "capture")
         if graph is None:
             return set()
-        names = {f"l__{name}__".lower() for name in live}  # FX node names are lower case
+        names = {f"l__{name}__".lower() for name in live}  # FX writes the names of nodes in small letters
         inputs = [node.id for node in graph.nodes if node.op == "placeholder"]
         return {f"arg{number}" for number, name in enumerate(inputs) if name.lower() in names}
 

@@ -104,9 +104,9 @@ class CompileContext:
     marks_changes: bool = False  # the same, but writes to inputs are often partly done by then
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
-    freezing: bool = False  # inference: compute once what depends on parameters alone
-    cpp_wrapper: bool = False  # use a C++ wrapper where possible
-    notes: list[str] = field(default_factory=list)  # messages for the user, recorded or not
+    freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
+    cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
+    notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
 
@@ -178,7 +178,7 @@ class CompileContext:
             )
 
     def override(self, kind: str, subject: str) -> str | None:
-        """The option that an override forces for a decision, or None; for decisions that are made together."""
+        """The option that this run forces for a decision, None where it forces none; for what is chosen all at once."""
         pattern = _override_for(f"{kind}:{self.subject(subject)}", self.overrides) if self.overrides else None
         return None if pattern is None else self.overrides[pattern]
 
@@ -188,8 +188,7 @@ class CompileContext:
 
     def for_part(self, part: str, path: str = "") -> CompileContext:
         """The context for a graph that is part of this compilation ("backward"): its decisions and artifacts get the
-        part's name in front, its times are added to the whole. `path`: its path as an inner graph of
-        the capture."""
+        part's name in front, its times count with the rest. `path` is that of an inner graph of the captured one."""
         name = self.subject(part)
         return replace(self, recorder=PartRecorder(self.recorder, part, path), part=name)
 

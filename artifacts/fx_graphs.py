@@ -21,7 +21,7 @@ LIMIT_CONSTANT = 4096
 """Elements; of a larger constant only the metadata is recorded."""
 
 PLAN = "__ptdebug_plan__"
-"""The attribute of a function in a graph that has the graphs it is made of (see `tracer/fx/autograd_plans.py`)."""
+"""The attribute of a function in a graph that has the graphs it is made of (a FunctionPlan)."""
 
 
 def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tuple[str, ...] = ()) -> Graph:

@@ -1,6 +1,6 @@
-"""A listing: lines of text that know which item they show and where it came from.
+"""A listing: lines of text, each with the item that it shows and that item's origins.
 
-All views (terminal, pipe, workbench, report) print listings; nothing else turns records into text.
+All views (terminal, pipe, workbench) print listings; nothing else turns records into text.
 """
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from .records import Location, Ref
 
-# Control characters, the bidirectional marks that make code read differently from what it is, and halves of characters,
-# which names of files may have and no terminal can be sent.
+# Control characters, bidirectional marks, which make code look like other code, and lone surrogates, which file names
+# may contain and terminals cannot print.
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
     for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F),
@@ -55,12 +55,12 @@ class Listing:
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with control sequences escaped: a recording cannot talk to the terminal."""
+    """`text` on one line, with control sequences escaped: a recording must not control the terminal."""
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def printable_lines(text: str) -> str:
-    """`text` as `printable` has it, but for its ends of lines: a message of several lines."""
+    """Like `printable`, but keeps newlines: for a message of several lines."""
     return "\n".join(map(printable, text.split("\n")))
 
 

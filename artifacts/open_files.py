@@ -1,7 +1,7 @@
-"""Which files a path's descriptors are, and whether they still are.
+"""Which files the recorder's descriptors refer to, and whether they still do.
 
-A program may close descriptors that are not its own (`os.closerange(3, 4096)`, as daemons do) and gets the same numbers
-for its files: what is written to them from then on would be written into these.
+A program may close descriptors that are not its own (`os.closerange(3, 4096)`, as daemons do) and reuse their numbers:
+the recorder would then write into the program's files.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OpenFiles:
         self._expected = {number: file for number in _descriptors() if (file := _behind(number)) in files}
 
     def unchanged(self) -> bool:
-        """Whether each descriptor is still that of its file."""
+        """Whether each descriptor still refers to its file."""
         return all(_behind(number) == file for number, file in self._expected.items())
 
 

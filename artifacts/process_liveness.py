@@ -1,5 +1,4 @@
-"""Whether the process that writes a recording is still there: its number, and when it started, since numbers are used
-again."""
+"""Whether the process that writes a recording still runs: by its pid and its start time, since pids are reused."""
 from __future__ import annotations
 
 import os
@@ -8,11 +7,11 @@ from typing import Any
 
 
 def process_start(pid: int) -> str:
-    """When a process started, as the system counts it; "" where that cannot be known."""
+    """The start time of a process in the system's units; "" if unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             state, *facts = file.read().rpartition(")")[2].split()
-            return "" if state == "Z" else facts[18]  # Z: it has ended, and its parent has not asked yet
+            return "" if state == "Z" else facts[18]  # Z: a zombie
     except (OSError, IndexError):
         return ""
 
@@ -23,7 +22,7 @@ def machine() -> str:
 
 
 def is_running(meta: Mapping[str, Any]) -> bool | None:
-    """Whether the program of a recording (its `meta`) runs now; None where that cannot be told: another machine's."""
+    """Whether the program of a recording (its `meta`) runs now; None if unknown: it ran on another machine."""
     if "ended" in meta or "exit_code" in meta:
         return False
     if meta.get("machine") != machine() or not machine() or not isinstance(meta.get("pid"), int):
@@ -32,13 +31,13 @@ def is_running(meta: Mapping[str, Any]) -> bool | None:
         os.kill(meta["pid"], 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is there, and another's
+    except OSError:  # it exists and belongs to another user
         pass
     return process_start(meta["pid"]) == meta.get("process_start", "")
 
 
 def ending(meta: Mapping[str, Any]) -> str:
-    """How the program of a recording that has no exit code stands, in words."""
+    """The state of a program without an exit code, in words."""
     if "ended" in meta:  # a block of `ptdebug.record` ends without one
         return "the recorded block ended"
     running, process = is_running(meta), f"process {meta.get('pid', '?')}"

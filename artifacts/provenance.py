@@ -1,9 +1,9 @@
-"""Which line of one stage belongs to which line of another.
+"""Provenance: which lines of one stage are linked to which lines of another.
 
-The items of a compilation form a graph: an edge leads from an item up to each item that it was derived from, as the
-records say in `origins`. The program's lines (`source:FILE#LINE`) are the roots. An item belongs to everything that it
-was derived from, over any number of stages, and to everything derived from it. A reference without an item
-("loop_ir:buf3") is the whole artifact, made of its items.
+The items of a compilation form a graph: an edge leads from an item to each item that it was derived from, as records
+say in `origins`. The program's lines (`source:FILE#LINE`) are the roots. An item is linked to everything that it was
+derived from, over any number of stages, and to everything derived from it. A reference without an item
+("loop_ir:buf3") is the whole artifact.
 """
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class Links:
         return list(self._down.get(item, ()))
 
     def related(self, item: Ref, stage: str, name: str | None = None) -> list[Ref]:
-        """The items of a stage (or of one artifact of it) that belong to `item`, nearest first.
+        """The items of a stage (or of one artifact of it) that are linked to `item`, nearest first.
 
-        Where none is above or below it, those that share its nearest origin: a line of C++ and the call in the wrapper.
+        If there are none, those that share its nearest origin: a line of C++ and its call in the wrapper.
         """
         def wanted(reference: Ref) -> bool:
             its_stage, its_name, its_item = split_ref(reference)
@@ -88,7 +88,7 @@ class Links:
         return list(dict.fromkeys(found))
 
     def everywhere(self, item: Ref) -> list[Ref]:
-        """The items of all stages, the program first, that belong to `item`."""
+        """The items of all stages, the program first, that are linked to `item`."""
         return [found for stage in ("source", *NAMES) for found in self.related(item, stage)]
 
 
@@ -150,10 +150,9 @@ def _graph_edges(record: Graph, key: str) -> Iterator[Edge]:
 
 
 def _same_nodes(record: Graph | Pass, key: str, before: str) -> Iterator[Edge]:
-    """Nodes of an ATen graph that stand under the same name in the graph before, and what rewrites put for them.
+    """Nodes of an ATen graph that have the same name in the graph before, and what rewrites replaced them with.
 
-    A node that only moved on is the same thing: its link goes both ways, so that what was derived from it in either
-    graph belongs to both.
+    An unchanged node is linked both ways, so that what was derived from it in either graph is linked to both.
     """
     if not before:
         return

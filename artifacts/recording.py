@@ -1,8 +1,7 @@
 """Reading a recording: open it, list what is in it, get typed records and source texts.
 
-Nothing is read before it is asked for, so opening costs a millisecond or two whatever the size. Nothing from a
-recording is ever executed or unpickled. Where the file is damaged, the rest is read and `problems` says what is
-missing.
+Everything is read on demand, so opening costs a millisecond or two whatever the size. Nothing from a recording is ever
+executed or unpickled. If the file is damaged, the rest is read and `problems` says what is missing.
 
 A process that the recorded program forked writes a database of its own; its compilations appear here with the id
 `F/C@PID`.
@@ -36,13 +35,13 @@ META: dict[str, Any] = {
 }
 """The types of facts about a run; other facts may be anything."""
 LOST = "failed"
-"""The status of a compilation whose own row is damaged or missing, while something that it left is there."""
+"""The status of a compilation whose row is damaged or missing, while some of its artifacts exist."""
 
 
 @dataclass(frozen=True)
 class CompileInfo:
-    """One compilation: `status` is compiled, skipped, eager, failed, or unknown where the recording stopped before its
-    end; `seconds` by phase, as in the contract."""
+    """One compilation: `status` is compiled, skipped, eager, failed, or unknown if the recording stopped before its
+    end; `seconds` by phase."""
 
     id: str
     function: str
@@ -123,7 +122,7 @@ class Recording:
             try:
                 facts[key] = msgspec.json.decode(value, type=META.get(key, Any))
             except (msgspec.MsgspecError, RecursionError):
-                self._problem(f"what is said of {key} is damaged")
+                self._problem(f"the entry {key} is damaged")
         return facts
 
     def notes(self) -> list[str]:
@@ -131,10 +130,10 @@ class Recording:
         return [text for _, text in self._rows("SELECT text FROM notes ORDER BY seq", tuple[str])]
 
     def compiles(self) -> list[CompileInfo]:
-        """All compilations, in the order in which they started; last those of which only what they left is known."""
+        """All compilations, in the order in which they started; last those whose row is missing."""
         meta = self.meta
         unfinished = "the compilation did not end" if "exit_code" in meta or "ended" in meta else (
-            "it is being compiled at this moment" if is_running(meta) else "the process ended during this compilation")
+            "it is being compiled now" if is_running(meta) else "the process ended during this compilation")
         found: dict[str, CompileInfo] = {}
         query = ("SELECT id, function, file, line, started, status, reason, seconds "
                  "FROM compiles ORDER BY started, rowid")
@@ -146,7 +145,7 @@ class Recording:
             found.setdefault(info.id, info)
         for suffix, name in self._rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
             if name + suffix not in found:
-                why = "the recording does not say what this was: that is damaged or missing"
+                why = "its entry in the recording is damaged or missing"
                 found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
         return list(found.values())
 
@@ -159,7 +158,7 @@ class Recording:
 
     @property
     def stopped(self) -> str | None:
-        """Why the recording of the program's own process stopped before it ended; None where it did not."""
+        """Why recording of the main process stopped before it ended; None if it did not."""
         return _stopped(self.path / DATABASE)
 
     def _unended(self, suffix: str, why_not: str) -> tuple[str, str]:
@@ -210,7 +209,7 @@ class Recording:
         return sorted(found.values(), key=lambda a: order_of(a.stage))
 
     def stages(self, compile_id: str) -> list[str]:
-        """The stages that a compilation has left something of, in order."""
+        """The stages that a compilation has artifacts of, in order."""
         present = {a.stage for a in self.artifacts(compile_id)}
         if self.count_decisions(compile_id):
             present.add("decisions")

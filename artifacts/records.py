@@ -1,10 +1,10 @@
-"""The records: what each stage of a compilation leaves behind, as typed, frozen data.
+"""The records: what each stage of a compilation leaves in a recording, as typed, frozen data.
 
-Text is rendered from records (`render.py`), never stored in their place. Records are msgspec structs, so that they go
-to and from JSON without a line of code of ours, and they hold only plain data: no tensors, no code objects.
+Text is rendered from records (`render.py`), never stored in their place. Records are msgspec structs, so encoding to
+and from JSON needs no code, and they hold only plain data: no tensors, no code objects.
 
-Every record that holds smaller things (nodes, instructions, guards, statements, lines) gives each an `id` that is
-unique within the record, and `origins`: the references of what it was derived from. A reference (`Ref`) is a string
+Each item of a record (node, instruction, guard, statement, line) has an `id` that is unique within the record, and
+`origins`: the references of what it was derived from. A reference (`Ref`) is a string
 
     STAGE[:NAME]#ID      for example  "capture#add_1", "loop_ir:buf3#t4", "kernels:fused_0#12", "bytecode#24"
 
@@ -19,11 +19,11 @@ from ..dependencies import msgspec
 SCHEMA = "ptdebug/2"
 OLDER_SCHEMAS = ("ptdebug/1",)
 LIMIT_REACHED = " times, the limit: "
-"""In the reason of a compilation that was not made any more, since its function was compiled too often."""
+"""Marks the reason of a compilation that the recompile limit prevented."""
 
 Ref = str
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""A number that is added up and divided: one with a thousand digits is no count, and no float."""
+"""A number for arithmetic: limited to 63 bits, since damaged recordings may hold any number."""
 
 
 def ref(stage: str, item: object, name: str = "") -> Ref:
@@ -43,7 +43,7 @@ class Record(msgspec.Struct, frozen=True, tag=True, tag_field="record", omit_def
 
 
 class Location(Record, frozen=True):
-    """A place in a source file. Lines count from 1, columns from 0; -1 is unknown."""
+    """A location in a source file. Lines count from 1, columns from 0; -1 is unknown."""
 
     file: str
     line: int
@@ -66,7 +66,7 @@ class TensorMeta(Record, frozen=True):
 
 # ---- stage 1: frame -------------------------------------------------------------------------------------------------
 class Argument(Record, frozen=True):
-    """A local variable at the start of the frame: a tensor's metadata, or the type and a short, safe description."""
+    """An argument of the frame: a tensor's metadata, or the type and a short, safe description."""
 
     name: str
     type: str
@@ -75,7 +75,7 @@ class Argument(Record, frozen=True):
 
 
 class Frame(Record, frozen=True):
-    """Stage `frame`: the function that was taken (or skipped), with its arguments and who called it."""
+    """Stage `frame`: the function that was compiled (or skipped), with its arguments and call stack."""
 
     function: str
     file: str
@@ -85,9 +85,9 @@ class Frame(Record, frozen=True):
     stack: tuple[Location, ...] = ()
     status: str = "compiled"  # compiled | skipped | eager | failed
     reason: str = ""
-    origin: str = ""  # of a resume function: the function that it continues, and where
+    origin: str = ""  # of a resume function: the function that it resumes, and where
     isolated: bool = False  # the function was also compiled for another torch.compile call; nothing is shared
-    arguments_known: bool = True  # False: nobody looked at them
+    arguments_known: bool = True  # False: they were not inspected
 
 
 # ---- bytecode, output_bytecode --------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ class NodeRef(Record, frozen=True):
 class Node(Record, frozen=True):
     """One FX node. `id` is its name. Arguments are JSON-like trees whose leaves may be NodeRef.
 
-    `stack` is the program's, innermost last, without torch's or our frames; `module` the nn.Module path it ran in.
-    `checkpoint` numbers the region of torch.utils.checkpoint that the node is in; 0 for none.
+    `stack` is the user's, innermost last, without frames of torch or ptdebug; `module` the nn.Module path it ran in.
+    `checkpoint` is the number of the torch.utils.checkpoint region that the node is in; 0 for none.
     """
 
     id: str
@@ -150,8 +150,8 @@ class Node(Record, frozen=True):
 class Graph(Record, frozen=True):
     """A graph in execution order; its `output` node comes last. For `passes`, `rule` says what made it.
 
-    `inner` has the graphs that its nodes hold, by node: what a `get_attr` hands to an operator that takes functions
-    (`torch.cond`), what a `call_function` calls where that is an autograd function. See `inner_graphs.py`.
+    `inner` has the graphs that its nodes hold, by node: a subgraph that a `get_attr` passes to a higher-order operator
+    (`torch.cond`), or the autograd function that a `call_function` calls. See `inner_graphs.py`.
     """
 
     name: str
@@ -181,7 +181,7 @@ class AutogradFunction(Record, frozen=True):
 
 
 class RuleMatch(Record, frozen=True):
-    """One application of a rewrite rule: the nodes it took away and the nodes it put there."""
+    """One application of a rewrite rule: the nodes it removed and the nodes it added."""
 
     rule: str
     removed: tuple[str, ...]
@@ -200,7 +200,7 @@ class Pass(Record, frozen=True):
 
 # ---- stage 4: graph breaks ------------------------------------------------------------------------------------------
 class Break(Record, frozen=True):
-    """A graph break. `code` is stable ("data-dependent-branch"); message and hint are in the program's terms."""
+    """A graph break. `code` is stable ("data-dependent-branch"); message and hint are about the user's program."""
 
     id: str
     code: str
@@ -209,14 +209,14 @@ class Break(Record, frozen=True):
     location: Location
     source: str  # the expression or line of the program
     stack: tuple[Location, ...] = ()
-    on_stack: tuple[str, ...] = ()  # what the value stack held
+    on_stack: tuple[str, ...] = ()  # contents of the value stack
     instruction: str = ""
-    resume: str = ""  # name of the resume function, "" when the frame was skipped
+    resume: str = ""  # name of the resume function, "" if the rest of the frame runs in eager
     origins: tuple[Ref, ...] = ()
-    expression: str = ""  # the text of the program between the columns of `location`
-    resumes: tuple[str, ...] = ()  # `Frame.origin` of each function that goes on after it
+    expression: str = ""  # the source text between the columns of `location`
+    resumes: tuple[str, ...] = ()  # `Frame.origin` of each of its resume functions
     live_tensors: tuple[str, ...] = ()  # variables that the graph computes and the code after the break reads
-    seconds: float = 0.0  # spent on tracing that the break made worthless
+    seconds: float = 0.0  # of tracing that the break discarded
 
 
 class Breaks(Record, frozen=True):
@@ -227,8 +227,8 @@ class Breaks(Record, frozen=True):
 class Guard(Record, frozen=True):
     """One guard: `source` is an expression over L (locals) and G (globals), `kind` a stable name (TENSOR_MATCH, ...).
 
-    `code` is what is checked, as Python; `expected` the value it was compiled for; `location` the line of the program
-    that made it necessary; `origins` the node or instruction that did.
+    `code` is the check as Python; `expected` the value that was specialized on; `location` the line of the program that
+    needs it; `origins` the node or instruction that does.
     """
 
     id: str
@@ -236,24 +236,24 @@ class Guard(Record, frozen=True):
     kind: str
     code: str
     expected: str = ""
-    subject: str = ""  # a human name for identity guards: "the function `act` in model.py:3"
+    subject: str = ""  # description for identity guards: "the function `act` in model.py:3"
     location: Location | None = None
     parent: str = ""  # id of the guard of the object that this one is reached through
     origins: tuple[Ref, ...] = ()
-    name: str = ""  # the object as the program would write it: `self.layer.weight`
+    name: str = ""  # the object as in the source: `self.layer.weight`
     text: str = ""  # `code`, in terms of that name
-    implicit: bool = False  # a type check of a container on the path to what was read, not asked for by the program
+    implicit: bool = False  # a type check of a container on the path to the object
 
 
 class SymbolEvent(Record, frozen=True):
-    """Something that narrowed a symbol: a condition, or what it was fixed to, and the line that did."""
+    """Something that constrained a symbol: a condition, or a specialization, and the line that did."""
 
     text: str
     location: Location | None = None
 
 
 class Symbol(Record, frozen=True):
-    """A size or number that the code serves for many values: where it comes from, why it varies, what narrowed it."""
+    """A dynamic size or number: where it comes from, why it is dynamic, what constrained it."""
 
     name: str
     subject: str
@@ -269,7 +269,7 @@ class Guards(Record, frozen=True):
 
 
 class Recompile(Record, frozen=True):
-    """Why a compilation was needed although the function had one: the first failed guard of the nearest entry.
+    """Why a function was compiled again: the first failed guard of the nearest entry.
 
     `subject` is the guarded object as the program names it; `other_failures` are all other guards of that entry that
     fail; `call_site` is the line of the program that made the call; `entries` is how many compilations there were.
@@ -289,7 +289,7 @@ class Recompile(Record, frozen=True):
 
 # ---- stage 8: partition ---------------------------------------------------------------------------------------------
 class SavedValue(Record, frozen=True):
-    """A value that the forward keeps for the backward. `id` is its node; `bytes` is None where a size varies.
+    """A value that the forward saves for the backward. `id` is its node; `bytes` is None if a size is dynamic.
 
     `kind` is input or output (alive anyway), tensor or size. `location` is the line that computed it; `used_by` is the
     node of the backward that needs it, and `used_at` the line of the program whose derivative that node belongs to.
@@ -307,7 +307,7 @@ class SavedValue(Record, frozen=True):
 
 
 class RecomputedValue(Record, frozen=True):
-    """A value of the forward that the backward computes again: bytes not saved, operations spent."""
+    """A value of the forward that the backward recomputes: bytes not saved, operations spent."""
 
     id: str
     bytes: Count | None
@@ -318,9 +318,9 @@ class RecomputedValue(Record, frozen=True):
 
 
 class Partition(Record, frozen=True):
-    """Stage `partition`: what is saved between forward and backward, and what is computed again.
+    """Stage `partition`: what is saved for the backward, and what is recomputed.
 
-    `predicted` are bytes: forward, backward, eager (highest number in use), saved, eager_saved (held for the backward).
+    `predicted` are bytes: forward, backward, eager (peak memory), saved, eager_saved (saved for the backward).
     """
 
     saved: tuple[SavedValue, ...]

@@ -1,4 +1,4 @@
-"""Graphs as Python that can be read, and nearly run: one line for each node, its type behind it."""
+"""Graphs as Python that is nearly executable: one line for each node, with its type as a comment."""
 from __future__ import annotations
 
 import keyword
@@ -54,7 +54,7 @@ def value_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-# JSON objects that stand for what JSON lacks: key -> text of the value.
+# JSON objects that encode what JSON lacks: key -> text of the value.
 _TAGGED: dict[str, Callable[[Any], str]] = {
     "list": lambda v: argument_text(list(v)),
     "float": lambda value: f"float({str(value)!r})",
@@ -101,7 +101,7 @@ def call_text(node: Node) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where lines stand: the artifact, the path of the nodes that they show (see `inner_graphs.py`), how far in."""
+    """Where lines are printed: the artifact, the path of their nodes (see `inner_graphs.py`), the indentation."""
 
     stage: str
     name: str
@@ -117,7 +117,7 @@ class _Place:
         return Line(text, ref(self.stage, self.path + node.id, self.name), (*node.origins, *place_refs(node.stack)))
 
     def inside(self, path: str = "") -> _Place:
-        """One step further in."""
+        """One level deeper."""
         return replace(self, path=self.path + path, indent=self.indent + INDENT)
 
 
@@ -130,7 +130,7 @@ def _graph_lines(graph: Graph, stage: str, name: str, source: SourceText) -> lis
 
 
 def _function_lines(graph: Graph, title: str, path: str, place: _Place, holder: Node | None = None) -> list[Line]:
-    """A graph as a function; `holder` is the node that stands for it."""
+    """A graph as a function; `holder` is the node that holds it."""
     body = place.inside(path)
     lines = [place.line(f"def {title}(", holder)]
     for node in graph.nodes:
@@ -176,7 +176,7 @@ def _class_lines(node: Node, held: AutogradFunction, place: _Place) -> list[Line
 
 
 def _facts(held: AutogradFunction) -> Iterator[str]:
-    """What the two graphs of an autograd function do not say."""
+    """The properties of an autograd function that its two graphs do not show."""
     if not all(held.needs_input_grad):
         yield f"gradients of the first {sum(held.needs_input_grad)} of {len(held.needs_input_grad)} inputs"
     yield from (f"result {i} is not differentiable" for i in held.non_differentiable)
@@ -184,9 +184,9 @@ def _facts(held: AutogradFunction) -> Iterator[str]:
     for i, stride in enumerate(held.strides or ()):
         yield f"gradient_{i} is made " + ("contiguous" if stride is None else f"to have strides {stride}")
     if not held.materialize_grads:
-        yield "where nothing flows back, the backward does not run"
+        yield "the backward does not run where all gradients are absent (materialize_grads is False)"
     if held.once_differentiable:
-        yield "the gradients cannot be differentiated"
+        yield "once_differentiable: the gradients cannot be differentiated"
 
 
 def _program_line(node: Node, where: Location, place: _Place) -> Line:
@@ -198,7 +198,7 @@ def _program_line(node: Node, where: Location, place: _Place) -> Line:
 
 
 def source_text(place: Location, source: SourceText) -> str:
-    """The program's line at `place`, stripped, or "" where its file was not kept."""
+    """The program's line at `place`, stripped, or "" if its file was not recorded."""
     text = source(place.file)
     if not text or place.line < 1:
         return ""
@@ -213,7 +213,7 @@ def _function_name(name: str) -> str:
 
 def _contiguous(meta: TensorMeta) -> bool:
     if not all(isinstance(size, int) for size in (*meta.shape, *meta.stride)):
-        return True  # symbolic: not worth a claim
+        return True  # symbolic: unknown
     expected = 1
     for size, stride in zip(reversed(meta.shape), reversed(meta.stride)):
         if size != 1:

@@ -1,6 +1,6 @@
-"""What a compilation of a resume function is called for a person: the function it continues, and the break before it.
+"""Display names of resume functions: the function that is resumed, and the break before it.
 
-Its own name, in the bytecode and in records, is the one stock gives it: `torch_dynamo_resume_in_forward_at_14`.
+Their names in bytecode and records are those of stock PyTorch: `torch_dynamo_resume_in_forward_at_14`.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .records import Breaks, Frame, Location
 
 @dataclass(frozen=True)
 class Resumed:
-    """`function` (its qualified name) goes on after the break at `place`."""
+    """`function` (its qualified name) resumes after the break at `place`."""
 
     function: str
     place: Location
@@ -26,7 +26,7 @@ class Resumed:
 
 
 def resumed(recording: Recording) -> dict[str, Resumed]:
-    """By compile id, those that continue a function after a break (`Frame.origin`, which `Break.resumes` names)."""
+    """By compile id, the compilations of resume functions (`Frame.origin`, which `Break.resumes` names)."""
     places: dict[tuple[str, str], Location] = {}
     for owner, record in recording.records(Breaks):
         for found in record.breaks:
@@ -39,11 +39,11 @@ def resumed(recording: Recording) -> dict[str, Resumed]:
 
 
 def display_name(info: CompileInfo, after: Mapping[str, Resumed]) -> str:
-    """The name of the compiled function; what is in `after` (see `resumed`) and other resume functions in words."""
+    """The name of the compiled function; for resume functions (`after`: see `resumed`) the function and the line."""
     if info.id in after:
         return after[info.id].display_name
     match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", info.function)
-    return f"{match[1]}, from line {match[2]} on" if match else info.function
+    return f"{match[1]}, resumed from line {match[2]}" if match else info.function
 
 
 def _process(compile_id: str) -> str:

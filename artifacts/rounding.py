@@ -1,4 +1,4 @@
-"""Numbers as people read them: `0.3` for 0.30000000000000004, unless a number beside it would look the same."""
+"""Readable floats: `0.3` for 0.30000000000000004, unless a different number beside it would look the same."""
 from __future__ import annotations
 
 import re
@@ -7,11 +7,11 @@ _FLOAT = re.compile(r"(?<![\w.])\d+\.\d+(?:e[+-]?\d+)?(?![\w.])")
 _INT = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _DIGITS = 6  # at least
 _MOST = 17
-"""Digits with which each float differs from all others."""
+"""Digits that distinguish any two floats."""
 
 
 def rounded(text: str) -> str:
-    """`text` with its floats cut to six digits, or to as many as tell those that differ apart."""
+    """`text` with its floats rounded to six digits, or as many as distinguish them."""
     numbers = {found: float(found) for found in _FLOAT.findall(text)}
     whole = set(map(float, _INT.findall(text)))
     different = len(whole | set(numbers.values()))
@@ -23,7 +23,7 @@ def rounded(text: str) -> str:
 
 
 def _short(number: float, digits: int) -> str:
-    """With no exponent for what stands before the point."""
+    """Without an exponent for the integer part."""
     before = len(str(int(number)))
     text = f"{number:.{max(digits, before)}g}" if before <= _MOST else repr(number)
     return text if re.search(r"[.en]", text) else f"{text}.0"

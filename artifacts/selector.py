@@ -1,8 +1,8 @@
 """Selectors: `RECORDING[:F/C[:STAGE[:NAME]]]`, the one way to name something in a recording.
 
-RECORDING is a path, the name of a recording, or `@` for the newest, `@~1` for the one before. Paths may hold colons:
-the rest of a selector begins at the last `:F/C`. `RECORDING:STAGE` stands for that stage of the only compilation (or
-the first one that has it).
+RECORDING is a path, the name of a recording, or `@` for the newest, `@~1` for the one before. Paths may contain
+colons: the rest of a selector begins at the last `:F/C`. `RECORDING:STAGE` means that stage of the first compilation
+that has it.
 """
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NEWEST = re.compile(r"@(?:~(\d+))?$")
 
 
 class SelectorError(RecordingError):
-    """A selector that cannot be understood, or that names nothing."""
+    """A selector that cannot be parsed, or that names nothing."""
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A selector taken apart. Parts that were not given are ""."""
+    """A parsed selector. Parts that were not given are ""."""
 
     recording: str = "@"
     compile: str = ""
@@ -43,7 +43,7 @@ class Selector:
 
 
 def parse(text: str) -> Selector:
-    """Take a selector apart. Raises SelectorError for a stage that does not exist."""
+    """Parse a selector. Raises SelectorError for a stage that does not exist."""
     text = text or "@"
     matches = list(_COMPILE.finditer(text))
     if matches:
@@ -51,7 +51,7 @@ def parse(text: str) -> Selector:
         stage, _, name = rest.partition(":")
         return Selector(head or "@", compile_id, _stage(stage), name)
     head, colon, rest = text.partition(":")
-    if colon and _NEWEST.match(head) and rest:  # nothing else than a compilation or a stage can follow `@:`
+    if colon and _NEWEST.match(head) and rest:  # only a compilation or a stage can follow `@:`
         stage, _, name = rest.partition(":")
         return Selector(head, "", _stage(stage), name)
     match = re.search(rf":({'|'.join(NAMES)})(?::(.*))?$", text)
@@ -61,7 +61,7 @@ def parse(text: str) -> Selector:
 
 
 def find(selector: Selector, home: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of the selector's recording. Raises SelectorError, with what is there instead."""
+    """The folder of the selector's recording. Raises SelectorError, which says what exists."""
     folder = existing_home(home)
     text = selector.recording
     newest = _NEWEST.match(text)
@@ -85,7 +85,7 @@ def find(selector: Selector, home: str | os.PathLike[str] | None = None) -> Path
 
 
 def open_selected(text: str, home: str | os.PathLike[str] | None = None) -> tuple[Recording, Selector]:
-    """Open the recording that a selector names; the selector comes back with its parts checked and filled in.
+    """Open the recording that a selector names; the returned selector has its parts checked and completed.
 
     A stage without a compilation gets the first compilation that has this stage. Raises RecordingError.
     """
@@ -124,7 +124,7 @@ def _stage(text: str) -> str:
 
 
 def _nearest(text: str, known: list[str]) -> str:
-    """`; did you mean X?` where something is near, else what there is."""
+    """`; did you mean X?` if something is near, else what exists."""
     near = difflib.get_close_matches(text, known, 1)
     if near:
         return f"; did you mean {near[0]}?"

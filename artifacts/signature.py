@@ -1,9 +1,8 @@
-"""Who recorded a program: a signature that only this person, on this machine, can have made.
+"""Signs recordings, so that replay knows which ones this user made on this machine.
 
-Whatever a recording says of itself, somebody may have written. So a recording is signed with a key that lies outside of
-it, in the person's own settings (`$XDG_CONFIG_HOME/ptdebug/recordings.key`, by default below `~/.config`), which others
-cannot read. Signed is what running the program again executes: the command, the folder that it starts in, and the
-content of the script.
+The contents of a recording may come from anyone. So it is signed with a key outside of it, in the user's configuration
+(`$XDG_CONFIG_HOME/ptdebug/recordings.key`, by default in `~/.config`), which others cannot read. The signature covers
+what running the program again executes: the command, its working folder, and the content of the script.
 """
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ _MAX_SCRIPT = 1 << 26
 
 
 def sign(command: Sequence[str], folder: str) -> str:
-    """The signature of a program that runs here; "" where the person has no place for a key."""
+    """The signature of a program that runs here; "" if the user has no place for a key."""
     key = _key(make=True)
     return hmac.digest(key, _signed(command, folder), "sha256").hex() if key else ""
 
 
 def is_signed(command: Sequence[str], folder: str, signature: str) -> bool:
-    """Whether this person recorded the program here, and its script is what it was."""
+    """Whether this user recorded the program here, and its script is unchanged."""
     key = _key(make=False)
     if not key or not signature.isascii():
         return False
@@ -36,7 +35,7 @@ def is_signed(command: Sequence[str], folder: str, signature: str) -> bool:
 
 
 def key_file() -> Path:
-    """Where the key lies."""
+    """The path of the key."""
     base = os.environ.get("XDG_CONFIG_HOME")
     chosen = Path(base) if base and os.path.isabs(base) else Path.home() / ".config"
     return chosen / "ptdebug" / "recordings.key"
@@ -47,7 +46,7 @@ def _signed(command: Sequence[str], folder: str) -> bytes:
 
 
 def _script_digest(command: Sequence[str], folder: str) -> str:
-    """The hash of the file that a command starts; "" for `-m MODULE` and `-c COMMAND`, which say it themselves."""
+    """The hash of the file that a command starts; "" for `-m MODULE` and `-c COMMAND`, which contain the program."""
     if not command or command[0] in ("-m", "-c"):
         return ""
     path = Path(folder, command[0])
@@ -62,7 +61,7 @@ def _script_digest(command: Sequence[str], folder: str) -> str:
 
 
 def _key(make: bool) -> bytes | None:
-    """The person's key, made where there is none if `make`. One that others can read or write is none."""
+    """The user's key, created if `make` and it is missing. A key that others can read or write does not count."""
     try:
         path = key_file()
         if make and not path.exists():
@@ -76,7 +75,7 @@ def _key(make: bool) -> bytes | None:
             return key if len(key) == KEY_BYTES else None
         finally:
             os.close(file)
-    except (OSError, RuntimeError, AttributeError):  # no home, or one that cannot be written to; no users (Windows)
+    except (OSError, RuntimeError, AttributeError):  # no writable home folder; no users (Windows)
         return None
 
 

@@ -1,27 +1,27 @@
 """The stages of a compilation: one row for each, in the order in which they happen.
 
-Everything that lists stages asks this table: selectors, the order of a recording, links between stages, the parts of a
-compilation, what stock PyTorch's trace does not hold, replay's ladder, the workbench's panes. To add a stage, add its
-row here and record it where it is made.
+Everything that lists stages uses this table: selectors, the order of a recording, links between stages, parts, what
+stock PyTorch's trace lacks, replay's ladder, the workbench's panes. To add a stage, add a row here and return its
+records where it is made.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 TRACER, ENGINE, RUNTIME, EVERY = "tracer", "engine", "runtime", "every"
-"""Rooms that make a stage; decisions come from every room."""
+"""The room that makes a stage; decisions come from all of them."""
 
 
 @dataclass(frozen=True)
 class StageInfo:
-    """One stage. `title` is what people read.
+    """One stage. `title` is its description for people.
 
     `per_part`: each part of a compilation (its backward, a segment around `torch.cond`) has artifacts of its own,
     under the part's name; `graph`: one of the ATen graphs that a training graph's parts are named after. `aten`: its
-    artifacts are forms of an ATen graph, whose nodes keep their names from one to the next. `linked`: its items lead
-    to those of other stages, so it can stand in a pane beside them. `training`: only where gradients flow. `replayed`:
-    replay makes it again and compares it with the recorded one. `stock`: why stock PyTorch's trace does not hold it;
-    "" where it may.
+    artifacts are forms of an ATen graph, whose nodes keep their names from one to the next. `linked`: its items are
+    linked to those of other stages, so it can be shown in a pane beside them. `training`: only if gradients flow.
+    `replayed`: replay generates it again and compares. `stock`: why stock PyTorch's trace lacks it; "" if it may have
+    it.
     """
 
     name: str
@@ -36,7 +36,7 @@ class StageInfo:
     stock: str = ""
 
 
-_NO_BYTECODE = "stock's trace does not hold the bytecode of ordinary frames"
+_NO_BYTECODE = "stock's trace lacks the bytecode of ordinary frames"
 
 STAGES: tuple[StageInfo, ...] = (
     StageInfo("frame", "the function, its arguments and who called it", TRACER, linked=False),
@@ -60,24 +60,24 @@ STAGES: tuple[StageInfo, ...] = (
     StageInfo("passes", "the graph after each pass that changed it", ENGINE, per_part=True, aten=True, replayed=True),
     StageInfo(
         "loop_ir", "loop IR", ENGINE, per_part=True, replayed=True,
-        stock="stock's trace does not hold Inductor's loop IR",
+        stock="stock's trace lacks Inductor's loop IR",
     ),
     StageInfo(
-        "fusion", "candidate pairs and their verdicts", ENGINE, per_part=True, linked=False,
+        "fusion", "fusion candidates and their verdicts", ENGINE, per_part=True, linked=False,
         stock="stock's trace does not say what was fused and why",
     ),
     StageInfo(
         "schedule", "groups, loop order, memory", ENGINE, per_part=True,
-        stock="stock's trace does not hold the schedule",
+        stock="stock's trace lacks the schedule",
     ),
     StageInfo("kernels", "C++ and Triton kernels", ENGINE, per_part=True),
-    StageInfo("wrapper", "what allocates and calls the kernels", ENGINE, per_part=True),
+    StageInfo("wrapper", "the code that allocates buffers and calls kernels", ENGINE, per_part=True),
     StageInfo(
-        "runtime", "calls, guard failures, captured inputs", RUNTIME, linked=False,
+        "runtime", "calls, guard failures, saved inputs", RUNTIME, linked=False,
         stock="neither the calls of stock's code nor their inputs are recorded",
     ),
-    StageInfo("decisions", "every choice, its alternatives and its reason", EVERY,
-              stock="stock's trace does not hold decisions"),
+    StageInfo("decisions", "every decision, its options and its reason", EVERY,
+              stock="stock's trace lacks decisions"),
 )
 
 NAMES = tuple(stage.name for stage in STAGES)
@@ -90,9 +90,9 @@ LINKED = tuple(stage.name for stage in STAGES if stage.linked)
 REPLAYED = tuple(stage.name for stage in STAGES if stage.replayed)
 
 TIMINGS = ("capture", "joint", "passes", "lowering", "scheduling", "codegen", "kernels")
-"""The keys of `seconds` in a summary (CONTRACT.md): what `CompileContext.timed` is called with."""
+"""The keys of `seconds` in a summary: what `CompileContext.timed` is called with."""
 
 
 def order_of(name: str) -> int:
-    """Where a stage stands; behind all others for one that is not known (made by another version)."""
+    """The position of a stage; unknown ones (of another version) come last."""
     return NAMES.index(name) if name in NAMES else len(NAMES)

@@ -4,14 +4,14 @@ A recording is a folder:
 
     recording.db          SQLite: the index and, compressed, everything but tensors
     recording-PID.db      the same for a child process (forked, or started with the same folder)
-    tensors/*.safetensors inputs that were kept
+    tensors/*.safetensors saved inputs
 
-Each call of the writer is one transaction (decisions are gathered and written with the next one), in WAL mode without
-fsync: what was written survives the death of the process at any moment, though not that of the operating system, and
-a commit costs some ten microseconds. Equal contents are stored once, by hash.
+Each call of the writer is one transaction (decisions are batched and written with the next one), in WAL mode without
+fsync: what was written survives a crash of the process, though not of the operating system, and a commit costs about
+ten microseconds. Equal contents are stored once, by hash.
 
-The writer never raises into the program that it records: the first thing that goes wrong (no space, no permission)
-becomes one message, recording ends, and the program goes on.
+The writer never raises into the recorded program: on the first error (no space, no permission) it reports one message
+and stops recording, and the program goes on.
 """
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class RecordingWriter:
 
     @_guarded
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
-        """Keep `record`; one with the same compilation, stage and name takes the place of an earlier one."""
+        """Store `record`; it replaces an earlier one of the same compilation, stage and name."""
         items = next((len(getattr(record, field)) for field in ITEMS if hasattr(record, field)), 1)
         self._db.execute(
             "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
@@ -165,7 +165,7 @@ class RecordingWriter:
         self._db.execute("INSERT INTO absents VALUES(?,?,?)", (compile_id, stage, why))
 
     def decision(self, compile_id: str, decision: Decision) -> None:
-        """Keep a decision; it is written with the next record, or after half a second of decisions."""
+        """Store a decision; it is written with the next record, or after half a second of decisions."""
         if self._stopped:
             return
         self._decisions.append((compile_id, decision))
@@ -185,35 +185,35 @@ class RecordingWriter:
 
     @_guarded
     def source_file(self, path: str) -> None:
-        """Keep the text of a source file as it is now (once)."""
+        """Store the text of a source file as it is now (once)."""
         if path not in self._sources:
             self._keep_source(path)
 
     # ---- beyond the protocol ----------------------------------------------------------------------------------------
     @_guarded
     def flush_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
-        """Store the run-time counters (compile id -> what they stand at now), in the place of earlier ones.
+        """Store the run-time counters (compile id -> current values), replacing earlier ones.
 
-        Never called from a compiled call: counting is the caller's business.
+        Never called from a compiled call; the caller counts.
         """
         self._write_runtime(runtimes)
 
     @_guarded
     def note(self, text: str) -> None:
-        """Keep a sentence about the recording as a whole, for the person who reads it."""
+        """Store a sentence about the recording as a whole, for its reader."""
         self._db.execute("INSERT INTO notes(text) VALUES(?)", (text,))
 
     @_guarded
     def set_meta(self, key: str, value: Any) -> None:
-        """Keep a fact about the recording as a whole."""
+        """Store a fact about the recording as a whole."""
         self._set_meta(key, value)
 
     @_guarded
     def flush(self) -> None:
-        """Write decisions that wait."""
+        """Write pending decisions."""
 
     def close(self, exit_code: int | None = None) -> None:
-        """The program ended with `exit_code`. The database becomes one plain file; further calls do nothing."""
+        """The program ended with `exit_code`. The database becomes a single file; later calls do nothing."""
         if exit_code is not None:
             self.set_meta("exit_code", exit_code)
         self.set_meta("ended", time.time())
@@ -251,8 +251,8 @@ class RecordingWriter:
         return [self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm")]
 
     def _open_again(self) -> None:
-        """The program has closed our descriptors, and may have files of its own under their numbers: go on with copies
-        of our files, for SQLite knows a file that it has open by its inode."""
+        """The program has closed the recorder's descriptors and may use their numbers for its own files: continue with
+        copies of the files, for SQLite recognizes an open file by its inode."""
         self._keep_connection()
         database, log, shared = self._parts()
         for part in (database, log):
@@ -327,15 +327,15 @@ class RecordingWriter:
         self._stopped = True
         self.messages.append(f"ptdebug: recording stopped, the program goes on: {error} ({self.folder})")
         with suppress(OSError):
-            stopped_mark(self._path).write_text(str(error))  # an empty one where the disk is full
+            stopped_mark(self._path).write_text(str(error))  # empty if the disk is full
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()  # a thread that is not in the child may have held it
         self._decisions = deque()  # the parent writes them
 
     def _keep_connection(self) -> None:
-        """Never destroy it: closing it in a child would touch the parent's locks and files, and close descriptors that
-        are the program's by now."""
+        """Never close it: closing it in a child would touch the parent's locks and files, and close descriptors that
+        belong to the program by now."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
     def _leave_parents_database(self) -> None:
@@ -345,7 +345,7 @@ class RecordingWriter:
 
 
 def stopped_mark(database: Path) -> Path:
-    """The file that says why a recording stopped before its process ended, if it did."""
+    """The file that says why recording stopped before the process ended, if it did."""
     return database.with_suffix(".stopped")
 
 

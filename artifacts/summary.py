@@ -1,4 +1,4 @@
-"""Questions to a recording as a whole, answered as the JSON documents of the contract."""
+"""Questions about a recording as a whole, answered as JSON documents."""
 from __future__ import annotations
 
 import re
@@ -27,7 +27,7 @@ from .resumed import display_name, resumed
 from .stages import TIMINGS
 
 _LIBRARY_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+)\(")
-"""A line of the code that Inductor writes which calls a library."""
+"""A line of Inductor's wrapper that calls an extern kernel."""
 NOT_OPERATIONS = ("placeholder", "get_attr", "output")
 
 
@@ -37,7 +37,7 @@ def operations(graph: Graph) -> int:
 
 
 def breaks(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Break, int]]:
-    """Each graph break once, with the compilation that met it first and how many compilations met it."""
+    """Each graph break once, with the first compilation that had it and how many had it."""
     return [(*met[0], len(met)) for met in _places(recording, compile_id)]
 
 
@@ -67,14 +67,14 @@ def recompiles(recording: Recording, compile_id: str | None = None) -> list[tupl
 
 
 def limits(recording: Recording, compile_id: str | None = None) -> list[tuple[str, str]]:
-    """The functions that are not compiled any more since they were compiled too often, and what was said of it."""
+    """The compilations that the recompile limit prevented, and the reason."""
     if compile_id:
         return []
     return [(info.id, info.reason) for info in recording.compiles() if LIMIT_REACHED in info.reason]
 
 
 def summary(recording: Recording) -> dict[str, Any]:
-    """The summary of CONTRACT.md: `ptdebug show RECORDING --json` and `ptdebug run --json FILE`."""
+    """The summary: `ptdebug show RECORDING --json` and `ptdebug run --json FILE`."""
     meta = recording.meta
     facts = _PerCompile(recording)
     infos = recording.compiles()
@@ -121,7 +121,7 @@ def summary(recording: Recording) -> dict[str, Any]:
 
 
 def break_document(owner: str, found: Break, times: int, cost: BreakCost) -> dict[str, Any]:
-    """A graph break as in the contract, with the columns of its expression and what it cost."""
+    """A graph break as JSON, with the columns of its expression and its cost."""
     place = found.location
     return {"compile": owner, "code": found.code, "message": found.message, "hint": found.hint,
             "file": place.file, "line": place.line, "source": found.source, "times": times,
@@ -132,8 +132,8 @@ def break_document(owner: str, found: Break, times: int, cost: BreakCost) -> dic
 
 
 def recompile_document(info: CompileInfo, found: Recompile) -> dict[str, Any]:
-    """A recompilation as in the contract, with the seconds that it took. A guard that no line needs (a setting of
-    torch's) has the function's first."""
+    """A recompilation as JSON, with the seconds that it took. A guard that no line needs (on a setting of torch) gets
+    the first line of the function."""
     place, call = found.location, found.call_site
     return {"compile": info.id, "guard": found.guard, "expected": _number(found.expected),
             "actual": _number(found.actual), "file": place.file if place else info.file,
@@ -168,12 +168,12 @@ class _PerCompile:
         planned: set[str] = set()
         for owner, schedule in recording.records(Schedule):
             planned.add(owner)
-            if "wrapper" not in self.stages[owner]:  # planned, but nothing of it ran
+            if "wrapper" not in self.stages[owner]:  # scheduled, but no wrapper was made
                 continue
             for group in schedule.groups:
                 (self.extern_calls if group.kind == "extern" else self.kernels)[owner] += 1
         for owner, stages in self.stages.items():
-            if "wrapper" in stages and owner not in planned:  # stock's trace has the code, and no plan
+            if "wrapper" in stages and owner not in planned:  # stock's trace has the code, but no schedule
                 self.kernels[owner] = sum(len(kernel.kernels) for _, kernel in recording.records(Kernel, owner))
                 self.extern_calls[owner] = sum(
                     bool(_LIBRARY_CALL.search(line.text))

@@ -1,4 +1,4 @@
-"""The Python interface: `ptdebug.compile` and its company, and what `ptdebug run` puts where PyTorch's own stand.
+"""The Python interface: `ptdebug.compile` and the rest, and the replacements for PyTorch's functions.
 
 `import ptdebug` does not load this module; its first use does, and imports torch.
 """
@@ -40,18 +40,17 @@ def compile(
 ) -> Any:
     """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
 
-    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Of
-    `options`, "memory_budget" is ours: the share of what a training graph would hold for its backward that it may hold,
-    the rest being computed again (1.0: all of it, the default; 0.0: nothing but inputs), and "freezing" means what it
-    means there: in inference, what depends on parameters and buffers alone is computed once; so does "cpp_wrapper":
-    what allocates and calls the kernels of a CPU graph is C++ (where it cannot be, a decision says why). The others,
-    `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
-    Calls for one function with equal options share what is compiled, but for those with `isolate_recompiles`.
-    `backend` may be a callable, which then gets each captured graph and its example inputs, and mode or options; the
-    name of any of PyTorch's backends means ptdebug.
+    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Options:
+    "memory_budget" (ptdebug's own) is the share of its saved values that a training graph may keep, the rest being
+    recomputed (1.0: all, the default; 0.0: only inputs); "freezing" computes once, in inference, what depends on
+    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++ (if that is impossible, a decision
+    says why). Other options, `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are
+    accepted and have no effect. Calls for one function with equal options share what is compiled, except those with
+    `isolate_recompiles`. `backend` may be a callable, which gets each captured graph, its example inputs, and mode or
+    options; the name of any of PyTorch's backends means ptdebug.
 
-    Raises RuntimeError for something that cannot be called, where `mode` and `options` are both given, and for a
-    backend, mode or option that does not exist; ValueError for a memory budget that is not between 0 and 1.
+    Raises RuntimeError for something that is not callable, if `mode` and `options` are both given, and for a backend,
+    mode or option that does not exist; ValueError for a memory budget that is not between 0 and 1.
     """
     session.current().compile_called()
     request = requested(
@@ -71,10 +70,9 @@ def _compile_decorated(model: Any, *, request: Request) -> Any:
 
 
 def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None = None, **options: Any) -> Any:
-    """What `torch.compile` is under `ptdebug run`: every backend that has a name is ours.
+    """`torch.compile` under `ptdebug run`: every backend given by name is ptdebug.
 
-    What PyTorch compiles inside itself, where the program asks for nothing of the kind (`flex_attention`), need not fit
-    into one graph: it would raise what the program does not expect.
+    What PyTorch compiles internally (`flex_attention`) need not fit into one graph: the error would be unexpected.
     """
     if options.get("fullgraph") and _is_own_affair(_caller()):
         options["fullgraph"] = False
@@ -82,7 +80,7 @@ def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None
 
 
 _PASSED_ON = ("torch.compiler", "torch.nn.modules.module", "torch.testing", "torch._dynamo", "torch.utils.benchmark")
-"""Modules of PyTorch's that hand the program's call of `torch.compile` on, or are programs of their own."""
+"""Modules of PyTorch that pass on the program's call of `torch.compile`, or are programs of their own."""
 
 
 def _caller() -> str:
@@ -94,7 +92,7 @@ def _caller() -> str:
 
 
 def _is_own_affair(module: str) -> bool:
-    """Whether a call of `torch.compile` in that module is PyTorch's own idea."""
+    """Whether a call of `torch.compile` in that module is internal to PyTorch."""
     within = f"{module}."
     return within.startswith("torch.") and not within.startswith(tuple(f"{name}." for name in _PASSED_ON))
 
@@ -106,7 +104,7 @@ def dynamo_optimize(backend: str | Callable[..., Any] = "inductor", *, nopython:
 
 
 def dynamo_backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **_options: Any) -> Callable[..., Any]:
-    """`torch.compile(fn, backend="ptdebug")`: PyTorch's own capture, our engine."""
+    """`torch.compile(fn, backend="ptdebug")`: PyTorch's own capture, ptdebug's engine."""
     from .dynamo_graph import compile_dynamo_graph  # only where Dynamo is in use
 
     return compile_dynamo_graph(module, example_inputs)
@@ -114,11 +112,11 @@ def dynamo_backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], 
 
 @contextmanager
 def record(name: str | None = None, out: str | None = None, **settings: Any) -> Iterator[Recording]:
-    """Record what is compiled inside the block; what it yields can be asked at any time, inside or afterwards.
+    """Record what is compiled inside the block; yields the recording, which can be queried at any time.
 
     `settings` are those of `ptdebug run`: compiler, inputs, inputs_limit, overrides, target. A function that was
-    compiled before is not compiled again, and so not recorded: `torch.compiler.reset()` first if it should be.
-    Raises OSError where the folder cannot be made, ValueError for an override or a target that cannot be.
+    compiled before is not compiled again and so not recorded: call `torch.compiler.reset()` first if it should be.
+    Raises OSError if the folder cannot be created, ValueError for an invalid override or target.
     """
     chosen = checked(session.Settings(**settings))
     folder = new_recording_folder(recordings_home(out), _program_name(), name)
@@ -126,7 +124,7 @@ def record(name: str | None = None, out: str | None = None, **settings: Any) -> 
     before = {id for id, _ in dispatch.runtimes().items()}
     inside = session.enter(session.Session(chosen, writer, folder))
     if before:
-        writer.note(f"{len(before)} compilations are older than this recording, and not in it")
+        writer.note(f"{len(before)} compilations were made before this recording and are not in it")
     try:
         yield Recording.open(folder)
     finally:
@@ -156,9 +154,9 @@ def reset() -> None:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Run `fn`, and by default all that it calls, in eager; as a function, a decorator, or a decorator with arguments.
+    """Run `fn`, and by default all that it calls, in eager: a function, a decorator, or a decorator with arguments.
 
-    With `recursive=False` only `fn`'s own frame is left alone.
+    With `recursive=False` only `fn`'s own frame is skipped.
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
@@ -169,7 +167,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def graph_break(msg: str = "") -> None:
-    """End the graph here and begin another one after; does nothing in eager."""
+    """End the graph here and start another one after it; does nothing in eager."""
 
 
 graph_break._ptdebug_graph_break = True  # type: ignore[attr-defined]
@@ -178,8 +176,8 @@ graph_break._ptdebug_graph_break = True  # type: ignore[attr-defined]
 def mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int], **bounds: Any) -> None:
     """Compile `tensor`'s dimension `index` (or each of them) for any size from the first call on.
 
-    Sets the attribute that `torch._dynamo.mark_dynamic` sets, which costs no import of Dynamo. `bounds` (min, max) are
-    taken, and not used.
+    Sets the attribute that `torch._dynamo.mark_dynamic` sets, without importing Dynamo. `bounds` (min, max) are
+    accepted and not used.
     """
     dims: set[int] = getattr(tensor, "_dynamo_dynamic_indices", set())
     indices = {index} if isinstance(index, int) else set(index)
@@ -187,16 +185,16 @@ def mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int], **bounds: Any
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Put calls of `fn` into the graph as they are, without looking inside (`torch.compiler.allow_in_graph`)."""
+    """Put calls of `fn` into the graph without tracing into them (`torch.compiler.allow_in_graph`)."""
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(each) for each in fn]
-    with suppress(AttributeError, TypeError):  # a builtin is taken into the graph anyway
+    with suppress(AttributeError, TypeError):  # a builtin goes into the graph anyway
         fn._ptdebug_allow_in_graph = True
     return fn
 
 
 def assume_constant_result(fn: F) -> F:
-    """Take what `fn` returns for a constant (`torch.compiler.assume_constant_result`)."""
+    """Treat what `fn` returns as a constant (`torch.compiler.assume_constant_result`)."""
     fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return fn
 
@@ -210,7 +208,7 @@ class set_stance:  # lower case: it stands in for torch.compiler.set_stance
     """`torch.compiler.set_stance`: "default" compiles, "force_eager" does not; a call, a decorator, a context manager.
 
     "eager_on_recompile" and "fail_on_recompile" run a call that needs a compilation in eager, or raise RuntimeError.
-    "eager_then_compile" and "aot_eager_then_compile" are taken for "default". Raises RuntimeError for others.
+    "eager_then_compile" and "aot_eager_then_compile" are treated as "default". Raises RuntimeError for others.
     """
 
     def __init__(self, stance: str = "default", **_options: Any) -> None:

@@ -1,4 +1,4 @@
-"""What `ptdebug doctor` looks at: one function for each thing, each answer with its fix.
+"""The checks of `ptdebug doctor`: one function each, with a fix for what fails.
 
 To add a check, write a function that returns a `Check` and list it in CHECKS. A check that raises is reported as
 missing, with what it raised.
@@ -38,7 +38,7 @@ extern "C" void sines(const float *x, float *y, long n) {
 
 @dataclass(frozen=True)
 class Check:
-    """What was found. `fix` says what to do where the status is not ok; `needed`: ptdebug compiles nothing without."""
+    """The result of a check. `fix` says what to do if it is not ok; `needed`: nothing is compiled without it."""
 
     status: str
     detail: str
@@ -54,7 +54,7 @@ def python_version() -> Check:
 
 
 def packages() -> Check:
-    """The libraries that ptdebug stands on."""
+    """The libraries that ptdebug needs."""
     found, missing = [], []
     for name in PACKAGES:
         try:
@@ -112,7 +112,7 @@ def openmp() -> Check:
 
 
 def vector_math() -> Check:
-    """libmvec: sin, exp and their like on whole vectors."""
+    """libmvec: sin, exp and the like on vectors."""
     from ..engine.toolchain.cpp_build import find_compiler
 
     with tempfile.TemporaryDirectory() as folder:
@@ -127,14 +127,14 @@ def vector_math() -> Check:
 
 
 def brief_guards() -> Check:
-    """The library by which guards that look at objects become one look at the versions of their dicts."""
+    """The library for the fast path of guards: one check of dict versions in place of many guards."""
     from .guard_library import GuardLibrary
 
     library = GuardLibrary()
     if library.wait() is not None:
-        return Check(OK, "what did not change is told by one look", needed=False)
+        return Check(OK, "unchanged modules pass by one check of dict versions", needed=False)
     fix = "none needed: all guards are checked at each call, which takes some microseconds more"
-    return Check(WARNING, f"not there: {library.failure}", fix, needed=False)
+    return Check(WARNING, f"not available: {library.failure}", fix, needed=False)
 
 
 def triton() -> Check:
@@ -164,14 +164,14 @@ def gpu() -> Check:
 
 
 def cache() -> Check:
-    """Where compiled code is kept."""
+    """The folder for compiled code."""
     from ..engine.toolchain.cpp_build import cache_folder
 
     return _folder(cache_folder(), "PTDEBUG_CACHE_DIR")
 
 
 def recordings() -> Check:
-    """Where recordings go."""
+    """The folder for recordings."""
     return _folder(recordings_home(), "PTDEBUG_HOME")
 
 
@@ -183,7 +183,7 @@ CHECKS: dict[str, Callable[[], Check]] = {
 
 
 def run_check(check: Callable[[], Check]) -> Check:
-    """The answer of a check, also where it raises."""
+    """The result of a check, also if it raises."""
     try:
         return check()
     except Exception as error:
@@ -191,7 +191,7 @@ def run_check(check: Callable[[], Check]) -> Check:
 
 
 def _compile(path: str, source: str, folder: str, options: Sequence[str]) -> str:
-    """Compile `source` to probe.so in `folder`; what the compiler said where it failed, else ""."""
+    """Compile `source` to probe.so in `folder`; its output if the compiler failed, else ""."""
     Path(folder, "probe.cpp").write_text(source)
     command = [path, "-shared", "-fPIC", f"{folder}/probe.cpp", "-o", f"{folder}/probe.so", *options]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -199,7 +199,7 @@ def _compile(path: str, source: str, folder: str, options: Sequence[str]) -> str
 
 
 def _folder(folder: Path, variable: str) -> Check:
-    """Whether files can be written to `folder`, or to where it would be made, and the space there."""
+    """Whether files can be written to `folder` (or its nearest parent), and the free space."""
     exists = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
     if not exists.is_dir() or not os.access(exists, os.W_OK | os.X_OK):
         return Check(MISSING, f"{folder} cannot be written", f"set {variable} to a folder of yours")

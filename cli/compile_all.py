@@ -17,7 +17,7 @@ class _Depth(threading.local):
 def compile_outermost_modules() -> None:
     """From now on, calling a module (not from within another's call) compiles it.
 
-    A program that has called torch.compile by then knows what it wants: nothing is compiled on top of it.
+    A program that has called torch.compile by then chooses itself: nothing else is compiled.
     """
     stock = torch.nn.Module.__call__
     depth = _Depth()

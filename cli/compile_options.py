@@ -1,6 +1,6 @@
-"""What `compile` may be asked for: the backends, modes and options that stock knows, and its errors for others.
+"""The backends, modes and options that `compile` accepts, as stock does, and stock's errors for others.
 
-Nothing here imports Dynamo or Inductor where what is asked for exists: the names of options are read from the text of
+Nothing here imports Dynamo or Inductor if the request is valid: the names of options are read from the source text of
 Inductor's configuration.
 """
 from __future__ import annotations
@@ -23,14 +23,14 @@ BACKENDS = frozenset({
     "eager_debug", "eager_noexcept", "inductor", "invoke_subgraph", "onnxrt", "openxla", "openxla_eval",
     "pre_dispatch_eager", "ptdebug", "tensorrt", "torch_tensorrt", "ts", "tvm",
 })
-"""The names that stock gives to backends; others are looked up when they are asked for."""
+"""Names of stock's backends; others are looked up when requested."""
 OPTIONS = ("memory_budget",)
-"""Options of ours that Inductor does not have."""
+"""Options that ptdebug adds to Inductor's."""
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 
 
 def backend_called(name: str) -> Callable[..., Any] | None:
-    """The program's own backend that is registered under `name`; None for one that the engine stands for.
+    """The program's own backend that is registered under `name`; None for one that the engine replaces.
 
     Raises torch._dynamo.exc.InvalidBackend where there is none of that name.
     """

@@ -1,5 +1,5 @@
-"""What programs ask of Dynamo about its work, answered with ours under `ptdebug run`: `torch._dynamo.explain`, and
-the counters of `torch._dynamo.utils`."""
+"""Dynamo's introspection under `ptdebug run`, answered about ptdebug's work: `torch._dynamo.explain`, and the counters
+of `torch._dynamo.utils`."""
 from __future__ import annotations
 
 import traceback
@@ -16,7 +16,7 @@ from .explain import explain
 
 
 def dynamo_explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """`torch._dynamo.explain(f)(*args)`: Dynamo's ExplainOutput with the graphs and breaks that we make of the call."""
+    """`torch._dynamo.explain(f)(*args)`: Dynamo's ExplainOutput with ptdebug's graphs and breaks."""
 
     def inner(*args: Any, **kwargs: Any) -> Any:
         from torch._dynamo.backends.debugging import ExplainOutput  # the program has loaded Dynamo

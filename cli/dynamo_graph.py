@@ -1,7 +1,7 @@
-"""The Dynamo backend "ptdebug": PyTorch's own capture, our engine.
+"""The Dynamo backend "ptdebug": PyTorch's own capture, ptdebug's engine.
 
-Dynamo's graph becomes a `CapturedGraph`: tensors that it holds as attributes become inputs, and its fake values, stacks
-and module paths go where our stages look for them. Only what comes after capture is recorded.
+Dynamo's graph becomes a `CapturedGraph`: its tensor attributes become inputs, and its fake values, stacks and module
+paths go where the engine's stages expect them. Only what comes after capture is recorded.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import session
 from .wiring import engine_backend
 
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-WHY = "PyTorch's own capture (backend=\"ptdebug\") does not hand this over"
+WHY = "PyTorch's own capture (backend=\"ptdebug\") does not provide this"
 
 
 def compile_dynamo_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -52,7 +52,7 @@ def compile_dynamo_graph(module: torch.fx.GraphModule, example_inputs: Sequence[
 def as_captured(
     module: torch.fx.GraphModule, example_inputs: Sequence[Any]
 ) -> tuple[CapturedGraph, list[torch.Tensor]]:
-    """The captured graph, and the tensors that its further inputs (former attributes) stand for."""
+    """The captured graph, and the tensors for its further inputs (former attributes)."""
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
     examples = iter(example_inputs)
@@ -84,7 +84,7 @@ def as_captured(
 
 
 def _tell_inner(module: torch.fx.GraphModule) -> None:
-    """The same metadata for the graphs that nodes hand to operators (`torch.cond`)."""
+    """The same metadata for the subgraphs of higher-order operators (`torch.cond`)."""
     for node in module.graph.find_nodes(op="get_attr"):
         inner = attrgetter(node.target)(module)
         if isinstance(inner, torch.fx.GraphModule):
@@ -94,7 +94,7 @@ def _tell_inner(module: torch.fx.GraphModule) -> None:
 
 
 def _meta(node: torch.fx.Node, value: Any) -> dict[str, Any]:
-    """What our stages look for: `val`, `stack` (innermost last), `module`."""
+    """The metadata that the stages expect: `val`, `stack` (innermost last), `module`."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     return {"val": value, "stack": tuple(Location(file, int(line), function) for file, line, function in frames),

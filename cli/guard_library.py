@@ -1,4 +1,4 @@
-"""The library of the guards' brief form: from the engine's cache, or compiled in the background when first wanted."""
+"""The library for the guards' fast path: from the engine's cache, or compiled in the background on first use."""
 from __future__ import annotations
 
 import contextlib
@@ -8,7 +8,7 @@ from ..tracer.guards.versions import FUNCTIONS, SOURCE, Versions, possible, trie
 
 
 class GuardLibrary:
-    """Called for the library; None while it is not there, and for good where it cannot be had (`failure` says why)."""
+    """Call it to get the library; None until it is built, or forever if it cannot be (`failure` says why)."""
 
     def __init__(self) -> None:
         self.failure = "" if possible() else "the dicts of this Python have no versions"
@@ -19,7 +19,7 @@ class GuardLibrary:
         if self._versions is None and not self.failure:
             try:
                 self._advance()
-            except Exception as error:  # the guards do without, and a program gets no error of ours
+            except Exception as error:  # guards work without it, and the program must not see the error
                 self.failure = f"{type(error).__name__}: {error}"
         return self._versions
 

@@ -1,7 +1,7 @@
-"""Keeps the inputs of compiled graphs, for replay: `--inputs none|meta|first|all`.
+"""Saves the inputs of compiled graphs for replay: `--inputs none|meta|first|all`.
 
-Each storage is kept once, as one flat tensor of the elements that the inputs touch; `SavedInput.meta` has the sizes,
-the strides and the offset into that flat tensor, so that `as_strided` makes the input again, aliasing included.
+Each storage is saved once, as one flat tensor of the elements that the inputs touch; `SavedInput.meta` has sizes,
+strides and the offset into that flat tensor, so that `as_strided` restores the input, aliasing included.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LITERALS = (bool, int, float, str, type(None))
 
 
 def saving_inputs(session: Session, captured: CapturedGraph, context: CompileContext, compiled: Compiled) -> Compiled:
-    """`compiled`, but for its first call (or each, as the settings say), which keeps its inputs before it runs."""
+    """`compiled`, whose first call (or each, depending on the settings) saves its inputs before it runs."""
     kind = session.settings.inputs
     if not session.recording or kind == "none" or session.folder is None:
         return compiled
@@ -46,7 +46,7 @@ def saving_inputs(session: Session, captured: CapturedGraph, context: CompileCon
 
 
 class InputSaver:
-    """Writes the inputs of one compilation; never raises: what cannot be kept leaves a note."""
+    """Writes the inputs of one compilation; never raises: what cannot be saved leaves a note."""
 
     def __init__(self, session: Session, names: Sequence[str], context: CompileContext, kind: str) -> None:
         self._session = session
@@ -56,13 +56,13 @@ class InputSaver:
         self._calls = 0
 
     def save(self, args: Sequence[Any]) -> None:
-        """Keep the inputs of a call, as `inputs` (the first) or `inputs_N`."""
+        """Save the inputs of a call, as `inputs` (the first) or `inputs_N`."""
         name = "inputs" if self._calls == 0 else f"inputs_{self._calls}"
         self._calls += 1
         try:
             record = self._save(args, name)
         except Exception as error:
-            record = SavedInputs((), note=f"not kept: {type(error).__name__}: {error}")
+            record = SavedInputs((), note=f"not saved: {type(error).__name__}: {error}")
         self._context.record("runtime", lambda: record, name)
 
     def _save(self, args: Sequence[Any], name: str) -> SavedInputs:
@@ -73,9 +73,9 @@ class InputSaver:
         note = "" if self._values else "metadata only (--inputs meta)"
         other = [a for a in args if isinstance(a, torch.Tensor) and not a.is_meta and not _plain(a)]
         if other and not note:
-            note = f"metadata only: an input is a {type(other[0]).__qualname__}, no plain memory with strides"
+            note = f"metadata only: an input is a {type(other[0]).__qualname__}, which is not strided memory"
         if self._values and self._session.input_bytes + size > self._session.settings.inputs_limit:
-            note = f"metadata only: {size} bytes are over what --inputs-limit leaves"
+            note = f"metadata only: {size} bytes exceed what is left of --inputs-limit"
         file = ""
         if not note:
             file = f"tensors/{str(self._context.id).replace('/', '-')}-{name}.safetensors"
@@ -94,7 +94,7 @@ class InputSaver:
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is memory with strides, which is what can be kept; of one on the meta device, nothing is."""
+    """Whether a tensor is strided memory, which can be saved; of one on the meta device, nothing is."""
     return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized and type(tensor) in (
         torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 

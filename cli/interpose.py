@@ -1,7 +1,7 @@
 """Acts right after the program imports a module, without importing it first.
 
-`after_import({"torch": install})` calls `install(torch)` when the program's own import of torch has run, whoever asks
-for it. The import system is left as it was once the last of the modules has been seen.
+`after_import({"torch": install})` calls `install(torch)` when the program's own import of torch has run. The
+import system is restored once the last of the modules has been imported.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Action = Callable[[ModuleType], None]
 def after_import(actions: Mapping[str, Action]) -> None:
     """Call `actions[name](module)` once each module has been imported; at once where it already is.
 
-    An action that raises is the caller's problem: let it catch what it must.
+    Actions must not raise: an exception would break the program's import.
     """
     waiting = {}
     for name, action in actions.items():
@@ -32,7 +32,7 @@ def after_import(actions: Mapping[str, Action]) -> None:
 
 
 class _Watcher(MetaPathFinder):
-    """Lets the other finders find the module and puts an `_ActingLoader` before its loader."""
+    """Lets the other finders find the module, and wraps its loader in an `_ActingLoader`."""
 
     def __init__(self, waiting: dict[str, Action]) -> None:
         self._waiting = waiting

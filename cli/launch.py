@@ -1,9 +1,9 @@
 """Runs a program as `python` would: in the real `__main__`, with its own `sys.argv`, path, ends and tracebacks.
 
 The module `__main__` of this process is emptied and filled again, so that what the program leaves in it (for pickle,
-threads, atexit) is where it expects it. Whatever ends the program goes up through our frames to the interpreter, which
-then does what it always does: exit codes, finalization, dying by SIGINT. Only `sys.excepthook` is held for that moment,
-to take our frames out of the traceback.
+threads, atexit) is where it is expected. Whatever ends the program propagates through ptdebug's frames to the
+interpreter, which then does what it always does: exit codes, finalization, dying by SIGINT. Only `sys.excepthook` is
+replaced for that moment, to remove ptdebug's frames from the traceback.
 """
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Program:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As it stands on a command line after `python`."""
+        """The words after `python` on a command line."""
         flag = {"module": ("-m",), "command": ("-c",)}.get(self.kind, ())
         return (*flag, self.target, *self.arguments)
 
     @property
     def label(self) -> str:
-        """A short name for it: what a recording is called after."""
+        """A short name, after which the recording is named."""
         if self.kind == "command":
             return "command"
         if self.kind == "module":
@@ -68,7 +68,7 @@ class Program:
 
 
 def execute(program: Program, ended: Callable[[int], None]) -> NoReturn:
-    """Run `program` in `__main__`; `ended` is told the exit code. Leaves by an exception, for the interpreter."""
+    """Run `program` in `__main__`; `ended` gets the exit code. Always ends by an exception, for the interpreter."""
     namespace = _fresh_main()
     _command_line(program)
     try:
@@ -88,8 +88,8 @@ def execute(program: Program, ended: Callable[[int], None]) -> NoReturn:
 def stay_interrupted() -> None:
     """After an uncaught KeyboardInterrupt, let the interpreter die by SIGINT as it was about to.
 
-    It forgets to as soon as a text is run (`unhandled_keyboard_interrupt` in CPython's Python/pythonrun.c), which each
-    import of a dataclass does.
+    It forgets to do so once any source text is run (`unhandled_keyboard_interrupt` in CPython's Python/pythonrun.c),
+    which each import of a dataclass does.
     """
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")
@@ -119,7 +119,7 @@ def _command_line(program: Program) -> None:
 
 
 def _set_first_path(entry: str) -> None:
-    """Our own first entry of sys.path becomes the program's; with -P or -I there is neither."""
+    """ptdebug's first entry of sys.path becomes the program's; with -P or -I there is neither."""
     if not sys.flags.safe_path:
         sys.path[0:1] = [entry]
         _forget_shadowed(entry or os.getcwd())
@@ -128,7 +128,7 @@ def _set_first_path(entry: str) -> None:
 def _forget_shadowed(folder: str) -> None:
     """Let the program import its own `queue.py` or `msgspec/`, although ptdebug has imported another by that name.
 
-    Our modules hold what they imported. Frozen and built-in modules are loaded before any program: those stay.
+    ptdebug's modules keep what they imported. Frozen and built-in modules are loaded before any program and stay.
     """
     try:
         beside = set(os.listdir(folder))
@@ -200,7 +200,7 @@ def _exit_code(code: object) -> int:
 
 
 def _forget_file() -> None:
-    """The interpreter takes these two away once a script has run, before atexit handlers."""
+    """The interpreter removes these two once a script has run, before atexit handlers."""
     namespace = sys.modules["__main__"].__dict__
     if namespace.get("__spec__") is None:
         namespace.pop("__file__", None)
@@ -208,7 +208,7 @@ def _forget_file() -> None:
 
 
 def _hold_excepthook(error: BaseException, after: Callable[[], None] | None) -> None:
-    """Let the interpreter report `error` through the current hook, without our frames in its traceback."""
+    """Let the interpreter report `error` through the current hook, without ptdebug's frames in the traceback."""
     hook = sys.excepthook
     program_part = _without_our_frames(error.__traceback__)
     _clean_chain(error)
@@ -246,7 +246,7 @@ def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None
 
 
 def _clean_chain(error: BaseException) -> None:
-    """Take our frames out of the exceptions that led to this one, too."""
+    """Remove ptdebug's frames from chained exceptions, too."""
     seen: set[int] = set()
     waiting = [error.__cause__, error.__context__]
     while waiting:

@@ -1,4 +1,4 @@
-"""Adds the machine code of each C++ kernel to its record, when the program has ended and nobody waits for it."""
+"""Adds the machine code of each C++ kernel to its record after the program has ended."""
 from __future__ import annotations
 
 import time
@@ -12,13 +12,13 @@ from ..dependencies import msgspec
 from ..engine.toolchain.cpp_build import disassemble
 
 LIMIT_SECONDS = 2.0
-"""What is not disassembled by then is left: the note says so."""
+"""Limit on disassembling; a note says that some kernels were left out."""
 
 VECTORS = {"zmm": 512, "ymm": 256, "xmm": 128}
 
 
 def add_machine_code(recorder: RecordingWriter) -> None:
-    """Record `asm` as a product of each kernel's record, and the width of the widest vectors used, in bits."""
+    """Add `asm` to the outputs of each kernel's record, and the width of its widest vectors in bits to its metrics."""
     start = time.perf_counter()
     known: dict[str, str] = {}
     for compile_id, name, record in _cpp_kernels(recorder.folder):

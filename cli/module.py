@@ -1,7 +1,7 @@
 """A compiled `nn.Module`: a module around the original, as `torch.compile(module)` returns it.
 
-What programs rely on is kept: the original is `_orig_mod`, state_dict keys carry that prefix, every other attribute is
-the original's, to read, to set and to delete.
+The original is `_orig_mod`, state_dict keys have that prefix, and every other attribute is the original's: to read, to
+set and to delete.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OptimizedModule(torch.nn.Module):
 
     _orig_mod: torch.nn.Module
     _compile_kwargs: ClassVar[dict[str, Any]] = {"backend": "ptdebug"}
-    """With what torch.compile makes such a module: Lightning's Fabric takes modules apart, and compiles them again."""
+    """The arguments of torch.compile for this module: Lightning's Fabric unwraps modules and compiles them again."""
 
     def __init__(self, module: torch.nn.Module, request: Request) -> None:
         # First of all: Module.__init__ may be patched by a program to touch attributes, which are the original's.
@@ -50,8 +50,8 @@ class OptimizedModule(torch.nn.Module):
         def initialize_first(*args: Any, **kwargs: Any) -> Any:
             while lazy and not hasattr(lazy[-1], "_initialize_hook"):
                 lazy.pop()
-            if lazy:  # the call that makes parameters and draws their values
-                STATISTICS.skipped(f"the first call of {type(lazy[-1]).__name__} makes its parameters, in eager")
+            if lazy:  # the call that creates and initializes parameters
+                STATISTICS.skipped(f"the first call of {type(lazy[-1]).__name__} creates its parameters, in eager")
                 return module(*args, **kwargs)
             return compiled(*args, **kwargs)
 
@@ -97,14 +97,14 @@ class OptimizedModule(torch.nn.Module):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class of PyTorch's own compiled modules, where that is loaded: what trains or saves models (Lightning,
-        Accelerate, torch.distributed.checkpoint) asks isinstance() for it, to find the original."""
+        """The class of PyTorch's own compiled modules, if loaded: Lightning, Accelerate and distributed checkpoints
+        find the original by isinstance()."""
         eval_frame = sys.modules.get("torch._dynamo.eval_frame")
         return getattr(eval_frame, "OptimizedModule", OptimizedModule)
 
     @property
     def dynamo_ctx(self) -> Callable[..., Any]:
-        """What compiles another function, as a step of a module, with the same options."""
+        """Compiles another function, such as a step of a module, with the same options."""
         return self._request.optimize
 
     @property

@@ -1,4 +1,4 @@
-"""What surrounds a program under `ptdebug run`: the recording opened before it, the summary written after it."""
+"""Around a program under `ptdebug run`: opening the recording before it, writing the summary after it."""
 from __future__ import annotations
 
 import argparse
@@ -29,7 +29,7 @@ from .summary_text import summary_lines
 
 @dataclass
 class RecordedRun:
-    """One `ptdebug run`: `ended` is told the program's exit code, `finish` runs after its last atexit handler."""
+    """One `ptdebug run`: `ended` gets the program's exit code, `finish` runs after its last atexit handler."""
 
     program: Program
     session: session.Session
@@ -39,11 +39,11 @@ class RecordedRun:
     exit_code: int | None = None
 
     def ended(self, exit_code: int) -> None:
-        """The program's code has run; its threads and atexit handlers have not yet."""
+        """The program's code has ended; its threads and atexit handlers have not."""
         self.exit_code = exit_code
 
     def finish(self) -> None:
-        """Close the recording and say what is in it. Never raises; does nothing in a forked child."""
+        """Close the recording and print the summary. Never raises; does nothing in a forked child."""
         if os.getpid() != self.session.pid:
             return
         with suppress(Exception):  # the interpreter tries again in a moment, and reports it as it always does
@@ -82,7 +82,7 @@ class RecordedRun:
 
 
 def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], None]:
-    """Open the recording, and arrange for torch.compile and the summary. Raises CommandError while nothing has run."""
+    """Open the recording, and arrange for torch.compile and the summary. Raises CommandError before anything runs."""
     values = gather(arguments)
     settings = to_settings(values)
     json_file = _writable(arguments.json)
@@ -126,7 +126,7 @@ def _writable(path: str | None) -> Path | None:
 
 
 def _look_closer(folder: Path | None) -> str:
-    """The command that opens this recording, as short as it can be."""
+    """The shortest command that opens this recording."""
     if folder is None:
         return "ptdebug run --help"
     if folder.parent == existing_home():
@@ -136,7 +136,7 @@ def _look_closer(folder: Path | None) -> str:
 
 
 def _unrecorded(run: RecordedRun) -> dict[str, Any]:
-    """The summary of a run that kept nothing: what the counters of the process know."""
+    """The summary of a run without a recording, from the process's counters."""
     stats = torch_compile_patch.stats()
     counts = {name: stats.get(name, 0) for name in ("graphs", "ops", "graph_breaks", "recompiles")}
     return {

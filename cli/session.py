@@ -1,4 +1,4 @@
-"""What this process does with its compilations: who records them, what is forced, what is kept of the inputs."""
+"""The session of this process: the recorder, the overrides, and which inputs are saved."""
 from __future__ import annotations
 
 import os
@@ -17,19 +17,19 @@ COMPILERS = ("ptdebug", "torch", "eager")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the person asked for. `target` is a device to generate code for besides the one that runs ("cuda:90")."""
+    """Settings of the user. `target` is a device to generate code for besides the one that runs ("cuda:90")."""
 
     compiler: str = "ptdebug"
     compile_all: bool = False
     inputs: str = "first"
-    inputs_limit: int = 256 << 20  # bytes kept of the inputs of one recording
+    inputs_limit: int = 256 << 20  # bytes of saved inputs in one recording
     overrides: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
 
 
 @dataclass
 class Session:
-    """The recorder and the settings in force, and what the person must be told at the end (`messages`, each once)."""
+    """The current recorder and settings, and the messages for the end of the run (each once)."""
 
     settings: Settings = field(default_factory=Settings)
     recorder: Recorder = field(default_factory=NullRecorder)
@@ -38,7 +38,7 @@ class Session:
     messages: dict[str, None] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)  # the overrides that some decision answered to
     contexts: int = 0  # compilations begun
-    options: WeakValueDictionary[Any, Any] = field(default_factory=WeakValueDictionary)  # of equal wishes, while in use
+    options: WeakValueDictionary[Any, Any] = field(default_factory=WeakValueDictionary)  # by request, while in use
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=time.perf_counter)
@@ -47,11 +47,11 @@ class Session:
 
     @property
     def recording(self) -> bool:
-        """Whether anything is kept."""
+        """Whether anything is recorded."""
         return not isinstance(self.recorder, NullRecorder)
 
     def context(self, compile_id: CompileId) -> CompileContext:
-        """What a new compilation carries along."""
+        """The context of a new compilation."""
         self.contexts += 1
         options: dict[str, Any] = {"target": self.settings.target} if self.settings.target else {}
         return CompileContext(
@@ -59,7 +59,7 @@ class Session:
         )
 
     def check_overrides(self) -> None:
-        """Tell of overrides that no decision answered to: most often a misspelt id."""
+        """Report overrides that no decision answered to: most often a misspelt id."""
         unmet = [pattern for pattern in self.settings.overrides if pattern not in self.met]
         if self.contexts and unmet:
             names = ", ".join(unmet)
@@ -72,7 +72,7 @@ class Session:
             self.recorder, self.open_recorder = self.open_recorder(), None
 
     def say(self, message: str) -> None:
-        """Tell the person, once, after the program ends."""
+        """Add a message for the end of the run, once."""
         self.messages.setdefault(message)
 
 
@@ -80,17 +80,17 @@ _stack = [Session()]
 
 
 def current() -> Session:
-    """The session in force: the innermost `record(...)`, else that of `ptdebug run`, else one that keeps nothing."""
+    """The current session: the innermost `record(...)`, else that of `ptdebug run`, else one that records nothing."""
     return _stack[-1]
 
 
 def enter(session: Session) -> Session:
-    """Put `session` in force."""
+    """Make `session` the current one."""
     _stack.append(session)
     return session
 
 
 def leave(session: Session) -> None:
-    """Take `session` out of force, whatever entered after it."""
+    """Remove `session`, whatever was entered after it."""
     if session in _stack[1:]:
         _stack.remove(session)

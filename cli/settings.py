@@ -1,4 +1,4 @@
-"""Reads what the person wants: `[tool.ptdebug]` in pyproject.toml, then PTDEBUG_* variables, then flags."""
+"""Reads the settings: `[tool.ptdebug]` in pyproject.toml, then PTDEBUG_* variables, then flags."""
 from __future__ import annotations
 
 import argparse
@@ -25,7 +25,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def gather(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every setting of `ptdebug run`, from the strongest place that names it."""
+    """Every setting of `ptdebug run`; flags win over variables, variables over pyproject.toml."""
     values = {**DEFAULTS, **from_pyproject(Path.cwd())}
     values |= {key: os.environ[name] for key, name in ENVIRONMENT.items() if os.environ.get(name)}
     flags = {key: getattr(arguments, key.replace("-", "_"), None) for key in DEFAULTS}
@@ -33,7 +33,7 @@ def gather(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def to_settings(values: Mapping[str, Any]) -> Settings:
-    """The part of the settings that compilations depend on. Raises CommandError for what makes no sense."""
+    """The part of the settings that compilations depend on. Raises CommandError for invalid ones."""
     target = values["target"] or ""
     if target:
         check_target(target)
@@ -47,7 +47,7 @@ def to_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def checked(settings: Settings) -> Settings:
-    """The same settings, from Python. Raises ValueError for an override or a target that cannot be."""
+    """The same settings, from Python. Raises ValueError for an invalid override or target."""
     for decision, option in settings.overrides.items():
         wrong = problem(decision, option)
         if wrong:
@@ -90,14 +90,14 @@ def size(text: str | int) -> int:
     """A number of bytes: 1000, "64M", "2G"."""
     found = re.fullmatch(r"(\d+)\s*([KMG]?)B?", str(text).strip(), re.IGNORECASE)
     if not found:
-        raise CommandError(f"--inputs-limit {text}: a number of bytes was expected, as 64M or 2G")
+        raise CommandError(f"--inputs-limit {text}: expected a number of bytes, for example 64M or 2G")
     return int(found[1]) * UNITS[found[2].upper()]
 
 
 def read_overrides(path: Path) -> dict[str, str]:
     """Decision id (or pattern) -> option, from a TOML or JSON file of strings.
 
-    In TOML a table may gather one kind: `[fuse]` with `"buf3,buf4" = "no"` is the decision `fuse:buf3,buf4`.
+    In TOML a table may hold one kind: `[fuse]` with `"buf3+buf4" = "separate"` is the decision `fuse:buf3+buf4`.
     """
     try:
         text = path.read_text(encoding="utf-8")

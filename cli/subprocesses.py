@@ -1,8 +1,8 @@
-"""Takes along the children that multiprocessing starts: what `ptdebug run` set up is set up in them too.
+"""Sets up multiprocessing's children as `ptdebug run` set up the parent.
 
-A forked child inherits it. A spawned one (and one of a fork server) is a new interpreter that first unpickles its
-preparation data: a small object among them starts the recording there, in a file of its own in the same folder. (The
-way of coverage.py's `Stowaway`.) Processes that the program starts otherwise are left alone.
+A forked child inherits the setup. A spawned one (or one of a fork server) is a new interpreter that first unpickles its
+preparation data: a small object in them starts recording there, into a file of its own in the same folder (the way of
+coverage.py's `Stowaway`). Processes that the program starts in other ways are not recorded.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stowaway:
 
 
 def take_along(settings: session.Settings, folder: Path | None) -> None:
-    """Put a `Stowaway` into the data of each child, from when the program imports multiprocessing's spawn on."""
+    """Put a `Stowaway` into the data of each child, once the program imports multiprocessing's spawn."""
 
     def patch(spawn: ModuleType) -> None:
         stock = spawn.get_preparation_data

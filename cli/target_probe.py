@@ -1,4 +1,4 @@
-"""Compiles one small kernel for a target, in a process of its own: LLVM ends the process for one that it does not know.
+"""Compiles one small kernel for a target, in a process of its own: LLVM aborts the process for unknown ones.
 
 Started by `targets.py` as a script with the capability ("90") as its argument; it imports nothing of ptdebug.
 """

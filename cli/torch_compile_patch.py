@@ -1,7 +1,7 @@
-"""What takes the place of `torch.compile` while a program runs under `ptdebug run`.
+"""Replaces `torch.compile` while a program runs under `ptdebug run`.
 
-Nothing here imports torch: `watch_for_torch` waits until the program does, and then puts our functions where PyTorch's
-stand, in the table below. Our own compiler is imported by the first call of `torch.compile`.
+Nothing here imports torch: `watch_for_torch` waits until the program does, and then replaces the functions in the table
+below. ptdebug's compiler is imported by the first call of `torch.compile`.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPLACED = {
     "torch": {"compile": "torch_compile"},
     "torch.compiler": {"reset": "reset", "disable": "disable", "allow_in_graph": "allow_in_graph",
                        "assume_constant_result": "assume_constant_result", "set_stance": "set_stance"},
-    # Dynamo's other functions mark functions and tensors in ways that our tracer reads, and torch itself uses them.
+    # Dynamo's other functions set marks that ptdebug's tracer reads, and torch itself uses them.
     "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "allow_in_graph": "allow_in_graph",
                       "explain": "dynamo_explain"},
 }
@@ -38,20 +38,20 @@ def watch_for_torch() -> None:
 
 
 def _safely(action: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    """An action that never breaks the program's import."""
+    """An action that cannot break the program's import."""
 
     def act(module: ModuleType) -> None:
         try:
             session.current().saw_torch = True
             action(module)
         except Exception as error:
-            session.current().say(f"ptdebug: torch.compile was left alone: {type(error).__name__}: {error}")
+            session.current().say(f"ptdebug: torch.compile was not replaced: {type(error).__name__}: {error}")
 
     return act
 
 
 class _AtTheEnd(logging.Handler):
-    """Keeps what our rooms log for the end of the program, which is when ptdebug speaks."""
+    """Keeps log messages of ptdebug for the end of the program, when the summary is printed."""
 
     def emit(self, record: logging.LogRecord) -> None:
         session.current().say(f"ptdebug: {record.getMessage()}")
@@ -98,7 +98,7 @@ def _replace(module: ModuleType, name: str) -> None:
 
 
 def _loading(name: str) -> Callable[..., Any]:
-    """A function that loads api.py when it is called; where that fails, the program runs uncompiled."""
+    """A function that loads api.py when it is called; if that fails, the program runs uncompiled."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -113,7 +113,7 @@ def _loading(name: str) -> Callable[..., Any]:
 
 
 def _put(module: ModuleType, attribute: str, function: Callable[..., Any]) -> None:
-    """Replace a function by one that looks like it: name, documentation, signature."""
+    """Replace a function by one with the same name, documentation and signature."""
     stock = getattr(module, attribute)
     if isinstance(stock, type):  # torch.compiler.set_stance is a class in some versions
         setattr(module, attribute, function)
@@ -122,13 +122,13 @@ def _put(module: ModuleType, attribute: str, function: Callable[..., Any]) -> No
 
 
 def runtimes() -> Mapping[str, Runtime]:
-    """How each compilation of this process did so far."""
+    """The run-time counters of each compilation of this process."""
     dispatch = _dispatch()
     return dispatch.runtimes() if dispatch else {}
 
 
 def stats() -> dict[str, Any]:
-    """The counters of this process so far; empty where nothing was compiled."""
+    """The counters of this process so far; empty if nothing was compiled."""
     dispatch = _dispatch()
     return dispatch.stats() if dispatch else {}
 

@@ -1,4 +1,4 @@
-"""Reads what PyTorch's structured trace says of guards: the guard tree, why a function was compiled again, symbols."""
+"""Reads guards from PyTorch's structured trace: the guard tree, reasons of recompilations, symbols."""
 from __future__ import annotations
 
 import re
@@ -84,7 +84,7 @@ def _in_words(source: str) -> str:
 
 def symbol(facts: Mapping[str, Any], events: Sequence[tuple[str, Mapping[str, Any]]], files: Mapping[int, str]
            ) -> Symbol:
-    """A size or number that is a symbol, from the event of its creation and (name, event) of what narrowed it."""
+    """A symbol, from the event of its creation and the (name, event) pairs that constrained it."""
     name = str(facts.get("symbol", "?"))
     told = tuple(
         SymbolEvent(_event_text(kind, event), _event_place(event, files)) for kind, event in events

@@ -1,8 +1,8 @@
 """`ptdebug run --compiler torch`: records what PyTorch's own compiler does, from the events of its structured trace.
 
-torch 2.13 hands each event (a dict and a text) to the logger `torch.__trace`; one handler turns those into the records
-that our own compiler leaves. Nothing of torch is patched but `torch.compile`, which is noted and called. What the trace
-does not hold is listed as absent.
+torch 2.13 sends each event (a dict and a text) to the logger `torch.__trace`; one handler turns them into the records
+that ptdebug's compiler leaves. Of torch only `torch.compile` is patched, to note that it was called. What the trace
+lacks is listed as absent.
 """
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class StockRecorder(logging.Handler):
             self._event(getattr(record, "metadata", {}), getattr(record, "payload", None) or "")
         except Exception as error:
             session.current().say(
-                f"ptdebug: some of stock's trace was not understood: {type(error).__name__}: {error}")
+                f"ptdebug: some of stock's trace could not be read: {type(error).__name__}: {error}")
 
     def _event(self, facts: Mapping[str, Any], text: str) -> None:
         if "str" in facts:
@@ -156,8 +156,8 @@ class StockRecorder(logging.Handler):
             recorder.record(compile_id, "guards", "recompile", changed)
         produced = {stage for stage, _ in compilation.records}
         for info in STAGES:
-            if info.name not in produced and info.name not in ("frame", "breaks"):  # those are said above
-                why = info.stock or "stock's trace did not hold it for this compilation"
+            if info.name not in produced and info.name not in ("frame", "breaks"):  # those are handled above
+                why = info.stock or "stock's trace lacks it for this compilation"
                 recorder.absent(compile_id, info.name, why)
         _record_all(compile_id, compilation)
         compilation.ended = status, reason, _seconds(metrics)
@@ -208,7 +208,7 @@ def _metrics(facts: Any, text: str) -> Any:
 
 
 def _seconds(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Our names for the phases that stock measures."""
+    """ptdebug's names for the phases that stock measures."""
     whole = metrics.get("entire_frame_compile_time_s") or 0.0
     backend = metrics.get("backend_compile_time_s") or 0.0
     inductor = metrics.get("inductor_compile_time_s") or 0.0

@@ -1,7 +1,7 @@
-"""Hands the engine to the tracer, and what both find out to the recorder.
+"""Connects the engine to the tracer, and both to the recorder.
 
-The tracer knows its compiler as a plain callable (`Backend`), the engine its client as a captured graph. Here they
-meet, and here an error of ours ends: the graph then runs as captured, in eager, and the recording says why.
+The tracer knows its compiler as a plain callable (`Backend`), the engine knows the tracer's result as a captured graph.
+Errors of the engine end here: the graph then runs as captured, in eager, and the recording says why.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ declare(f"{__package__}.module", {
 
 @dataclass(frozen=True)
 class Request:
-    """What one call of `compile` asked for. `backend` is a name (the engine answers to all that exist) or a callable,
+    """The arguments of one call of `compile`. `backend` is a name (all existing names mean the engine) or a callable,
     which gets `keywords`: the mode and the options."""
 
     backend: str | Callable[..., Any] = "ptdebug"
@@ -71,7 +71,7 @@ class Request:
         make_context = functools.partial(
             new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper
         )
-        ours = isinstance(self.backend, str)  # what another's graph raises is the program's
+        ours = isinstance(self.backend, str)  # what a user-defined backend's graph raises is the program's
         options = CompileOptions(
             backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions
         )
@@ -88,12 +88,12 @@ class Request:
 
 @functools.cache
 def _errors_as_dynamos() -> None:
-    """What reaches the program can be caught as what Dynamo raises: from when the program loads its classes on."""
+    """Make ptdebug's errors catchable as Dynamo's, once the program has loaded Dynamo's classes."""
     after_import({"torch._dynamo.exc": become_dynamos})
 
 
 def dict_versions() -> Versions | None:
-    """What lets the guards of a large module pass over dicts that have not changed, where it can be had."""
+    """The library by which guards skip dicts that have not changed, if available."""
     return _guard_library()()
 
 
@@ -109,10 +109,9 @@ def new_context(
     compile_id: CompileId, memory_budget: float | None = None, freezing: bool | None = None,
     cpp_wrapper: bool | None = None,
 ) -> CompileContext:
-    """The context of a compilation that starts now, in the session that is in force now.
+    """The context of a compilation that starts now, in the current session.
 
-    Without a memory budget or a wish about freezing or the C++ wrapper, those of stock's configuration hold, which
-    programs set.
+    Memory budget, freezing and the C++ wrapper default to stock's configuration, which programs set.
     """
     context = session.current().context(compile_id)
     stock_budget, stock_freezing, stock_wrapper = _stock_settings()
@@ -133,7 +132,7 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
     try:
         load_or_compile = _engine()
-        with no_warnings():  # what torch warns our engine of is not the program's business
+        with no_warnings():  # torch's warnings about the engine's work are not for the program
             compiled = load_or_compile(captured, context, _compiler)
     except DataDependentError:
         raise
@@ -143,7 +142,7 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         compiled = _as_captured(captured, context, error)
     for note in context.notes:
         session.current().say(f"ptdebug: {note}")
-    if context.fallback and not context.recording:  # a recording says so of the compilation
+    if context.fallback and not context.recording:  # a recording says it of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)
 

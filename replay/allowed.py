@@ -1,10 +1,9 @@
-"""What a recorded graph may call without being trusted: what capture and the engine make nodes of, and nothing else.
+"""What an untrusted recorded graph may call: what capture and the engine make nodes of, and nothing else.
 
-Most of the list is torch's own data. An operator counts if the dispatcher has it in a namespace of torch's; a function
-or a method of tensors, if there is an operator of its name; Python functions, if they are those of
-torch.nn.functional, which the tracer keeps whole. The few others are named here. What reads files, takes addresses or
-talks to the person is left out by name. tests/replay/test_allowed.py holds the list against what the tracer makes
-nodes of.
+Most of the list comes from torch: operators of its dispatcher namespaces; functions and tensor methods that have the
+name of an operator; Python functions of torch.nn.functional, which the tracer does not inline. The few others are named
+here. Operators that read files, take addresses or print are excluded by name. tests/replay/test_allowed.py compares the
+list with what the tracer makes nodes of.
 """
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from ..artifacts.fx_graphs import target_name
 from ..operators import graph_calls
 
 NAMESPACES = ("aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug")
-"""Namespaces of operators that graphs have: torch's arithmetic, oneDNN's and MKL's, and ours."""
+"""Namespaces of operators that graphs have: torch's arithmetic, oneDNN's and MKL's, and ptdebug's."""
 
 REFUSED = frozenset((
     "from_file", "data_ptr", "_print", "_from_blob", "record_stream", "set_data", "_pin_memory", "pin_memory",
@@ -32,8 +31,7 @@ REFUSED = frozenset((
     "_nested_view_from_buffer_copy", "_nested_view_from_jagged", "_nested_view_from_jagged_copy",
     "_cufft_set_plan_cache_max_size", "_cufft_clear_plan_cache",
 ))  # fmt: skip
-"""Operators that do more than to compute: files, addresses, streams, text on the terminal, views that are not held
-against the memory that is there."""
+"""Operators that do more than compute: files, addresses, streams, terminal output, views without bounds checks."""
 
 HIGHER_ORDER = ("cond", "while_loop", "scan", "associative_scan", "map_impl", "flex_attention")
 
@@ -93,7 +91,7 @@ MATH = (
 
 
 def allowed(name: str) -> Callable[..., Any] | None:
-    """The function that a recorded target names, if it is on the list and there."""
+    """The function that a recorded target names, if it is on the list and exists."""
     found = _functions().get(name)
     return found if found is not None else _operator(name)
 
@@ -154,7 +152,7 @@ def _full_name(namespace: str, packet: str, overload: str) -> str:
 
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, Callable[..., Any]]:
-    """By the name that recordings have for it."""
+    """By the name used in recordings."""
     table: dict[str, Callable[..., Any]] = dict(_builtins_of_torch())
     for module in (torch.functional, F):
         table |= dict(_python_functions(module))
@@ -171,7 +169,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
 
 
 def _builtins_of_torch() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Functions of C++ that have an operator of their name, under the names of all modules that show them."""
+    """C++ functions that have the name of an operator, under the names of all modules that export them."""
     own = (torch._C._VariableFunctions, *(getattr(torch._C, name) for name in (
         "_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")))
     functions = {

@@ -1,10 +1,10 @@
-"""Are two values equal, apart by rounding, or different?
+"""The verdict on two values: equal, different by rounding only, or different.
 
-Rounding is judged against a float64 reference, where there is one: a result may be as far from it as eager's result is,
-times `FACTOR`, measured over the whole tensor, because two right orders of adding disagree element by element. The
-largest of few such distances is mostly luck, so a small tensor may be `FACTOR_OF_FEW` as far. Without a reference the
-distance to eager itself counts. Of float64 results the reference is no more exact: it is eager's run on inputs that are
-a unit in the last place away, which says as much where numbers cancel.
+Rounding is judged against a float64 reference, if there is one: a result may be `FACTOR` times as far from it as
+eager's, measured over the whole tensor, because two valid summation orders disagree element by element. The largest of
+a few such distances is mostly chance, so a small tensor may be `FACTOR_OF_FEW` times as far. Without a reference, the
+distance to eager counts. For float64 results, the reference is eager run on inputs moved by a unit in the last place,
+which shows how much cancellation amplifies rounding.
 """
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def worst(comparisons: list[Comparison]) -> Comparison:
 
 
 def compare(value: Any, eager: Any, reference: Any = None) -> Comparison:
-    """Compare `value` with what eager gave; `reference` is the same in float64, or None.
+    """Compare `value` with eager's; `reference` is the same in float64, or None.
 
-    Shape, dtype and strides must agree; NaNs must stand in the same places, infinities be the same.
+    Shape, dtype and strides must agree; NaNs must be in the same places, infinities equal.
     """
     if not isinstance(eager, torch.Tensor) or not isinstance(value, torch.Tensor):
         same = type(value) is type(eager) and (value == eager or (value != value and eager != eager))
@@ -59,7 +59,7 @@ def compare(value: Any, eager: Any, reference: Any = None) -> Comparison:
         return _different(f"{value.dtype}{list(value.shape)} is not {eager.dtype}{list(eager.shape)}")
     if value.stride() != eager.stride() and value.numel() > 1:
         return _different(f"strides {value.stride()} are not {eager.stride()}")
-    if value.is_meta and eager.is_meta:  # which have no values
+    if value.is_meta and eager.is_meta:  # no values to compare
         return EQUAL
     value, eager = value.detach().cpu(), eager.detach().cpu()
     if torch.equal(_bits(value), _bits(eager)):
@@ -73,10 +73,10 @@ def _distance(value: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor 
     wide = torch.complex128 if eager.is_complex() else torch.float64
     v, e = value.to(wide), eager.to(wide)
     if not torch.equal(v.isnan(), e.isnan()):
-        return _different("NaN stands in other places")
+        return _different("NaNs are in other places")
     finite = e.isfinite()
     if not torch.equal(v.isfinite(), finite) or not torch.equal(v[~finite & ~e.isnan()], e[~finite & ~e.isnan()]):
-        return _different("infinities stand in other places")
+        return _different("infinities are in other places")
     v, e = v[finite], e[finite]
     if v.numel() == 0 or torch.equal(v, e):  # NaN payloads and signs of zero aside
         return EQUAL
@@ -98,7 +98,7 @@ def _distance(value: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor 
         measured = (v - r).abs().max().item()
         factor = FACTOR_OF_FEW if r.numel() < FEW else FACTOR
         allowed = max(factor * (e - r).abs().max().item(), allowed)
-        why = "distance to float64, against eager's own" if exact else "distance to eager on inputs that are nudged"
+        why = "distance to float64, against eager's own" if exact else "distance to eager on perturbed inputs"
     verdict = "rounding" if measured <= allowed else "different"
     return Comparison(verdict, max_abs, max_rel, ulp, f"{why}: {measured:.3g}, allowed {allowed:.3g}")
 

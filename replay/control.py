@@ -1,8 +1,8 @@
-"""The ladder of a graph with torch.cond, while_loop, scan or map: on each rung the operators run as torch's own, around
-parts that run as the rung says.
+"""The ladder of a graph with torch.cond, while_loop, scan or map: on each rung torch runs these operators, and the rung
+runs the parts between and inside them.
 
-A part is what the engine compiles as a graph of its own: what lies between operators, and their functions. Where values
-first differ is found in the first run of each part, held against the same part in eager.
+A part is what the engine compiles as a graph of its own. Where values first differ is found in the first run of each
+part, compared with the same part in eager.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, r
 
 
 def calls_functions(recording: Recording, compile_id: str) -> bool:
-    """Whether the captured graph hands graphs to operators."""
+    """Whether the captured graph has higher-order operators with subgraphs."""
     try:
         graph = recording.artifact(compile_id, "capture")
     except RecordingError:
@@ -42,7 +42,7 @@ def calls_functions(recording: Recording, compile_id: str) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """A graph that is compiled around an operator or inside of it, and what the engine made of it."""
+    """A graph that is compiled around or inside of an operator, and what the engine made of it."""
 
     captured: EngineCaptured
     work: Wrapped
@@ -118,8 +118,8 @@ class ControlLadder(Ladder):
     def _run_part(self, name: str, inputs: tuple[Any, ...]) -> Execution:
         part = self.parts[name]
         for value, fake in zip(inputs, part.captured.inputs, strict=True):
-            if isinstance(fake, torch.Tensor) and _layout(value) != _layout(fake):  # kernels rely on what was recorded
-                raise ReplayError(f"the recording is damaged: an input of {name} is not what it says")
+            if isinstance(fake, torch.Tensor) and _layout(value) != _layout(fake):  # kernels rely on the recorded one
+                raise ReplayError(f"the recording is damaged: an input of {name} does not match its metadata")
         work = part.work
         if self.stage == "capture":
             ran = run_graph(part.captured.module, inputs)

@@ -1,8 +1,8 @@
 """From a recorded graph back to a graph module that runs.
 
-torch.fx writes Python out of names and arguments and executes it. So everything in a record that gets there is looked
-at first, trusted or not: names are identifiers, arguments are plain values, constants have the size that they say. What
-the graph calls is on a list (`allowed.py`), unless the person trusts the recording.
+torch.fx generates Python from names and arguments and executes it. So all of a record is checked first, trusted or not:
+names are identifiers, arguments are plain values, constants have the size that they claim. What the graph calls must be
+on a list (`allowed.py`), unless the user trusts the recording.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOUNDED: dict[Any, Callable[..., Any]] = {
     operator.ilshift: bounded_lshift, torch.ops.aten._reshape_alias: torch.ops.aten.as_strided,
     torch.ops.aten._reshape_alias.default: torch.ops.aten.as_strided.default,
 }
-"""What could have no end on whole numbers, or go past the memory of a tensor, and what is called in its place."""
+"""Functions that could run without end on integers, or read outside of a tensor's memory, and their replacements."""
 
 
 class ReplayError(Exception):
@@ -43,9 +43,8 @@ class ReplayError(Exception):
 def graph_module(record: Graph, symbols: Mapping[str, float], trust: bool = False) -> torch.fx.GraphModule:
     """A graph module that computes what `record` says; node names are kept.
 
-    `symbols` gives the value of each size symbol ("s0") that stands in the arguments. Raises ReplayError for a target
-    that cannot be found or is not trusted, for a large constant that the recording does not hold, and for a record that
-    no recorder wrote.
+    `symbols` gives the value of each size symbol ("s0") in the arguments. Raises ReplayError for a target
+    that does not exist or is not trusted, for a large constant that was not recorded, and for a damaged record.
     """
     try:
         return _graph_module(record, symbols, trust)
@@ -67,19 +66,19 @@ def _graph_module(record: Graph, symbols: Mapping[str, float], trust: bool) -> t
         if node.checkpoint:
             made.meta.update(recompute="always", checkpoint=node.checkpoint)
     if not record.nodes or record.nodes[-1].op != "output":
-        raise ReplayError("the recorded graph is damaged: it does not end with its results")
+        raise ReplayError("the recorded graph is damaged: it does not end with an output node")
     return torch.fx.GraphModule(root, graph, re.sub(r"\W", "_", record.name) or "Recorded")
 
 
 def _identifier(name: str) -> str:
-    """`name`, which becomes a name in Python. Raises ReplayError where it is none."""
+    """`name`, checked to be a Python identifier. Raises ReplayError."""
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ReplayError(f"the recorded graph has a name that is no identifier: {name!r}")
+        raise ReplayError(f"the recorded graph has a name that is not an identifier: {name!r}")
     return name
 
 
 def _inner(node: Node, held: Graph | AutogradFunction, symbols: Mapping[str, float], trust: bool) -> Any:
-    """What a node holds: a graph that it hands to an operator, or the autograd function that it calls."""
+    """What a node holds: the subgraph of a higher-order operator, or the autograd function that it calls."""
     if isinstance(held, Graph):
         return _graph_module(held, symbols, trust)
     forward, backward = (_graph_module(side, symbols, trust) for side in (held.forward, held.backward))
@@ -108,14 +107,14 @@ def _rebuild(
         if target is getattr:
             _check_attribute(args)
         elif node.target.startswith(("operator.", "builtins.")) and any(isinstance(arg, str) for arg in args):
-            raise ReplayError("the recorded graph computes with text")
+            raise ReplayError("the recorded graph computes with strings")
         if target in (operator.getitem, operator.setitem) and isinstance(args[1], list) and _is_key(node.args[1]):
             args = (args[0], tuple(args[1]), *args[2:])
     elif node.op == "call_method":
         _check_method(node.target, args, trust)
     elif node.op == "get_attr":
         if not args and inner is None:
-            raise ReplayError(f"the recording does not hold the constant {name}: it is too large to be kept")
+            raise ReplayError(f"the recording lacks the constant {name}: it was too large to be recorded")
         if hasattr(root, name):
             raise ReplayError(f"the recorded graph has a constant of the name {name}")
         target = name
@@ -124,28 +123,28 @@ def _rebuild(
     elif node.op == "output":
         return graph.output(_tuples(args[0]))
     elif node.op == "placeholder":
-        target, args, kwargs = _identifier(node.target), (), {}  # arguments would be default values, which are code
+        target, args, kwargs = _identifier(node.target), (), {}  # arguments would be executed, as default values
     else:
         raise ReplayError(f"the recorded graph has a node that captures do not make: {node.op}")
     return graph.create_node(node.op, target, args, kwargs, name=name)
 
 
 def _check_attribute(args: tuple[Any, ...]) -> None:
-    """Attributes of tensors, and no others: from any object a walk by attributes leads to any code."""
+    """Attributes of tensors only: from other objects, attributes lead to any code."""
     if len(args) != 2 or not isinstance(args[0], torch.fx.Node) or args[1] not in ATTRIBUTES:
-        raise ReplayError(f"the recorded graph reads an attribute that is no tensor's: {args[1:2]}")
+        raise ReplayError(f"the recorded graph reads an attribute that is not a tensor's: {args[1:2]}")
 
 
 def _check_method(name: str, args: tuple[Any, ...], trust: bool) -> None:
     owner = args[0] if args else None
     if not isinstance(owner, torch.fx.Node):
-        raise ReplayError(f"the recorded graph calls the method {name!r} of what is no tensor")
+        raise ReplayError(f"the recorded graph calls the method {name!r} of something that is not a tensor")
     if not allowed_method(_identifier(name)) and not trust:
         raise ReplayError(f"the recorded graph calls the method {name} of a tensor: replay runs it with --trust only")
 
 
 def _tuples(tree: Any) -> Any:
-    """What graphs return is a tuple, as are its parts; JSON has lists."""
+    """Graphs return tuples (of tuples); JSON has lists."""
     return tuple(map(_tuples, tree)) if isinstance(tree, list) else tree
 
 

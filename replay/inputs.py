@@ -1,4 +1,4 @@
-"""The kept inputs of a compiled graph, as tensors again: same strides, same aliasing."""
+"""The saved inputs of a compiled graph as tensors: same strides, same aliasing."""
 from __future__ import annotations
 
 import re
@@ -17,11 +17,11 @@ from .graphs import ReplayError, dtype
 def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
     """The values of the graph's placeholders in order, on the CPU.
 
-    Raises ReplayError where the values were not kept or their file is damaged.
+    Raises ReplayError if the values were not saved or their file is damaged.
     """
     if not saved.file:
         why = saved.note or "no reason given"
-        raise ReplayError(f"the inputs of this graph were not kept ({why}); record again with --inputs first")
+        raise ReplayError(f"the inputs of this graph were not saved ({why}); record again with --inputs first")
     try:
         path = plain_file(folder, saved.file)
         with safe_open(path, "pt") as file:
@@ -32,11 +32,11 @@ def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
 
 
 def _load(item: SavedInput, flat: Mapping[str, torch.Tensor]) -> Any:
-    """One input. Raises ReplayError where what is said of it does not fit what is kept of it."""
+    """One input. Raises ReplayError if its metadata does not fit the saved data."""
     meta, value = item.meta, item.value
     if meta is None:
         if not isinstance(value, (bool, int, float, str, type(None))):
-            raise ReplayError(f"the recording is damaged: the input {item.name!r} is no plain value")
+            raise ReplayError(f"the recording is damaged: the input {item.name!r} is not a plain value")
         return value
     kind = dtype(meta.dtype)
     try:
@@ -45,18 +45,18 @@ def _load(item: SavedInput, flat: Mapping[str, torch.Tensor]) -> Any:
             return torch.empty_strided(shape, stride, dtype=kind, device="meta")
         if flat[item.tensor].dtype != kind:
             raise ValueError(f"its values are {flat[item.tensor].dtype}")
-        return flat[item.tensor].as_strided(shape, stride, offset)  # which holds them against the memory that is there
+        return flat[item.tensor].as_strided(shape, stride, offset)  # which checks them against the memory
     except (ValueError, KeyError, RuntimeError, OverflowError, TypeError) as error:
         why = str(error).partition("\n")[0]  # torch's errors go on with its own stack
-        raise ReplayError(f"the recording is damaged: the input {item.name!r} is not what is kept of it ({why})"
+        raise ReplayError(f"the recording is damaged: the input {item.name!r} does not fit the saved data ({why})"
                           ) from error
 
 
 def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, ...]:
-    """Fresh copies of `values` on `device`, floating tensors in `dtype` where one is given, for a run that says how far
-    rounding may go: what is not more exact in it is nudged (see `_nudged`).
+    """Fresh copies of `values` on `device`, floating tensors in `dtype` if given, for a run that shows how far
+    rounding may go: tensors that gain no precision by it are perturbed (see `_nudged`).
 
-    Tensors that share storage go on sharing storage, with the same offsets.
+    Tensors that share storage keep sharing it, with the same offsets.
     """
     storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
@@ -80,7 +80,7 @@ def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | No
 
 def _nudged(numbers: torch.Tensor) -> torch.Tensor:
     """Each number a unit in the last place or so away: how far results then move tells how much of them is rounding
-    (as stochastic arithmetic does, Vignes 1993). Whole numbers stay: programs compare with them."""
+    (as stochastic arithmetic does, Vignes 1993). Integral values stay: programs compare with them."""
     if numbers.is_complex():
         return torch.view_as_complex(_nudged(torch.view_as_real(numbers)))
     signs = torch.randint(0, 2, numbers.shape, generator=torch.Generator().manual_seed(0)).to(numbers) * 2 - 1
@@ -88,7 +88,7 @@ def _nudged(numbers: torch.Tensor) -> torch.Tensor:
 
 
 def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:
-    """The value of each symbol of `graph` (a size or a number that varies), read off the inputs where it is alone."""
+    """The value of each symbol of `graph` (a dynamic size or number), read from the inputs whose size it is."""
     symbols: dict[str, float] = {}
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, inputs):
@@ -109,7 +109,7 @@ _SPELLINGS = (
 
 
 def in_words(name: str) -> str:
-    """An input's name as the program would write it: `model.layers[0].weight`, without the dicts that modules keep."""
+    """An input's name as in the source: `model.layers[0].weight`, without the dicts that modules keep."""
     for pattern, spelling in _SPELLINGS:
         name = pattern.sub(spelling, name)
     return name

@@ -1,8 +1,8 @@
-"""All rungs on the recorded inputs of one compilation, and the first place where values part.
+"""All rungs on the recorded inputs of one compilation, and the first place where values differ.
 
-The captured graph, run in eager, is what every other rung is held against; a float64 run of it says how much of a
-difference is rounding. The later stages are made again from the recorded graph with the recorded decisions, and where
-that gives another record than the recorded one (another version of ptdebug or torch), the report says so.
+The captured graph, run in eager, is what every other rung is compared with; a float64 run of it shows how much of a
+difference is rounding. The later stages are generated again from the recorded graph with the recorded decisions; the
+report names those that differ from the recording (another version of ptdebug or torch).
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Report:
-    """What a replay found. `drift` names stages that came out differently from what was recorded."""
+    """The result of a replay. `drift` names stages that differ from the recording."""
 
     selector: str
     rungs: tuple[Rung, ...]
@@ -66,7 +66,7 @@ class Report:
         return next((v for v in ("different", "rounding") if v in ran), "equal")
 
     def document(self) -> dict[str, Any]:
-        """The JSON document of the contract. Infinite distances are given as null."""
+        """The JSON document. Infinite distances are given as null."""
         first = None
         if self.first is not None:
             where = self.first.location
@@ -101,7 +101,7 @@ class Captured:
 
 @dataclass
 class _Collector:
-    """A recorder that keeps what the engine says, to hold it against what was recorded."""
+    """A recorder that keeps the engine's records, to compare them with the recording."""
 
     records: dict[tuple[str, str], AnyRecord] = field(default_factory=dict)
 
@@ -141,7 +141,7 @@ class Ladder:
         saved = load_inputs(recording.path, self.kept)
         expected = sum(node.op == "placeholder" for node in self.graph.nodes)
         if expected != len(saved):
-            raise ReplayError(f"the recording is damaged: its graph has {expected} inputs, and {len(saved)} were kept")
+            raise ReplayError(f"the recording is damaged: its graph has {expected} inputs, and {len(saved)} were saved")
         self.saved = clones(saved, device)
         self.symbols = bind_symbols(self.graph, saved)
         self.captured = graph_module(self.graph, self.symbols, trust)
@@ -181,7 +181,7 @@ class Ladder:
         return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
 
     def _in_eager(self, run: Callable[[], Execution]) -> Execution:
-        """The run that all others are held against. Raises ReplayError where the recorded graph does not run at all."""
+        """The run that all others are compared with. Raises ReplayError if the recorded graph does not run at all."""
         try:
             with deterministic():
                 return run()
@@ -189,7 +189,7 @@ class Ladder:
             raise ReplayError(f"the recorded graph does not run in eager: {reason(error)}") from error
 
     def _climb_stages(self, why: str) -> None:
-        """The rungs of what the engine makes; `why` it cannot be made, if so."""
+        """The rungs of the engine's stages; `why`: the reason if they cannot be made."""
         self._rung("forward", why, lambda: self._recorded_aten("forward", ""))
         last = self._last_pass()
         unchanged = "" if last else "no pass changed the graph"
@@ -217,7 +217,7 @@ class Ladder:
             return None
 
     def _compile(self) -> str:
-        """Make the later stages again; the reason where that fails."""
+        """Generate the later stages again; returns the reason if that fails."""
         try:
             self._make()
         except Exception as error:
@@ -229,7 +229,7 @@ class Ladder:
         self.work = run_stages(INFERENCE, Captured(self.captured, self._fakes(), input_names=names), self._context())
 
     def _context(self) -> CompileContext:
-        """The recorded compilation's, as far as it said what to choose."""
+        """The recorded decisions as overrides."""
         decisions = [decision for _, decision in self.recording.decisions(self.compile_id)]
         forced = {d.id: d.chosen for d in decisions if d.forced}
         context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
@@ -296,8 +296,8 @@ class Ladder:
         return None
 
     def _drift(self) -> tuple[str, ...]:
-        """Stages whose record, made again, is not the recorded one. Symbolic sizes are bound here, and another device
-        has other kernels, so there is nothing to compare then."""
+        """Stages whose record, generated again, is not the recorded one. Not compared where symbolic sizes were bound,
+        or on another device, which has other kernels."""
         recorded = {item.meta.device.partition(":")[0] for item in self.kept.inputs if item.meta is not None}
         if self.symbols or recorded - {self.device.partition(":")[0]}:
             return ()
@@ -324,15 +324,15 @@ def reason(error: Exception) -> str:
     if isinstance(error, ReplayError):
         return str(error)
     if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
-        return f"replay does not follow graphs in which data tells a number or a size ({error.func})"
+        return f"replay does not support graphs with unbacked symbols ({error.func})"
     return f"{type(error).__name__}: {str(error).partition(chr(10) + 'Exception raised from')[0]}"
 
 
 def replay(
     recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None
 ) -> Report:
-    """Climb the ladder of one compilation. Whoever replays several of a recording gives the same `runs` to all, so that
-    the program runs once. Raises ReplayError where it cannot be run again."""
+    """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
+    program runs once. Raises ReplayError where it cannot be run again."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here: replay with --device cpu")
     from .control import ControlLadder, calls_functions  # which is a Ladder, as is the next

@@ -1,4 +1,4 @@
-"""Which value of a stage is which captured node's: the last piece of what the engine made of the node holds it."""
+"""Which value of a stage is that of which captured node: the last node or buffer derived from it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def buffer_pairs(work: Wrapped, stage: str, ran: Execution) -> Iterator[tuple[st
 
 
 def difference(value: Any, expected: Any, wide: Any = None) -> Comparison | None:
-    """What two values of one node differ by, None where they do not or cannot be held against each other."""
+    """How two values of one node differ; None if they do not or cannot be compared."""
     if not _comparable(value, expected):
         return None
     found = compare(_like(value, expected), expected, wide)

@@ -1,8 +1,8 @@
-"""Where a recorded value lies in a call: the names of inputs and guards, read again in a running frame.
+"""Finds recorded values in a running frame by the names of inputs and guards.
 
 A name such as `L['self'].layers[0]._parameters['weight']` is a walk from the frame's locals (L) or globals (G) by
-attributes and constant keys. A recording is data: its names are walked, step by step, and never evaluated; any other
-expression is no place.
+attributes and constant keys. Names from a recording are followed step by step and never evaluated; other expressions
+are not supported.
 """
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Runs a program in eager until some calls of its functions, and keeps what those calls returned.
+"""Runs a program in eager until certain calls of its functions, and saves what those calls returned.
 
     python -m ptdebug.replay.probe SPEC.json
 
-It is its own process, started by `program.py`. Of each call that is looked for, the first one counts that finds what
-the recorded one found: local tensors bit for bit; those inside of objects, such as parameters that eager has trained
-since, but for rounding; and the plain values that were guarded. It runs from a fixed seed, as the graphs do; afterwards
-the random numbers go on where the program had them, if the call drew none. The process ends as soon as the last call
-returned, or one that drew some: what comes after it is another program (parameters trained with another noise).
+It is a process of its own, started by `program.py`. A call matches if it sees what the recorded one saw: local tensors
+bit for bit; those inside of objects, such as parameters that eager has trained since, up to rounding; and the guarded
+plain values. The first match runs from a fixed seed, as the graphs do; afterwards the random state is restored, if the
+call used no random numbers. The process ends when the last call has returned, or one that used random numbers: what
+follows would be another program (parameters trained with other noise).
 """
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """The lowest rung: the program itself, in eager, up to the recorded call.
 
-The recorded command runs again in a process of its own with compilation turned off, and the value that the recorded
-function returned for the recorded arguments is held against the results of the captured graph. That shows what no graph
-can: a capture that is not what the program means. Only a program whose files are unchanged since, and a compilation
-that covers its whole function (no graph break, no resumed part), can be held against its graph. One run serves all
-compilations of a recording. It is run only if this person recorded it here, which its signature says, or trusts the
-recording.
+The recorded command runs again in a process of its own with compilation turned off, and what the recorded function
+returns for the recorded arguments is compared with the results of the captured graph. That finds errors of capture,
+which no graph can show. It needs unchanged files and a compilation that covers its whole function (no graph break, no
+resume function). One run serves all compilations of a recording. The program runs only if this user recorded it here,
+as its signature shows, or trusts the recording.
 """
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ class ProgramRuns:
         """What the call of one compilation returns. Raises ProgramAbsent."""
         if not self.trust and not _is_ours(self.recording):
             raise ProgramAbsent(
-                "its program was not recorded by you here, or is not what it was then: --trust runs it all the same"
+                "its program was not recorded by you here, or has changed since: --trust runs it anyway"
             )
         _whole_frame(self.recording, compile_id)
         if self.returned is None:
@@ -116,7 +115,7 @@ def _run_probe(spec: Path) -> str:
     except subprocess.TimeoutExpired:
         return f"the program did not reach the call within {TIMEOUT_SECONDS} s"
     last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    return "run again, the program made no such call with these values" + (f" ({last})" if last else "")
+    return "the program, run again, made no call with these values" + (f" ({last})" if last else "")
 
 
 def _can_run(recording: Recording, compile_id: str) -> bool:
@@ -187,7 +186,7 @@ def _whole_frame(recording: Recording, compile_id: str) -> Frame:
         raise ProgramAbsent("this compilation is the part of a function before a graph break")
     path, recorded = Path(frame.file), recording.source(frame.file)
     if recorded is None or not path.is_file() or path.read_text(errors="replace") != recorded:
-        raise ProgramAbsent(f"{frame.file} is not what it was when it was recorded")
+        raise ProgramAbsent(f"{frame.file} has changed since it was recorded")
     return frame
 
 
@@ -206,7 +205,7 @@ def _save_tensors(path: Path, inputs: SavedInputs, values: Sequence[Any]) -> str
 
 
 def compare_returned(returned: Sequence[torch.Tensor], observed: Sequence[Any]) -> Comparison:
-    """Hold what the function returned against what the graph gave: each tensor against the nearest of its kind."""
+    """Compare what the function returned with the graph's results: each tensor with the nearest of its kind."""
     found = []
     for tensor in returned:
         like = [o.detach().cpu().contiguous() for o in observed if _alike(o, tensor)]

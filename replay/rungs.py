@@ -1,7 +1,7 @@
-"""One way of running the recorded graph for each stage: node by node, as loop IR, as compiled kernels.
+"""For each stage a way of running the recorded graph: node by node, as loop IR, as compiled kernels.
 
-Every rung takes fresh copies of the inputs and gives an `Execution`: what the program would see afterwards, and the
-value of everything in between that has a name.
+Every rung takes fresh copies of the inputs and returns an `Execution`: what the program would see afterwards, and all
+named intermediate values.
 """
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ..engine.ir.ir import Group, KernelSignature, LoopBody, Plan, Program
 from ..engine.runtime.runtime import load
 
 SEED = 0
-"""What the random operators of each way to run a call start from."""
+"""The seed of every rung's random operators."""
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 WIDER_METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
 
 
 @dataclass
 class Execution:
-    """What a rung gave. `inputs` are its copies of the inputs after the run; `values` its intermediates by name, as
+    """The result of a rung. `inputs` are its copies of the inputs after the run; `values` its intermediates by name, as
     they were when they were made; `gradients` those of the inputs that have one, of a training graph.
     """
 
@@ -49,7 +49,7 @@ class Execution:
 def run_graph(
     module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False, grad: bool = False
 ) -> Execution:
-    """Run a graph node by node in eager. `wide`: compute in float64 what the graph asks for in a smaller float; `grad`:
+    """Run a graph node by node in eager. `wide`: compute in float64 what the graph computes in a smaller float; `grad`:
     record for autograd."""
     values: dict[str, Any] = {}
     live: dict[torch.fx.Node, Any] = {}
@@ -74,7 +74,7 @@ def run_graph(
 
 
 def _constant(value: Any, wide: bool) -> Any:
-    """What a graph holds: a tensor, or a graph that it hands to an operator."""
+    """An attribute of a graph: a tensor, or the subgraph of a higher-order operator."""
     if not wide:
         return value
     if isinstance(value, torch.fx.GraphModule):
@@ -83,7 +83,7 @@ def _constant(value: Any, wide: bool) -> Any:
 
 
 def _wide_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """A copy of a graph that computes in float64 what it asks for in a smaller float."""
+    """A copy of a graph that computes in float64 what it computes in a smaller float."""
     graph = torch.fx.Graph()
     nodes: dict[torch.fx.Node, torch.fx.Node] = {}
     held = {}
@@ -120,7 +120,7 @@ def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
         dense = torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, args)
         if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or _same(dense, args):
             raise
-        return function(*dense, **kwargs)  # a pass chose strides that our kernels read, and ATen's does not
+        return function(*dense, **kwargs)  # a pass chose strides for ptdebug's kernels, which ATen's does not read
 
 
 def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
@@ -200,7 +200,7 @@ def results_of(aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any]) ->
 
 # ---- programs -------------------------------------------------------------------------------------------------------
 def run_loops(aten: AtenGraph, program: Program, inputs: tuple[Any, ...]) -> Execution:
-    """Run a program's loop bodies through the reference interpreter, library calls through ATen."""
+    """Run a program's loop bodies in the reference interpreter, extern kernels in ATen."""
 
     def body(step: LoopBody, memory: dict[str, torch.Tensor], symbols: Mapping[Any, int]) -> None:
         interpreter.run_body(step, memory, symbols)

@@ -1,4 +1,4 @@
-"""The workbench: opens a recording and hands it to the screens."""
+"""The workbench: opens a recording and shows it on the screens."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -24,21 +24,21 @@ Record a program that uses torch.compile:
 
     ptdebug run your_script.py
 
-Then come back with `ptdebug`. Recordings that lie elsewhere open by their path:
+Then come back with `ptdebug`. Open a recording elsewhere by its path:
 
     ptdebug tui path/to/recording
 """
 
 
 class Workbench(App[None]):
-    """The application. `session` is None where there is nothing to show yet."""
+    """The application. `session` is None if there is no recording yet."""
 
     TITLE = "ptdebug"
     CSS_PATH = "workbench.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", key_display="?", id="help", tooltip="the keys"),
         Binding("colon,ctrl+p", "command_palette", "commands", show=False, id="commands", tooltip="commands by name"),
-        Binding("q,ctrl+q", "quit", "quit", key_display="q", id="quit", tooltip="leave the workbench"),
+        Binding("q,ctrl+q", "quit", "quit", key_display="q", id="quit", tooltip="quit the workbench"),
     ]
 
     def __init__(self, session: Session | None = None, target: Target = Target()) -> None:  # noqa: B008
@@ -73,11 +73,11 @@ class Workbench(App[None]):
                                         _opener(screen, Target(info.id, stage, names[0] if names else "")))
         yield SystemCommand("theme", "other colours", self.action_change_theme)
         yield SystemCommand("help", "the keys", self.action_help)
-        yield SystemCommand("quit", "leave the workbench", self.action_quit)
+        yield SystemCommand("quit", "quit the workbench", self.action_quit)
 
 
 class NothingScreen(Screen[None]):
-    """What to do where there is no recording yet."""
+    """Shown if there is no recording yet: how to make one."""
 
     def compose(self) -> ComposeResult:
         """The text."""
@@ -111,7 +111,7 @@ def workbench(selector: str = "@") -> Workbench:
 
 
 def run(selector: str = "@") -> int:
-    """Open the workbench; returns the exit code when it is left. Raises RecordingError for a selector of nothing."""
+    """Open the workbench; returns the exit code when it is closed. Raises RecordingError for a selector of nothing."""
     app = workbench(selector)
     app.run()
     return app.return_code or 0

@@ -1,4 +1,4 @@
-"""The graph breaks in the program's own text: where, why, and what to change."""
+"""The graph breaks in the source text: where, why, and what to change."""
 from __future__ import annotations
 
 import textwrap
@@ -35,7 +35,7 @@ class BreaksScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """List, reason, program."""
-        yield Static("graph breaks: what stops the compiler from taking the whole function", id="title", markup=False)
+        yield Static("graph breaks: why functions were not compiled into one graph", id="title", markup=False)
         yield CodeView(id="breaks", numbers=False)
         yield CodeView(id="reason", numbers=False)
         yield CodeView(id="program", mark="B")

@@ -1,4 +1,4 @@
-"""A listing on the screen: line numbers, highlighted text, marks on the lines that belong to another pane's line."""
+"""A listing on the screen: line numbers, highlighted text, marks on the lines linked to another pane's line."""
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -42,18 +42,18 @@ class CodeView(LineView):
         self.content_changed(longest + self._number_width + 3, row)
 
     def find(self, text: str) -> int:
-        """Search for `text` from now on; returns how many lines hold it."""
+        """Search for `text` from now on; returns how many lines contain it."""
         self.query_text = text
         self._matches = find_rows(self.listing.lines, text)
         self.refresh()
         return len(self._matches)
 
     def next_match(self, step: int) -> str:
-        """Move to the next (1) or previous (-1) line that holds the search's text; says where that is."""
+        """Move to the next (1) or previous (-1) line that contains the search text; returns its position."""
         if not self.query_text:
-            return "nothing is searched for: press / first"
+            return "no search: press / first"
         if not self._matches:
-            return f"no line holds {self.query_text}"
+            return f"no line contains {self.query_text}"
         if step > 0:
             index = next((i for i, row in enumerate(self._matches) if row > self.cursor), 0)
         else:
@@ -108,7 +108,7 @@ class CodeView(LineView):
 
 
 def _underline(segments: list[Segment], text: str, query: str, style: Style) -> list[Segment]:
-    """Split segments where `query` occurs, and lay `style` over these parts."""
+    """Split segments where `query` occurs, and apply `style` to these parts."""
     haystack = text if query != query.lower() else text.lower()
     at = haystack.find(query)
     if at < 0:

@@ -1,4 +1,4 @@
-"""Syntax highlighting of the lines that are seen: Pygments on chunks, kept."""
+"""Syntax highlighting of visible lines: Pygments on chunks, cached."""
 from __future__ import annotations
 
 from functools import lru_cache

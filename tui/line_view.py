@@ -1,7 +1,7 @@
-"""Rows of one line each, drawn when they are seen, and a cursor: the base of every big widget of the workbench.
+"""Rows of one line each, drawn on demand, and a cursor: the base of every large widget of the workbench.
 
-Textual's own TextArea, RichLog, ListView and Tree do work for each row that they hold; this does work for each row on
-the screen, so 200,000 rows open in the time of 20.
+Textual's TextArea, RichLog, ListView and Tree do work for each of their rows; this does work for each visible row, so
+200,000 rows open as fast as 20.
 """
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LineView(ScrollView, can_focus=True):
     class Chosen(Moved):
         """Enter, or a click on the row where the cursor was."""
 
-    # ---- what subclasses give ---------------------------------------------------------------------------------------
+    # ---- what subclasses define --------------------------------------------------------------------------------------
     @property
     def row_count(self) -> int:
         """How many rows there are."""

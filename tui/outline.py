@@ -1,7 +1,7 @@
 """The tree on the left as plain rows: recording -> frames -> compilations -> stages -> artifacts.
 
 Children are made when a row is opened. The visible rows are one flat list, edited in place, so that a tree of a hundred
-thousand rows opens and closes in milliseconds and no depth of nesting can exhaust the stack.
+thousand rows expands and collapses in milliseconds and no depth of nesting can exhaust the stack.
 """
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _frame_row(frame: str, members: list[CompileInfo]) -> Row:
 
 
 def function_name(function: str) -> str:
-    """A resume function's name says where it goes on, too long for a column: `forward, from line 14`."""
+    """A short name for a resume function, whose own is too long for a column: `forward, from line 14`."""
     match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", function)
     return f"{match[1]}, from line {match[2]}" if match else function
 

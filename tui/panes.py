@@ -1,4 +1,4 @@
-"""The screen of the workbench: the tree, an artifact, and beside it what its line belongs to in another stage."""
+"""The main screen: the tree, an artifact, and beside it the lines of another stage that are linked to its line."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -52,7 +52,7 @@ class PanesScreen(Screen[None]):
                 tooltip="the same stage of the next compilation"),
         Binding("left_curly_bracket", "compile(-1)", "compile", key_display="{", show=False, id="compile.previous",
                 tooltip="the same stage of the previous compilation"),
-        Binding("b", "breaks", "breaks", id="breaks", tooltip="the graph breaks in the program's text"),
+        Binding("b", "breaks", "breaks", id="breaks", tooltip="the graph breaks in the source text"),
         Binding("y", "copy_command", "copy", id="copy", tooltip="copy the command that shows this"),
         Binding("r", "reload", "reload", show=False, id="reload", tooltip="read the recording again"),
         Binding("backspace", "back", "back", show=False, id="back", tooltip="what was shown before"),
@@ -78,7 +78,7 @@ class PanesScreen(Screen[None]):
             with Container(id="content"):
                 yield CodeView(id="main")
                 yield CodeView(id="linked")
-        yield Input(placeholder="find in this artifact (enter; esc leaves; n and N move on)", id="find")
+        yield Input(placeholder="find in this artifact (enter; esc closes; n and N: next, previous)", id="find")
         yield Static(id="status", markup=False)
         yield Footer(show_command_palette=False)
 
@@ -175,7 +175,7 @@ class PanesScreen(Screen[None]):
         rows = [row for row, line in enumerate(listing.lines) if line.ref in wanted]
         linked.show(listing, rows[0] if rows else self.session.first_row(target), rows)
         linked.border_title = plain(short_name(target))
-        lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "nothing for this line"
+        lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "no linked lines"
         linked.border_subtitle = f"{lines}; t: other stage"
 
     @work(thread=True, group="links", exit_on_error=False)
@@ -241,7 +241,7 @@ class PanesScreen(Screen[None]):
         main = self.query_one("#main", CodeView)
         self._pane("main")
         count = main.find(message.value)
-        self._status(main.next_match(1) if count else f"no line holds {message.value}")
+        self._status(main.next_match(1) if count else f"no line contains {message.value}")
 
     # ---- actions ----------------------------------------------------------------------------------------------------
     def action_pane(self, step: int) -> None:

@@ -17,7 +17,7 @@ from .session import Match, Session, short_name
 
 
 class SearchScreen(Screen["Match | None"]):
-    """An input, and the lines that hold its text; the screen's result is the line that was chosen."""
+    """An input, and the lines that contain its text; the screen's result is the line that was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "back", id="search.leave", tooltip="back to the panes"),
@@ -70,7 +70,7 @@ class SearchScreen(Screen["Match | None"]):
         results = self.query_one("#results", CodeView)
         results.show(Listing("results", "text", lines))
         counted = f"{len(found)} lines" + (" (there are more)" if more else "")
-        self.query_one("#status", Static).update(f"{counted}; enter opens one" if found else "no line holds that text")
+        self.query_one("#status", Static).update(f"{counted}; enter opens one" if found else "no match")
         if found:
             results.focus()
 

@@ -1,6 +1,6 @@
-"""What the workbench knows of a recording: listings and links, made when they are first asked for, then kept.
+"""The workbench's model of a recording: listings and links, made on first use and cached.
 
-Nothing here knows of Textual, so all of it can be tested as plain functions, and used from worker threads.
+Nothing here depends on Textual, so all of it can be tested as plain functions and used from worker threads.
 """
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class Session:
                      if info.id == target.compile and info.file == target.name), 0)
 
     def short_path(self, path: str) -> str:
-        """A path as the person knows it: relative to where the program was started, where it lies below."""
+        """A path relative to the folder in which the program was started, if it is below it."""
         start = self.recording.meta.get("folder", "")
         return path.removeprefix(start + "/") if start else path
 
     def forms(self, target: Target) -> list[str]:
-        """The later forms of a kernel that were recorded (asm, ptx, ...)."""
+        """The recorded compiler outputs of a kernel (asm, ptx, ...)."""
         try:
             record = self.recording.artifact(target.compile, target.stage, target.name)
         except RecordingError:
@@ -91,7 +91,7 @@ class Session:
         return list(record.outputs) if isinstance(record, Kernel) else []
 
     def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
-        """Items of `stage` that belong to `item`. For `passes` only those after the last pass."""
+        """Items of `stage` that are linked to `item`. For `passes` only those after the last pass."""
         found = self.links(compile_id).related(item, stage)
         if stage == "passes" and found:
             last = max(split_ref(reference)[1] for reference in found)
@@ -133,7 +133,7 @@ class Session:
             if target.stage == SOURCE:
                 text = self.recording.source(target.name)
                 if text is None:
-                    raise RecordingError(f"the text of {target.name} was not kept")
+                    raise RecordingError(f"the text of {target.name} was not recorded")
                 return source_listing(target.name, text)
             if target.stage:
                 return listing(self.recording, target.compile, target.stage, target.name)

@@ -75,7 +75,7 @@ def test_they_stand_as_python_where_they_are_used(recording: Recording) -> None:
     assert [line.text.strip() for line in shown.lines if line.text.startswith("        # ")] == [
         "# result 0 is not differentiable", "# result 1 is an input, changed in place",
         "# gradient_0 is made to have strides (1, 5)", "# gradient_1 is made contiguous",
-        "# the gradients cannot be differentiated",
+        "# once_differentiable: the gradients cannot be differentiated",
     ]
     refs = [line.ref for line in shown.lines]
     assert refs.count("capture#sq.forward.inner_0.y") == 1 and refs.count("capture#sq.backward.y") == 1

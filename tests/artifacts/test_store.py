@@ -57,7 +57,7 @@ def test_a_recording_is_readable_while_it_is_written(tmp_path: Path) -> None:
     writer.record("0/0", "capture", "", GRAPH)
     with Recording.open(tmp_path / "rec") as recording:
         assert recording.stages("0/0") == ["capture", "decisions"]
-        assert recording.compile("0/0").reason == "it is being compiled at this moment"
+        assert recording.compile("0/0").reason == "it is being compiled now"
         writer.end("0/0", "compiled", "", {})
         assert recording.compile("0/0").status == "compiled"
     writer.close(0)

@@ -144,7 +144,7 @@ main()
     assert "no extra graph" not in shown["breaks"] and "; 0.0 s more compile time" not in shown["breaks"]
     assert "was ," not in shown["recompiles"] and "is now \n" not in shown["recompiles"]
     assert "stock's trace does not say what was fused" in shown["fusions"]
-    assert "stock's trace does not hold decisions" in shown["decisions"]
+    assert "stock's trace lacks decisions" in shown["decisions"]
     frame = ptdebug("show", "r:0/0:frame").stdout
     assert "no arguments" not in frame and "runpy" not in frame and "ptdebug" not in frame
     assert "RESUME" in ptdebug("show", "r:1/0:bytecode").stdout  # the trace has that of what goes on after a break

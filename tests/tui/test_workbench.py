@@ -145,7 +145,7 @@ async def test_search_in_an_artifact() -> None:
         await driver.press("n", "N")
         assert main.cursor == first
         await driver.press("slash", *"xyz", "enter")
-        assert "no line holds" in driver.text
+        assert "no line contains" in driver.text
         await driver.press("escape")
         assert main.query_text == ""
 
@@ -174,7 +174,7 @@ async def test_graph_breaks_in_the_program(size: tuple[int, int]) -> None:
 async def test_help_lists_the_keys_of_the_screen() -> None:
     async with driving("@", WIDE) as driver:
         await driver.press("question_mark")
-        for text in ("next stage of this compilation", "leave the workbench", "copy the command that shows this"):
+        for text in ("next stage of this compilation", "quit the workbench", "copy the command that shows this"):
             assert text in driver.text
         await driver.press("escape")
         assert isinstance(driver.app.screen, PanesScreen)
