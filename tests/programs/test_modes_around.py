@@ -6,7 +6,7 @@ from __future__ import annotations
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.breaks.reasons import FullGraphError
+from ptdebug.tracer.breaks.raised_errors import FullGraphError
 from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -8,7 +8,7 @@ from typing import Any
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.breaks.reasons import FullGraphError
+from ptdebug.tracer.breaks.raised_errors import FullGraphError
 
 from .checking import call
 
