@@ -23,10 +23,10 @@ def is_marked_for_others(function: Any) -> bool:
 
 
 def is_compiled_by_stock(function: Any) -> bool:
-    """Whether torch.compile made the function, and not what disables it. `functools.wraps` copies the number of the
-    wrapper, which is another object's there."""
-    ours = function.__dict__.get("_torchdynamo_wrapper_id") == id(function)
-    return ours and not getattr(function, "_torchdynamo_disable", False)
+    """Whether torch.compile made the function itself, and not what disables it, nor what wraps it and has all of its
+    attributes by `functools.wraps`."""
+    made = function.__dict__.get("_torchdynamo_wrapper_id") == id(function)
+    return made and not getattr(function, "_torchdynamo_disable", False)
 
 
 def refuse_marked(function: Any) -> None:
