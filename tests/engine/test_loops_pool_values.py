@@ -112,5 +112,6 @@ def test_maxima_with_places_are_found_in_vectors(tmp_path):
     (tmp_path / "pool.cpp").write_text(text)
     command = [compiler, *FLAGS, "-fopt-info-vec-optimized", "pool.cpp", "-o", "pool.so"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
-    (line,) = [n for n, text in enumerate(text.splitlines(), 1) if text.strip() == "for (int64 i3 = 1; i3 < 28; i3++) {"]
+    loop = "for (int64 i3 = 1; i3 < 28; i3++) {"
+    (line,) = [n for n, written in enumerate(text.splitlines(), 1) if written.strip() == loop]
     assert any(f"pool.cpp:{at}:" in said for at in (line, line + 1)), said
