@@ -1,11 +1,14 @@
 """The maximum of windows without its places: eager's values to the bit, NaN, infinities and signed zeros included."""
 from __future__ import annotations
 
+import subprocess
+
 import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.engine.compile import compile_graph
+from ptdebug.engine.toolchain.cpp_build import FLAGS, find_compiler
 
 from .cpp_checking import check
 from .programs import capture, recording_context
@@ -96,3 +99,19 @@ def test_places_and_gradients_of_maxima(options, dtype):
             torch.testing.assert_close(mine[0], eager[0], rtol=0, atol=0, equal_nan=True)
             loose = {"rtol": 0.1, "atol": 0.05} if dtype is torch.bfloat16 else {"rtol": 0, "atol": 0}
             torch.testing.assert_close(mine[2], eager[2], **loose)
+
+
+def test_maxima_with_places_are_found_in_vectors(tmp_path):
+    def pool(x):
+        return torch.ops.aten.max_pool2d_with_indices(x.relu(), [3, 3], [2, 2], [1, 1])
+
+    text = check(pool, torch.randn(4, 8, 56, 56)).source.text
+    compiler = find_compiler()
+    if "clang" in compiler:
+        pytest.skip("asks gcc which loops became vectors")
+    (tmp_path / "pool.cpp").write_text(text)
+    command = [compiler, *FLAGS, "-fopt-info-vec-optimized", "pool.cpp", "-o", "pool.so"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    loop = "for (int64 i3 = 1; i3 < 28; i3++) {"
+    (line,) = [n for n, written in enumerate(text.splitlines(), 1) if written.strip() == loop]
+    assert any(f"pool.cpp:{at}:" in said for at in (line, line + 1)), said
