@@ -268,28 +268,6 @@ class GraphLowering:
         if self.stored.decide(base, STORE, why):
             self.realize(base)
 
-    def _large_reads(self, base: Base) -> int:
-        """How many of the buffers that a lazy value reads are about as large as itself."""
-        own = product(base.size)
-        counts = [product(map(size, self.buffers[name].size)) for name in base.reads]
-        return sum(not (type(n) is int and type(own) is int and n * SMALLER <= own) for n in counts)
-
-    def reads_less(self, base: Base) -> bool:
-        """On a GPU, where arithmetic is cheap: recomputing it takes no more than reading the value would.
-
-        In bytes; a transcendental function of each element is worth one (`GPU_WORK` in aot/autograd/costs.py).
-        """
-        if base.device.type != "cuda" or base.depth > RECOMPUTED_DEPTH:
-            return False
-        own = product(base.size)
-        counts = [(product(map(size, self.buffers[n].size)), self.buffers[n].dtype.itemsize) for n in base.reads]
-        if self._large_reads(base) == 0 and not base.heavy:
-            return True
-        if type(own) is not int or any(type(count) is not int for count, _ in counts):
-            return False
-        read = sum(n * width for n, width in counts if n * SMALLER > own)
-        return read + own * base.heavy <= own * base.dtype.itemsize
-
     # ---- realizing
     def new_buffer(self, base: Base) -> str:
         """A new intermediate buffer with the layout of `base`."""

@@ -331,8 +331,8 @@ class TraceGraph:
                 raise
             if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
                 is_random = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
-                code = "random-value" if is_random else "data-dependent-shape"
-                raise Unsupported(code, _target_name(target)) from error
+                reason = Reason.RANDOM_VALUE if is_random else Reason.DATA_DEPENDENT_SHAPE
+                raise Unsupported(reason, *_subject(target)) from error
             first_line = str(error).partition("\n")[0]
             if "its data is not allocated yet" in first_line:  # raised by fake tensors where values are read
                 raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *_subject(target)) from error

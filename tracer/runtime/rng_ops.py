@@ -7,16 +7,6 @@ from typing import Any
 import torch
 import torch.fx
 
-_NAMES = re.compile(
-    "rand|dropout|bernoulli|normal|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention|cauchy|geometric"
-    "|fractional|binomial|dirichlet|gamma|lstm|gru|rnn"
-)
-
-
-def is_random_op(node: torch.fx.Node) -> bool:
-    """Whether the operation may use random numbers, by its name; a subgraph may."""
-    return node.op == "get_attr" or bool(_NAMES.search(str(getattr(node.target, "__name__", node.target))))
-
 
 def taken_back(call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, restoring the random number generators when it raises."""

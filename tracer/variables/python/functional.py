@@ -12,7 +12,6 @@ from ....operators.effects import may_draw
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...guards.cached_results import NOT_CACHED, cached_result
-from ...runtime.rng_ops import is_random_op
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue

@@ -21,7 +21,6 @@ from .....operators.effects import may_draw
 from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....fx.subgraphs import refuse_writes, versions
-from ....runtime.rng_ops import is_random_op
 from ...containers.sequences import TupleValue
 from ...core.base import Value
 from ...core.handlers import NAMED
@@ -137,9 +136,14 @@ def _region(tx: Translator, random_again: bool, selective: bool = False) -> Iter
         if node is last:
             break
         if node.target is F.batch_norm and (len(node.args) < 6 or node.args[5]):
-            raise Unsupported("effect-in-region", "a checkpointed function changes the statistics of a batch norm")
-        if not random_again and is_random_op(node):
-            raise Unsupported("call", "torch.utils.checkpoint.checkpoint(preserve_rng_state=False) of random operators")
+            raise Unsupported(
+                Reason.SIDE_EFFECT_IN_SUBGRAPH, detail="a checkpointed function changes the statistics of a batch norm"
+            )
+        if not random_again and may_draw(node):
+            raise Unsupported(
+                Reason.UNSUPPORTED_ARGUMENT, torch.utils.checkpoint.checkpoint,
+                detail="(preserve_rng_state=False) of random operators",
+            )
 
 
 class SelectiveContexts(Value):
