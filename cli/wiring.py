@@ -73,7 +73,8 @@ class Request:
         )
         ours = isinstance(self.backend, str)  # what a user-defined backend's graph raises is the program's
         options = CompileOptions(
-            backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions
+            backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions,
+            overrides=lambda: session.current().settings.overrides,
         )
         if self.fullgraph or not ours:
             _errors_as_dynamos()

@@ -196,7 +196,7 @@ def test_what_is_forced_is_compiled():
     context, keeping = recording_context(overrides={"fuse:*": "separate"})
     load_or_compile(captured, context, lambda: compile_graph)
     why = [d.why for d in keeping.decisions if d.kind == "cache"]
-    assert why == ["graph cache off: decisions are forced, or another target is described"]
+    assert why == ["graph cache off: decisions are overridden, or another target is recorded"]
     assert ("kernels", "cpp") in keeping.records
 
 

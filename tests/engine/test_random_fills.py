@@ -44,12 +44,12 @@ def test_dropout_of_what_is_not_contiguous() -> None:
 def test_bounds_that_a_dtype_may_not_hold(dtype: torch.dtype, bounds: tuple[int, int]) -> None:
     if dtype is torch.uint8 and bounds[0] < 0:
         return
-    reason = "a keyword of Python" if dtype is torch.int8 and bounds[1] == 100 else ""
+    reason = "a Python keyword" if dtype is torch.int8 and bounds[1] == 100 else ""
     check(lambda x: torch.empty(50, dtype=dtype).random_(*bounds), torch.zeros(1), calls=1, exact=True, fallback=reason)
 
 
 def test_a_copy_with_random_numbers_asked_for_by_name() -> None:
-    check(lambda x: x.t().bernoulli(0.3), torch.randn(5, 7), fallback="draws random numbers for a tensor")
+    check(lambda x: x.t().bernoulli(0.3), torch.randn(5, 7), fallback="fills a tensor that is not contiguous with random numbers")
     check(lambda x: x.bernoulli(0.3), torch.randn(5, 7))
 
 

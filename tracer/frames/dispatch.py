@@ -154,10 +154,10 @@ class Dispatcher:
     def _is_forced(self, frame: Any) -> bool:
         """Whether an override wants a frame compiled that is left alone otherwise. It must name that frame: a pattern
         would mean all of Python's library, too."""
-        if is_own(frame.f_code.co_filename):
+        overrides = self.options.overrides()
+        if not overrides or is_own(frame.f_code.co_filename):
             return False
-        overrides = self.options.make_context(CompileId(0, 0)).overrides
-        return bool(overrides) and overrides.get(f"frame:{_subject(frame)}") == "compile"
+        return overrides.get(f"frame:{_subject(frame)}") == "compile"
 
     def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
         """`_compile`, then the handlers of signals that arrived meanwhile; None where it gave up because of them."""

@@ -4,7 +4,7 @@ The front end gives the tracer a plain callable (`Backend`): tracer and engine d
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class CompileOptions:
     `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start; False =
     never. `run_again`: a call whose graph raises is repeated in eager. After `recompile_limit` entries for one code
     object the frame runs in eager, with one warning. `versions` gives the library of `guards/versions.py` once it is
-    compiled.
+    compiled. `overrides` are those in force, for frames that are skipped unless one names them.
     """
 
     backend: Backend
@@ -55,3 +55,4 @@ class CompileOptions:
     recompile_limit: int = 8
     run_again: bool = True
     versions: Callable[[], Versions | None] | None = None
+    overrides: Callable[[], Mapping[str, str]] = dict

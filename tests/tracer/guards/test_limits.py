@@ -110,7 +110,8 @@ def test_a_frame_that_is_left_alone_can_be_compiled() -> None:
         found.__code__ = found.__code__.replace()
         keeping = Decisions()
         options = CompileOptions(lambda captured, _: captured.module.forward,
-                                 lambda i: CompileContext(i, keeping, overrides, recording=True))
+                                 lambda i: CompileContext(i, keeping, overrides, recording=True),
+                                 overrides=lambda: overrides)
         compiled = dispatch.optimize(broken, options)
         x = torch.randn(3)
         torch.testing.assert_close(compiled(x), broken(x))
