@@ -312,7 +312,7 @@ def test_record(tmp_path: Path) -> None:
     with ptdebug.record("second", out=str(tmp_path)) as recording:
         compiled(torch.ones(3))
     assert summary(recording)["counts"]["compiles"] == 0
-    assert "older than this recording" in recording.notes()[0]
+    assert "before this recording and are not in it" in recording.notes()[0]
 
 
 def test_dynamo_backend(tmp_path: Path) -> None:

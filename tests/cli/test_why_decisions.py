@@ -47,9 +47,10 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
 
 
 def test_every_decision_leads_to_a_line_of_the_program(recording: Recording) -> None:
-    found = links(recording, "0/0")
-    decisions = recording.decisions("0/0")
-    assert {"realize", "fuse", "variance", "vector-axis", "parallel-loops", "accumulators", "split-reduction", "save",
+    found = links(recording, recording.compiles()[0].id)
+    decisions = recording.decisions(recording.compiles()[0].id)
+    assert {"realize", "fuse", "variance", "vector-axis", "parallel-loops", "accumulators", "split-reduction",
+            "save-for-backward",
             "inline", "frame"} <= {d.kind for _, d in decisions}
     for _, decision in decisions:
         above = found.origins(ref("decisions", decision.id))
@@ -57,17 +58,17 @@ def test_every_decision_leads_to_a_line_of_the_program(recording: Recording) -> 
 
 
 def kinds(recording: Recording, question: str) -> set[str]:
-    return {a.document["kind"] for a in answers(recording, question, "0/0", 60) if a.kind == "decision"}
+    return {a.document["kind"] for a in answers(recording, question, recording.compiles()[0].id, 60) if a.kind == "decision"}
 
 
 def test_decisions_are_found_from_a_line_a_node_a_buffer_and_a_kernel(recording: Recording) -> None:
     assert {"variance", "fuse", "parallel-loops"} <= kinds(recording, f"line {NORM_LINE}")
     assert "variance" in kinds(recording, "native_layer_norm")
-    (_, schedule), *_ = recording.records(Schedule, "0/0")
+    (_, schedule), *_ = recording.records(Schedule, recording.compiles()[0].id)
     kernel = next(g for g in schedule.groups if g.kind == "loops" and "layer_norm" in g.kernel)
     assert {"variance", "fuse", "parallel-loops", "vector-axis"} <= kinds(recording, kernel.kernel)
     assert {"fuse", "parallel-loops"} <= kinds(recording, kernel.members[-1])
-    assert {"frame", "inline"} <= kinds(recording, "0/0")
+    assert {"frame", "inline"} <= kinds(recording, recording.compiles()[0].id)
 
 
 def test_a_refused_pair_says_which_of_both_it_is(recording: Recording, ptdebug: Command) -> None:

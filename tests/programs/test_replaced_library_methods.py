@@ -99,7 +99,7 @@ def test_one_guard_names_them_and_says_which_changed(monkeypatch: pytest.MonkeyP
     guards = [guard for guard in first.guards if guard.kind == "CLASS_MEMBERS"]
     assert len(guards) == 1
     assert "Tanh.forward" in guards[0].code and guards[0].code.count("Linear.forward") == 1
-    assert [(change.what, change.expected, change.actual) for change in changes] == [
+    assert [(change.subject, change.expected, change.actual) for change in changes] == [
         ("Tanh.forward", "the library's", "another function")]
 
 

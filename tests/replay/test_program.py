@@ -91,7 +91,7 @@ def test_a_program_that_changed_since_is_not_run(recorded):
     finally:
         script.write_text(SCRIPT)
     assert document["rungs"][0]["verdict"] == "absent"
-    assert "not what it was" in document["rungs"][0]["why"]
+    assert "has changed since" in document["rungs"][0]["why"]
 
 
 def test_a_selector_without_a_recording_is_one_clear_line(recorded):

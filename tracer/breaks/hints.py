@@ -220,8 +220,10 @@ hint_for(
 hint_for(
     _TENSOR.register_hook, _TENSOR.register_post_accumulate_grad_hook, kind=Reason.TENSOR_HOOK,
 )
+_CONTEXT = torch.autograd.function.FunctionCtx
 hint_for(
-    torch.autograd.function.FunctionCtx,
+    _CONTEXT, _CONTEXT.save_for_backward, _CONTEXT.save_for_forward, _CONTEXT.mark_dirty,
+    _CONTEXT.mark_non_differentiable, _CONTEXT.set_materialize_grads,
     message="an autograd function that eager runs keeps something for its backward: `{expression}`",
     hint="nothing here: it goes with the break for which the autograd function was left to eager",
 )

@@ -114,6 +114,10 @@ class Reason(Enum):
         "unsupported-argument", Category.CALL, "not traced with these arguments: {subject}",
         f"{OUTSIDE}, or pass other arguments",
     )
+    TORCHSCRIPT = (
+        "torchscript", Category.CALL, "{subject} runs in TorchScript's interpreter, which has parameters of its own",
+        "compile the module that was scripted or traced, in its place",
+    )
     UNSUPPORTED_CLASS = (
         "unsupported-class", Category.CALL, "how {subject} is made is not traced",
         "make the object before the call of the compiled function, and pass it",

@@ -47,7 +47,7 @@ def traced(function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
         result = convert_frame(
             function.__code__, variables, function.__globals__, __builtins__ if isinstance(__builtins__, dict)
             else __builtins__.__dict__, function.__closure__, CompileOptions(backend, **options), CompileContext(),
-            DynamicPolicy({}),
+            DynamicPolicy({}), function.__qualname__,
         )  # fmt: skip
     code = result.code if isinstance(result, ConvertedFrame) else function.__code__
     new = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)

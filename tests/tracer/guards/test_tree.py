@@ -348,7 +348,7 @@ def test_global_state_is_always_guarded(make_guards, what):
     with GLOBAL_CHANGES[what]():
         assert not guarded.accepts(0)
         reason = guarded.why(0)
-        assert reason.guard == f"{reason.what} == {reason.expected}" and reason.expected != reason.actual, reason
+        assert reason.guard == f"{reason.subject} == {reason.expected}" and reason.expected != reason.actual, reason
     assert guarded.accepts(0)
 
 

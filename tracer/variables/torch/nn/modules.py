@@ -211,6 +211,10 @@ class ScriptedModule(OpaqueValue):
 
     __slots__ = ()
 
+    def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Left to eager."""
+        raise Unsupported(Reason.TORCHSCRIPT, self)
+
     def getattr(self, tx: Translator, name: str) -> Value:
         """TorchScript has its attributes, and makes new objects for some of them at each read."""
         raise Unsupported(Reason.ATTRIBUTE, self, name)
