@@ -58,7 +58,8 @@ def test_every_decision_leads_to_a_line_of_the_program(recording: Recording) -> 
 
 
 def kinds(recording: Recording, question: str) -> set[str]:
-    return {a.document["kind"] for a in answers(recording, question, recording.compiles()[0].id, 60) if a.kind == "decision"}
+    found = answers(recording, question, recording.compiles()[0].id, 60)
+    return {a.document["kind"] for a in found if a.kind == "decision"}
 
 
 def test_decisions_are_found_from_a_line_a_node_a_buffer_and_a_kernel(recording: Recording) -> None:
