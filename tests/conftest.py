@@ -26,11 +26,12 @@ def nothing_compiled_before() -> None:
         session.current().options.clear()
 
 
+_THROWN = "test_thrown.py::test_what_is_thrown_into_a_generator[finally_inside_handler-"
 KNOWN_FAULTS = {
-    "test_thrown.py::test_what_is_thrown_into_a_generator[finally_inside_handler-rebound]": "a finally in a handler",
-    "test_thrown.py::test_what_is_thrown_into_a_generator[finally_inside_handler-left_after_a_break]": "a finally in a handler",
-    "test_thrown.py::test_what_is_thrown_into_a_generator[finally_inside_handler-held_by_its_method]": "a finally in a handler",
-    "test_thrown.py::test_what_is_thrown_into_a_generator[finally_inside_handler-left_by_a_loop]": "a finally in a handler",
+    **{
+        f"{_THROWN}{shape}]": "a finally in a handler"
+        for shape in ("rebound", "left_after_a_break", "held_by_its_method", "left_by_a_loop")
+    },
     "test_properties.py::test_a_program[a_property_without_getter]": "a property without getter",
     "test_descriptors.py::test_a_program[deleted_past_the_deleter]": "an attribute deleted past its descriptor",
     "test_deleted_attributes.py::test_of_an_object[through_the_dict]": "an attribute deleted through `__dict__`",
