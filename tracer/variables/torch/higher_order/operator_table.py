@@ -215,6 +215,7 @@ OPERATORS: dict[str, Handler] = {
     "auto_functionalized": _COMPILERS,
     "auto_functionalized_v2": _COMPILERS,
     "autograd_function_apply": _COMPILERS,
+    "control_deps": _COMPILERS,
     "custom_function_call": _COMPILERS,
     "flex_attention_backward": _COMPILERS,
     "graphsafe_run_with_rng_state": _COMPILERS,
