@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay one compilation, or all compiled ones of a recording."""
-    from ...replay.graphs import ReplayError  # imports torch
-    from ...replay.ladder import replay
-    from ...replay.program import ProgramRuns
+    from ...replay.ladder.ladder import replay
+    from ...replay.program.program import ProgramRuns
+    from ...replay.recorded.graphs import ReplayError  # imports torch
 
     with selected(arguments.selector) as (recording, selector):
         ids = [selector.compile] if selector.compile else _compiled(recording)

@@ -16,8 +16,8 @@ import pytest
 import torch
 from ptdebug.artifacts.fx_graphs import target_name
 from ptdebug.engine.lowering import LOWERINGS
-from ptdebug.replay.allowed import ATTRIBUTES, METHODS, REFUSED, allowed, allowed_method
-from ptdebug.replay.graphs import resolve
+from ptdebug.replay.recorded.allowed import ATTRIBUTES, METHODS, REFUSED, allowed, allowed_method
+from ptdebug.replay.recorded.graphs import resolve
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.variables.torch import graph_functions, tensor
 

@@ -12,7 +12,7 @@ import torch
 from ptdebug.artifacts import records as r
 from ptdebug.artifacts.signature import key_file, sign
 from ptdebug.cli.main import main
-from ptdebug.replay.graphs import ReplayError, graph_module, resolve, size_value
+from ptdebug.replay.recorded.graphs import ReplayError, graph_module, resolve, size_value
 from safetensors.torch import save_file
 
 from .crafting import META, TENSORS, X, craft, graph, here, node

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import torch
-from ptdebug.replay.compare import compare, worst
-from ptdebug.replay.inputs import clones
+from ptdebug.replay.recorded.inputs import clones
+from ptdebug.replay.verdicts.compare import compare, worst
 
 
 def test_bits_decide_equality_and_signs_of_zero_do_not_count():

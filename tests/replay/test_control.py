@@ -8,7 +8,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
-from ptdebug.replay import ladder
+from ptdebug.replay.ladder import ladder
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop

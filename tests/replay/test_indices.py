@@ -6,7 +6,7 @@ import torch
 from ptdebug.artifacts.decode import revive
 from ptdebug.artifacts.fx_graphs import graph_record
 from ptdebug.artifacts.records import AnyRecord
-from ptdebug.replay.graphs import graph_module, size_value
+from ptdebug.replay.recorded.graphs import graph_module, size_value
 
 
 def test_a_tuple_of_numbers_is_not_a_list_of_them() -> None:

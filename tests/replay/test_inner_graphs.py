@@ -7,8 +7,8 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.fx_graphs import PLAN
-from ptdebug.replay import ladder
-from ptdebug.replay.graphs import graph_module
+from ptdebug.replay.ladder import ladder
+from ptdebug.replay.recorded.graphs import graph_module
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 

@@ -7,9 +7,9 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.recording import Recording
-from ptdebug.replay import ladder
-from ptdebug.replay.graphs import ReplayError
-from ptdebug.replay.inputs import in_words
+from ptdebug.replay.ladder import ladder
+from ptdebug.replay.recorded.graphs import ReplayError
+from ptdebug.replay.recorded.inputs import in_words
 from torch.testing._internal.two_tensor import TwoTensor
 
 

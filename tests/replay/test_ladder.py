@@ -16,8 +16,8 @@ from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Location, SavedInput, SavedInputs
 from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.engine.compile import compile_graph
-from ptdebug.replay import ladder
-from ptdebug.replay.graphs import ReplayError, resolve, size_value
+from ptdebug.replay.ladder import ladder
+from ptdebug.replay.recorded.graphs import ReplayError, resolve, size_value
 from safetensors.torch import save_file
 
 _spec = importlib.util.spec_from_file_location("engine_programs", Path(__file__).parents[1] / "engine" / "programs.py")

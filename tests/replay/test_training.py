@@ -7,7 +7,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.replay import ladder
+from ptdebug.replay.ladder import ladder
 
 RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels"]
 

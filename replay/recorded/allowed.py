@@ -18,8 +18,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..artifacts.fx_graphs import target_name
-from ..operators import graph_calls
+from ...artifacts.fx_graphs import target_name
+from ...operators import graph_calls
 
 NAMESPACES = ("aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug")
 """Namespaces of operators that graphs have: torch's arithmetic, oneDNN's and MKL's, and ptdebug's."""

@@ -16,19 +16,20 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..artifacts.context import CompileContext, run_stages
-from ..artifacts.recording import Recording, RecordingError
-from ..artifacts.records import Graph, Location, Pass, TensorMeta
-from ..engine.aot.control_flow import compile_around, has_control_flow
-from ..engine.graphs.functional_graph import Captured as EngineCaptured
-from ..engine.graphs.functional_graph import fake_mode_of
-from ..engine.runtime.entry import eager_form
-from ..engine.stages import INFERENCE, Wrapped
-from .graphs import ReplayError, graph_module, size_value
-from .inputs import clones
+from ...artifacts.context import CompileContext, run_stages
+from ...artifacts.recording import Recording, RecordingError
+from ...artifacts.records import Graph, Location, Pass, TensorMeta
+from ...engine.aot.control_flow import compile_around, has_control_flow
+from ...engine.graphs.functional_graph import Captured as EngineCaptured
+from ...engine.graphs.functional_graph import fake_mode_of
+from ...engine.runtime.entry import eager_form
+from ...engine.stages import INFERENCE, Wrapped
+from ..recorded.graphs import ReplayError, graph_module, size_value
+from ..recorded.inputs import clones
+from ..recorded.state import deterministic
 from .ladder import Captured, Difference, Ladder
 from .pairs import buffer_pairs, difference, graph_pairs
-from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops
+from .rungs import Execution, run_aten, run_graph, run_kernels, run_loops
 
 
 def calls_functions(recording: Recording, compile_id: str) -> bool:

@@ -14,18 +14,19 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
-from ..artifacts.context import CompileContext, CompileId, run_stages
-from ..artifacts.recording import Recording, RecordingError
-from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
-from ..artifacts.stages import REPLAYED
-from ..dependencies import msgspec
-from ..engine.stages import INFERENCE, Wrapped
-from .compare import EQUAL, Comparison, compare, worst
-from .graphs import ReplayError, graph_module
-from .inputs import bind_symbols, clones, load_inputs
+from ...artifacts.context import CompileContext, CompileId, run_stages
+from ...artifacts.recording import Recording, RecordingError
+from ...artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
+from ...artifacts.stages import REPLAYED
+from ...dependencies import msgspec
+from ...engine.stages import INFERENCE, Wrapped
+from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
+from ..recorded.graphs import ReplayError, graph_module
+from ..recorded.inputs import bind_symbols, clones, load_inputs
+from ..recorded.state import deterministic
+from ..verdicts.compare import EQUAL, Comparison, compare, worst
 from .pairs import buffer_pairs, difference, graph_pairs
-from .program import ProgramAbsent, ProgramRuns, compare_returned
-from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops
+from .rungs import Execution, run_aten, run_graph, run_kernels, run_loops
 
 
 @dataclass(frozen=True)

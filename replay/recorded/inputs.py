@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from ..artifacts.files import NotAFileOfIt, plain_file
-from ..artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
+from ...artifacts.files import NotAFileOfIt, plain_file
+from ...artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
 from .graphs import ReplayError, dtype
 
 

@@ -16,22 +16,23 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from ..artifacts.context import CompileContext, CompileId, run_stages
-from ..artifacts.records import Graph, Location, Pass
-from ..engine.aot.autograd.autograd_metadata import eager_facts, node_gradients
-from ..engine.aot.autograd.eager import EagerForm
-from ..engine.aot.autograd.joint import trace_joint
-from ..engine.graphs.autograd_graphs import FORWARD, JointGraph
-from ..engine.graphs.functional_graph import AtenGraph
-from ..engine.lowering import LOWERINGS
-from ..engine.runtime.entry import eager_form
-from ..engine.stages import TRAINING, Trained
-from .compare import compare, worst
-from .graphs import ReplayError, graph_module
-from .inputs import clones, in_words
+from ...artifacts.context import CompileContext, CompileId, run_stages
+from ...artifacts.records import Graph, Location, Pass
+from ...engine.aot.autograd.autograd_metadata import eager_facts, node_gradients
+from ...engine.aot.autograd.eager import EagerForm
+from ...engine.aot.autograd.joint import trace_joint
+from ...engine.graphs.autograd_graphs import FORWARD, JointGraph
+from ...engine.graphs.functional_graph import AtenGraph
+from ...engine.lowering import LOWERINGS
+from ...engine.runtime.entry import eager_form
+from ...engine.stages import TRAINING, Trained
+from ..recorded.graphs import ReplayError, graph_module
+from ..recorded.inputs import clones, in_words
+from ..recorded.state import deterministic
+from ..verdicts.compare import compare, worst
 from .ladder import Captured, Difference, Ladder, Report, Rung, reason
 from .pairs import makers_of
-from .rungs import Execution, deterministic, results_of, run_aten, run_graph, run_kernels, run_loops, written
+from .rungs import Execution, results_of, run_aten, run_graph, run_kernels, run_loops, written
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
 """Runs one half ("forward" or "backward") on its inputs; the outputs are those that its AtenGraph lists."""

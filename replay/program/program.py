@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from ..artifacts.recording import Recording, RecordingError
-from ..artifacts.records import Breaks, Frame, Guards, SavedInputs
-from ..artifacts.signature import is_signed
-from .compare import Comparison, compare, worst
-from .inputs import load_inputs
+from ...artifacts.recording import Recording, RecordingError
+from ...artifacts.records import Breaks, Frame, Guards, SavedInputs
+from ...artifacts.signature import is_signed
+from ..recorded.inputs import load_inputs
+from ..recorded.state import SEED
+from ..verdicts.compare import Comparison, compare, worst
 from .places import equality, is_place
-from .rungs import SEED
 
 TIMEOUT_SECONDS = 600
 

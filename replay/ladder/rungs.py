@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,14 +14,13 @@ import torch
 import torch.fx
 import torch.utils._pytree
 
-from ..artifacts.fx_graphs import PLAN
-from ..engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
-from ..engine.graphs.random_fills import RANDOM_FILLS
-from ..engine.ir import interpreter
-from ..engine.ir.ir import Group, KernelSignature, LoopBody, Plan, Program
-from ..engine.runtime.runtime import load
+from ...artifacts.fx_graphs import PLAN
+from ...engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
+from ...engine.graphs.random_fills import RANDOM_FILLS
+from ...engine.ir import interpreter
+from ...engine.ir.ir import Group, KernelSignature, LoopBody, Plan, Program
+from ...engine.runtime.runtime import load
 
-SEED = 0
 """The seed of every rung's random operators."""
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 WIDER_METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
@@ -257,13 +255,3 @@ def written(step: Any) -> Iterator[str]:
             yield from (name for name in body.writes if name not in step.internal)
     else:
         yield from (name for name in step.outputs if name is not None)
-
-
-@contextmanager
-def deterministic() -> Iterator[None]:
-    """Random operators of each rung start from the same state."""
-    with torch.random.fork_rng():
-        torch.manual_seed(SEED)
-        yield
-
-

@@ -6,10 +6,10 @@ from typing import Any, TypeGuard
 
 import torch
 
-from ..artifacts.records import Graph, Node, Pass
-from ..engine.ir.ir import LoopBody
-from ..engine.stages import Wrapped
-from .compare import Comparison, compare
+from ...artifacts.records import Graph, Node, Pass
+from ...engine.ir.ir import LoopBody
+from ...engine.stages import Wrapped
+from ..verdicts.compare import Comparison, compare
 from .rungs import Execution, written
 
 

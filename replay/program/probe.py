@@ -1,6 +1,6 @@
 """Runs a program in eager until certain calls of its functions, and saves what those calls returned.
 
-    python -m ptdebug.replay.probe SPEC.json
+    python -m ptdebug.replay.program.probe SPEC.json
 
 It is a process of its own, started by `program.py`. A call matches if it sees what the recorded one saw: local tensors
 bit for bit; those inside of objects, such as parameters that eager has trained since, up to rounding; and the guarded

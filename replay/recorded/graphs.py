@@ -19,10 +19,10 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..artifacts.decode import form_of
-from ..artifacts.fx_graphs import LIMIT_CONSTANT
-from ..artifacts.records import AutogradFunction, Graph, Node, NodeRef
-from ..operators.autograd_plans import FunctionPlan
+from ...artifacts.decode import form_of
+from ...artifacts.fx_graphs import LIMIT_CONSTANT
+from ...artifacts.records import AutogradFunction, Graph, Node, NodeRef
+from ...operators.autograd_plans import FunctionPlan
 from .allowed import ATTRIBUTES, allowed, allowed_method
 from .sizes import SizeError, bounded_lshift, bounded_pow, evaluate
 
