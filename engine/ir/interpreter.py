@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
+from sympy.logic.boolalg import Boolean
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ..graphs.random_fills import RANDOM_FILLS
@@ -137,6 +138,8 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
     if isinstance(value, sympy.Expr):
         number = evaluate(value, symbols)
         return float(number) if isinstance(number, (float, sympy.Float)) else int(number)
+    if isinstance(value, Boolean):  # a condition on sizes, which an assertion checks
+        return bool(value.xreplace({s: sympy.sympify(symbols[s]) for s in value.free_symbols}))
     return value
 
 

@@ -13,7 +13,7 @@ from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
-RUNGS = ["program", "capture", "forward", "passes", "loop_ir", "kernels"]
+RUNGS = ["program", "capture", "forward", "passes", "loop_ir", "kernels", "wrapper"]
 W = torch.linspace(0.1, 1, 9).reshape(3, 3)
 
 

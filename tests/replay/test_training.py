@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from ptdebug.replay.ladder import ladder
 
-RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels"]
+RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper"]
 
 
 def block(x, w, b, state):
