@@ -1,7 +1,7 @@
 """Memory that shows what a kernel does wrong with it: filled with a pattern beforehand, with guard zones around it.
 
-A read of memory that nothing wrote makes results depend on the pattern; a write outside of a buffer changes a guard zone;
-a read there makes results depend on the zone's pattern.
+A read of memory that nothing wrote makes results depend on the pattern; a write outside of a buffer changes a guard
+zone; a read there makes results depend on the zone's pattern.
 """
 from __future__ import annotations
 

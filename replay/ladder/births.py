@@ -35,7 +35,6 @@ def _nodes(module: torch.fx.GraphModule) -> Iterator[tuple[str, str, list[str]]]
 
 
 def _named(birth: Birth, names: Mapping[str, str]) -> Birth:
-    from dataclasses import replace
 
     operands = tuple(replace(o, name=names.get(o.name, o.name)) for o in birth.operands)
     return replace(birth, node=names.get(birth.node, birth.node), operands=operands)

@@ -37,13 +37,12 @@ from ..recorded.inputs import bind_symbols, clones, in_words
 from ..recorded.state import deterministic
 from . import regenerate
 from .arena import Arena
-from .ladder import LOWERED, Captured, Ladder, lowered
-from .pairs import Pair, buffer_pairs, graph_pairs
+from .ladder import LOWERED, Captured, Ladder, lowered, sources_of
+from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs
 from .reference import Noise, Reference
 from .regenerate import Collector
-from .report import UNCHANGED, Compared
+from .report import UNCHANGED
 from .rungs import Execution, run_aten, run_graph
-from .steps import kernels_alone
 
 
 def calls_functions(recording: Recording, compile_id: str) -> bool:
@@ -106,7 +105,8 @@ class ControlLadder(Ladder):
     def _with_gradients(self, run: Callable[..., Execution], dtype: torch.dtype | None = None) -> Execution:
         """A run of the graph, and the gradients of its inputs for fixed tangents of its results."""
         own = self._inputs(dtype)
-        needing = [i for i, item in enumerate(self.kept.inputs) if self.trains and item.meta and item.meta.requires_grad]
+        metas = [item.meta for item in self.kept.inputs]
+        needing = [i for i, meta in enumerate(metas) if self.trains and meta and meta.requires_grad]
         for i in needing:
             own[i].requires_grad_()
         with torch.set_grad_enabled(self.trains):
@@ -120,7 +120,8 @@ class ControlLadder(Ladder):
         return Execution(outputs, after, ran.values, ran.seconds, gradients)
 
     def _tangent(self, number: int, root: torch.Tensor) -> torch.Tensor:
-        values = torch.randn(root.shape, generator=torch.Generator().manual_seed(number)) if root.dim() else torch.ones(())
+        generator = torch.Generator().manual_seed(number)
+        values = torch.randn(root.shape, generator=generator) if root.dim() else torch.ones(())
         return torch.empty_like(root, requires_grad=False).copy_(values)
 
     def _names(self, ran: Execution) -> list[tuple[str, str]]:
@@ -224,7 +225,7 @@ class ControlLadder(Ladder):
         part, running = built.parts[name], self.running
         if part.half != "backward":
             for value, fake in zip(inputs, captured.inputs, strict=True):
-                if isinstance(fake, torch.Tensor) and _layout(value) != _layout(fake):  # kernels rely on the recorded one
+                if isinstance(fake, torch.Tensor) and _layout(value) != _layout(fake):  # which kernels rely on
                     raise ReplayError(f"the recording is damaged: an input of {name} does not match its metadata")
         inputs = tuple(_plain(value) for value in inputs)
         if name not in running.given:
@@ -243,7 +244,7 @@ class ControlLadder(Ladder):
     def _recorded_graph(self, name: str, part: Part, stage: str) -> Graph:
         """The graph of a part after the last pass that changed it, or as it was before all."""
         names = [artifact.name for artifact in self.recording.artifacts(self.compile_id, "passes")]
-        own = sorted(n for n in names if n.rpartition(".")[0] == name) if stage != "forward" and stage != "backward" else []
+        own = sorted(n for n in names if n.rpartition(".")[0] == name and stage not in ("forward", "backward"))
         if own:
             return self._aten_record("passes", own[-1])
         if part.half == "backward":
@@ -253,6 +254,8 @@ class ControlLadder(Ladder):
     # ---- what is held against what
     def pairs(self, stage: str, name: str, ran: Execution, work: Any = None) -> Iterator[Pair]:
         """The values of the first run of each part, beside eager's on what that part was given."""
+        if stage == "capture":
+            return
         built, running = work or self.work, self.running
         for part_name, own in running.ran.items():
             part, given = built.parts[part_name], running.given[part_name]
@@ -264,11 +267,11 @@ class ControlLadder(Ladder):
             elif stage in ("loop_ir", "kernels"):
                 reference = self._reference(self._module(record, given), given)
                 steps: Sequence[Any] = part.work.program.steps if stage == "loop_ir" else part.work.plan.items
-                sources = {n.id: n.origins[0].rpartition("#")[2].rpartition(".")[2] for n in record.nodes if n.origins}
-                found = buffer_pairs(steps, own.values, reference, sources)
+                found = buffer_pairs(steps, own.values, reference, sources_of(record))
             else:
                 continue
-            yield from (replace(pair, name=f"{part_name}.{pair.name}", source=f"{part_name}:{pair.source}") for pair in found)
+            yield from (replace(pair, name=f"{part_name}.{pair.name}", source=f"{part_name}:{pair.source}",
+                               label=f"{part_name}.") for pair in found)
 
     def _reference(self, module: torch.fx.GraphModule, given: tuple[Any, ...]) -> Reference:
         return Reference(lambda dtype, noise: run_graph(module, clones(given, self.device, dtype), dtype is not None,
@@ -284,13 +287,17 @@ class ControlLadder(Ladder):
         stacks = [n.meta.get("stack") for n in self.work.parts[part].captured.module.graph.nodes if n.name == origin]
         return stacks[0][-1] if stacks and stacks[0] else None
 
-    def _kernels_alone(self) -> list[Compared]:
-        found = []
+    def parts(self) -> Iterator[LoweredPart]:
+        """What was lowered, each with the inputs of its first run on the last rung."""
         for name, given in list(self.running.given.items()):
             part = self.work.parts[name]
+            record = self._recorded_graph(name, part, "passes")
+            sources = {node: f"{name}:{source}" for node, source in sources_of(record).items()}
             work = replace(part.work, aten=part.aten)
-            found += [Compared(f"{name}.{k}", "kernel", c) for k, c in kernels_alone(work, clones(given, self.device))]
-        return found
+            yield LoweredPart(f"{name}.", work, clones(given, self.device), sources, f"{name}.")
+
+    def _drift(self) -> tuple[str, ...]:
+        return () if self.sizes else super()._drift()
 
 
 def _layout(value: Any) -> tuple[Any, ...] | None:

@@ -19,24 +19,26 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, Location, Pass, SavedInputs
+from ...engine.ir.printer import format_statement
 from ...engine.stages import INFERENCE, Wrapped
 from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones, in_words, load_inputs
 from ..recorded.state import deterministic
 from ..verdicts import classes
-from ..verdicts.compare import EQUAL, Comparison, worst
-from ..verdicts.nonfinite import Birth
+from ..verdicts.compare import Comparison, worst, worst_place
+from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import differs, graph_births
 from .explain import explained, random_results
 from .memory import memory_fault, unlike
-from .pairs import Pair, buffer_pairs, graph_pairs
-from .reference import Noise, Reference
+from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs
+from .reference import Noise, Reference, like
 from .regenerate import ALL_STORED, Captured, Collector
-from .report import UNCHANGED, Compared, Difference, Options, Report, Rung, observed
+from .report import UNCHANGED, Compared, Difference, Options, Report, Rung
 from .rungs import Execution, run_aten, run_graph, with_folded
+from .statements import Wrong, wrong_statement
 from .steps import kernels_alone, run_kernels, run_loops, run_wrapper
 from .unbacked import bind_unbacked
 
@@ -100,9 +102,12 @@ class Ladder:
         return self._report()
 
     def _report(self) -> Report:
-        drift = regenerate.drift(self.recording, self.compile_id, self.collector, self.device)
+        drift = self._drift()
         name = f"{self.recording.name}:{self.compile_id}"
         return Report(name, tuple(self.rungs), self.first, drift, (*self._eager_births(), *self.births))
+
+    def _drift(self) -> tuple[str, ...]:
+        return regenerate.drift(self.recording, self.compile_id, self.collector, self.device)
 
     def _in_eager(self) -> Execution:
         """The run that all others are compared with. Raises ReplayError if the recorded graph does not run at all."""
@@ -118,7 +123,8 @@ class Ladder:
         shown = names if self.options.each_pass else names[-1:]
         for name in shown or [""]:
             label = name if self.options.each_pass else ""
-            self._rung("passes", why or ("" if names else UNCHANGED), partial(self._recorded_aten, "passes", name), label)
+            unchanged = "" if names else UNCHANGED
+            self._rung("passes", why or unchanged, partial(self._recorded_aten, "passes", name), label)
         for stage in LOWERED:
             self._rung(stage, why, partial(self.lowered, stage, None))
 
@@ -128,7 +134,8 @@ class Ladder:
         except ProgramAbsent as error:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
             return
-        found, why = compare_returned(returned.tensors, self.program.eager.observed()), "the program, run again in eager"
+        found = compare_returned(returned.tensors, self.program.eager.observed())
+        why = "the program, run again in eager"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
             self.first = Difference("capture", "results", None, found)
@@ -191,12 +198,16 @@ class Ladder:
             where = next(value.name for value in seen if value.comparison is whole)
             whole = dataclasses.replace(whole, why=f"{where}: {whole.why}")
         whole = self._classified(stage, ran, whole)
+        if whole.verdict == "rounding":  # what was different has been explained
+            seen = [dataclasses.replace(v, comparison=dataclasses.replace(
+                v.comparison, verdict="rounding", kind=whole.kind, explanation=whole.explanation))
+                    if v.comparison.verdict == "different" else v for v in seen]
         alone = self._alone(stage, ran, whole)
         self.rungs.append(Rung(stage, self.device, whole.verdict, whole, ran.seconds, "", name, (*seen, *nodes), alone))
         if whole.verdict == "different" and self.first is None:
             self.first = self._first(stage, name, ran, whole, nodes)
-        if stage != "capture" and differs(ran, self.program.eager) and not self.births:
-            self.births += self._births_of(stage, ran)
+        if stage in LOWERED and differs(ran, self.program.eager) and not self.births:
+            self.births += self._tried(lambda: self._births_of(stage)) or []
 
     def _names(self, ran: Execution) -> list[tuple[str, str]]:
         """(name, role) of what the program sees."""
@@ -218,9 +229,9 @@ class Ladder:
         if stage == "kernels":
             fault = self._tried(lambda: memory_fault(lambda arena: self.lowered("kernels", None, arena=arena)))
             if fault is not None:
-                return dataclasses.replace(fault, max_abs=found.max_abs, max_rel=found.max_rel, ulp=found.ulp, why=found.why)
+                return dataclasses.replace(found, verdict=fault.verdict, kind=fault.kind, explanation=fault.explanation)
             found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
-        if found.verdict != "different":
+        if found.verdict != "different" and not found.explanation:
             return found
         random = self._tried(lambda: self._random(stage, ran)) or {}
         return explained(found, self.program, self.work, lambda work, given: self.lowered(stage, work, random=given),
@@ -280,7 +291,8 @@ class Ladder:
         """Its nodes in eager."""
         module = self._aten_module(self._last_aten)
         return Reference(lambda dtype, noise: run_graph(
-            module, with_folded(self.work.aten, self._inputs(dtype)), dtype is not None, noise=noise))
+            module, with_folded(self.work.aten, self._inputs(dtype)), dtype is not None, noise=noise),
+            record=self._last_aten)
 
     def pairs(self, stage: str, name: str, ran: Execution, work: Any = None) -> Iterator[Pair]:
         """The values of a rung that have a counterpart in eager."""
@@ -291,7 +303,7 @@ class Ladder:
             return iter(())
         work = work or self.work
         steps: Sequence[Any] = work.program.steps if stage == "loop_ir" else work.plan.items
-        return buffer_pairs(steps, ran.values, self.nodes, _sources(self._last_aten))
+        return buffer_pairs(steps, ran.values, self.nodes, sources_of(self._last_aten))
 
     def _random(self, stage: str, ran: Execution) -> dict[str, Any]:
         return random_results(self.work.plan.items, self.nodes, ran.values)
@@ -301,22 +313,54 @@ class Ladder:
         """The first value that is different; of a lowered stage, the first inside of its loops."""
         inside = self._tried(lambda: self._inside(stage)) if stage in LOWERED else None
         wrong = next((value for value in nodes if value.comparison.verdict == "different"), None)
-        kept = {"kind": whole.kind, "explanation": whole.explanation}
         if inside is not None:
             return inside
         if wrong is not None:
-            return Difference(stage, wrong.name, wrong.location, dataclasses.replace(wrong.comparison, **kept))
+            return Difference(stage, wrong.name, wrong.location, dataclasses.replace(
+                wrong.comparison, kind=whole.kind, explanation=whole.explanation))
         return Difference(stage, "results", None, whole)
 
     def _inside(self, stage: str) -> Difference | None:
-        """The first wrong value where each is stored, of the graph generated again so."""
+        """The first wrong value inside of fused loops: of the kernels with all intermediates stored, or where that
+        shows nothing, of the graph generated again with each value in a buffer."""
+        wrong = self._tried(self._wrong_statement) if stage == "kernels" else None
+        return wrong or self._tried(lambda: self._stored(stage))
+
+    def _wrong_statement(self) -> Difference | None:
+        kernels = [alone.name for alone in self._kernels_alone() if alone.comparison.verdict == "different"]
+        for part in self.parts() if kernels else ():
+            own = [name.removeprefix(part.prefix) for name in kernels if name.startswith(part.prefix)]
+            with deterministic():
+                wrong = wrong_statement(part.work, part.inputs, own, self._context({}, Collector()))
+            if wrong is not None:
+                return self._in_kernel(part, wrong)
+        return None
+
+    def parts(self) -> Iterator[LoweredPart]:
+        """What was lowered, each with the inputs that it gets in the loop IR."""
+        yield LoweredPart("", self.work, self._inputs(), sources_of(self._last_aten))
+
+    def _in_kernel(self, part: LoweredPart, wrong: Wrong) -> Difference:
+        s = wrong.statement
+        node = s.origins[0] if s.origins else wrong.body
+        lines = part.work.source.lines if part.work.source is not None else ()
+        line = next((n.text.strip() for n in lines if f"loop_ir:{wrong.body}#{s.name}" in n.origins), "")
+        at = {"index": list(wrong.at), "value": wrong.value, "expected": wrong.expected, "operands": wrong.operands}
+        inside = f"{part.prefix}{wrong.kernel}: {line or format_statement(s)}"
+        place = self._location(part.sources.get(node, ""))
+        return Difference("kernels", f"{part.label}{node}", place, wrong.comparison, inside, at)
+
+    def _stored(self, stage: str) -> Difference | None:
         work = self._variant(ALL_STORED, expose=True)
         with deterministic():
             ran = self.lowered(stage, work)
         for pair in self.pairs("kernels" if stage == "wrapper" else stage, "", ran, work):
             found = pair.reference.node(pair.value, pair.node)
             if found is not None and found.verdict == "different":
-                return Difference(stage, pair.node, self._location(pair.source), found, inside=pair.name)
+                place = worst_place(like(pair.value, expected := pair.reference.eager.values[pair.node]), expected)
+                at = {"index": list(place), "value": like(pair.value, expected)[place].item(),
+                      "expected": expected[place].item()}
+                return Difference(stage, f"{pair.label}{pair.node}", self._location(pair.source), found, pair.name, at)
         return None
 
     def _location(self, node: str) -> Location | None:
@@ -334,18 +378,37 @@ class Ladder:
         return tuple(self._tried(self._kernels_alone) or ())
 
     def _kernels_alone(self) -> list[Compared]:
-        with deterministic():
-            return [Compared(name, "kernel", found) for name, found in kernels_alone(self.work, self._inputs())]
+        found = []
+        for part in self.parts():
+            with deterministic():
+                alone = kernels_alone(part.work, part.inputs)
+            found += [Compared(f"{part.prefix}{name}", "kernel", comparison) for name, comparison in alone]
+        return found
 
     def _eager_births(self) -> list[Birth]:
         """Where what is not finite comes from in eager: if results have some, or the person asks."""
         eager = self.program.eager
+        if not self.options.nan and not any(map(kind_of, eager.observed())):
+            return []
         found = graph_births(self.captured, eager, self.program.wide, self._inputs(), "capture", self._lines(),
                              self._input_names(self.captured))
-        ends = differs(eager, Execution((), ())) or self.options.nan
-        return found if ends else []
+        ends = tuple(name for (name, _), value in zip(self._names(eager), eager.observed()) if kind_of(value))
+        return [dataclasses.replace(birth, reaches=ends) for birth in found]
 
-    def _births_of(self, stage: str, ran: Execution) -> list[Birth]:
+    def _births_of(self, stage: str) -> list[Birth]:
+        """Where what is not finite comes from in a lowered stage that has some of its own: the first such value, of the
+        graph generated again with each value in a buffer."""
+        work = self._variant(ALL_STORED, expose=True)
+        with deterministic():
+            ran = self.lowered(stage, work)
+        for pair in self.pairs("kernels" if stage == "wrapper" else stage, "", ran, work):
+            expected = pair.reference.eager.values.get(pair.node)
+            kind = kind_of(pair.value)
+            if kind and kind != kind_of(expected):
+                count = torch.as_tensor(pair.value).isfinite().logical_not()
+                index = tuple(int(i) for i in count.nonzero()[0]) if count.dim() else ()
+                node, place = f"{pair.label}{pair.node}", self._location(pair.source)
+                return [Birth(stage, node, pair.name, kind, int(count.sum()), count.numel(), index, (), place)]
         return []
 
     def _lines(self) -> dict[str, Location | None]:
@@ -368,8 +431,8 @@ def lowered(
     return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs, arena, shared, random)
 
 
-def _sources(record: Graph) -> dict[str, str]:
-    """For each ATen node the captured node it comes from."""
+def sources_of(record: Graph) -> dict[str, str]:
+    """For each ATen node of a graph the captured node that it comes from."""
     return {node.id: node.origins[0].rpartition("#")[2].rpartition(".")[2] for node in record.nodes if node.origins}
 
 

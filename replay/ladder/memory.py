@@ -16,7 +16,7 @@ RunIn = Callable[[Arena], Execution]
 
 
 def memory_fault(run: RunIn) -> Comparison | None:
-    """What is wrong with how kernels use memory; None where nothing is. `run` runs them all in the memory of an arena."""
+    """What is wrong with how kernels use memory; None where nothing is. `run` runs them all in an arena's memory."""
     first, one = _ran(run, *PATTERNS[:1] * 2)
     if first.overrun:
         name, step = next(iter(first.overrun.items()))
@@ -52,8 +52,8 @@ def _same(one: object, other: object) -> bool:
         return bool(one == other) or (one != one and other != other)
     if one.is_meta or one.layout is not torch.strided:
         return True
-    bits = [t.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for t in (one, other)]
-    return torch.equal(*bits)
+    dense = [t.detach().cpu().resolve_conj().resolve_neg().contiguous() for t in (one, other)]
+    return torch.equal(*[t.reshape(-1).view(torch.uint8) for t in dense])
 
 
 def _fault(kind: str, explanation: str) -> Comparison:

@@ -9,6 +9,7 @@ import torch
 
 from ...artifacts.records import Graph, Node, Pass
 from ...engine.ir.ir import LoopBody
+from ...engine.stages import Wrapped
 from .reference import Reference
 from .rungs import Execution
 from .steps import written
@@ -24,6 +25,19 @@ class Pair:
     node: str
     reference: Reference
     source: str
+    label: str = ""  # the part's name, in front of the node's
+
+
+@dataclass(frozen=True)
+class LoweredPart:
+    """A graph that was lowered on its own, and what it was given. `prefix` is in front of the names of its values and
+    kernels, `label` of its nodes; `sources` are the captured nodes behind its nodes."""
+
+    prefix: str
+    work: Wrapped
+    inputs: tuple[Any, ...]
+    sources: Mapping[str, str]
+    label: str = ""
 
 
 def graph_pairs(record: Graph | Pass, ran: Execution, reference: Reference) -> Iterator[Pair]:
@@ -41,16 +55,19 @@ def _captured_names(node: Node) -> list[str]:
     return [origin.rpartition("#")[2].rpartition(".")[2] for origin in node.origins]
 
 
-def buffer_pairs(steps: Sequence[Any], values: Mapping[str, Any], reference: Reference, sources: Mapping[str, str],
-                 prefix: str = "") -> Iterator[Pair]:
-    """Buffers beside the ATen nodes whose values they hold, in the order in which they are written."""
-    last = {name: step for step in steps for name in written(step)}
+def buffer_pairs(
+    steps: Sequence[Any], values: Mapping[str, Any], reference: Reference, sources: Mapping[str, str], prefix: str = ""
+) -> Iterator[Pair]:
+    """Buffers beside the ATen nodes whose values they hold, in the order in which they are written: of the buffers that
+    are made for one node, the last."""
+    makers = {name: nodes[0] for step in steps for name, nodes in makers_of(step) if nodes}
+    written_last = {name: step for step in steps for name in written(step)}
+    final = {makers[name]: name for name in written_last if name in makers}
     for step in steps:
-        made = dict(makers_of(step))
         for name in dict.fromkeys(written(step)):
-            for node in made.get(name, ())[:1]:
-                if prefix + name in values and last[name] is step:  # what it holds in the end
-                    yield Pair(prefix + name, values[prefix + name], node, reference, sources.get(node, ""))
+            node = makers.get(name, "")
+            if final.get(node) == name and written_last[name] is step and prefix + name in values:
+                yield Pair(prefix + name, values[prefix + name], node, reference, sources.get(node, ""))
 
 
 def makers_of(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -1,7 +1,7 @@
 """The engine's stages made again from a recorded graph, with the recorded decisions: what the later rungs run.
 
-Sizes that were symbols are symbols again, of the same names, and so are data-dependent numbers: the kernels are those of
-the recording, which is checked byte by byte (`drift`).
+Sizes that were symbols are symbols again, of the same names, and so are data-dependent numbers: the kernels are those
+of the recording, which is checked byte by byte (`drift`).
 """
 from __future__ import annotations
 

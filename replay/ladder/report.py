@@ -12,8 +12,8 @@ from ..verdicts.nonfinite import Birth
 
 @dataclass(frozen=True)
 class Options:
-    """What a replay does beyond one run of each rung: runs eager and the kernels `repeat` times, looks for the origin of
-    NaNs and infinities even if results have none (`nan`), has a rung for each pass (`each_pass`)."""
+    """What a replay does beyond one run of each rung: runs eager and the kernels `repeat` times, looks for the origin
+    of NaNs and infinities even if results have none (`nan`), has a rung for each pass (`each_pass`)."""
 
     repeat: int = 1
     nan: bool = False
@@ -73,8 +73,8 @@ class Rung:
 class Difference:
     """The first value that is different: in which stage, which node or buffer, and the program's line behind it.
 
-    `inside` is the kernel, or the line of a kernel or loop body, where that was found out; `at` the place, the value and
-    what it should be.
+    `inside` is the kernel, or the line of a kernel or loop body, where that was found out; `at` the place, the value
+    and what it should be.
     """
 
     stage: str

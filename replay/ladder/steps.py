@@ -1,7 +1,7 @@
 """Running a lowered program step by step: its loop bodies in the reference interpreter, or its compiled kernels.
 
-Each buffer has memory of its own, so that all values can be seen; `shared` lets buffers share memory as planned. With an
-`Arena`, memory holds a pattern beforehand and has guard zones around it.
+Each buffer has memory of its own, so that all values can be seen; `shared` lets buffers share memory as planned. With
+an `Arena`, memory holds a pattern beforehand and has guard zones around it.
 """
 from __future__ import annotations
 
@@ -48,17 +48,18 @@ def kernels_alone(work: Wrapped, inputs: tuple[Any, ...]) -> list[tuple[str, Com
 
     def group(step: Group, memory: Memory, symbols: Mapping[sympy.Symbol, Any]) -> None:
         names = work.signatures[step.kernel].buffers
-        own = {name: _copy(memory[name]) for name in names}
+        own = {name: copied(memory[name]) for name in names}
         for body in step.bodies:
             interpreter.run_body(body, memory, symbols)
         run_group(step, work.kernels, work.signatures, own, symbols)
-        found.append((step.kernel, worst([compare(own[n], memory[n]) for n in dict.fromkeys(written(step)) if n in own])))
+        left = [name for name in dict.fromkeys(written(step)) if name in own]
+        found.append((step.kernel, worst([compare(own[name], memory[name]) for name in left])))
 
     run_steps(work.aten, work.plan.program, work.plan.items, inputs, group)
     return found
 
 
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
+def copied(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same layout in memory of its own, gaps included."""
     flat = interpreter.flattened(tensor)
     return flat.clone().as_strided(tensor.shape, tensor.stride(), 0)

@@ -26,7 +26,7 @@ from ...engine.lowering import LOWERINGS
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, in_words
+from ..recorded.inputs import bind_symbols, clones, in_words
 from ..recorded.state import deterministic
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
@@ -34,12 +34,11 @@ from .arena import Arena
 from .births import graph_births
 from .explain import random_results
 from .ladder import LOWERED, Captured, Ladder, lowered, reason
-from .pairs import Pair, buffer_pairs
+from .pairs import LoweredPart, Pair, buffer_pairs
 from .reference import Noise, Reference
 from .regenerate import Collector
-from .report import UNCHANGED, Compared, Report
+from .report import Report
 from .rungs import Execution, Symbols, results_of, run_aten, run_graph, symbols_in
-from .steps import kernels_alone
 from .unbacked import bind_unbacked
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
@@ -78,7 +77,7 @@ class TrainingLadder(Ladder):
         names = self._pass_names()
         for name in (names if self.options.each_pass else names[-1:]) or [""]:
             run = partial(self._halves, partial(self._passed_half, name if self.options.each_pass else ""))
-            self._rung("passes", why or ("" if names else UNCHANGED), run, name if self.options.each_pass else "")
+            self._rung("passes", why, run, name if self.options.each_pass else "")
         for stage in LOWERED:
             self._rung(stage, why, partial(self.lowered, stage, None))
         return self._report()
@@ -165,7 +164,7 @@ class TrainingLadder(Ladder):
     @cached_property
     def nodes(self) -> Reference:
         """The nodes of the joint graph in eager."""
-        return Reference(self._joint_run)
+        return Reference(self._joint_run, record=self._joint_record)
 
     # ---- the two halves
     def _halves(self, run: Half, with_backward: bool = True, work: Trained | None = None) -> Execution:
@@ -205,7 +204,8 @@ class TrainingLadder(Ladder):
         def run(half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
             own = replace(getattr(made, half), aten=aten)
             prefix = PREFIX[half]
-            given = {n.removeprefix(prefix): v for n, v in (random or {}).items() if n.startswith("backward.") == bool(prefix)}
+            given = {name.removeprefix(prefix): value for name, value in (random or {}).items()
+                     if name.startswith("backward.") == bool(prefix)}
             return lowered(stage, own, inputs, arena, shared, given)
 
         return self._halves(run, work=made)
@@ -227,7 +227,8 @@ class TrainingLadder(Ladder):
         own = names[: names.index(last) + 1] if last in names else names
         if last not in names and self.options.each_pass and half == "backward":
             own = []  # a pass of the forward, which comes first
-        return self._run_recorded(self._aten_record("passes", own[-1]) if own else self._aten_record(half, ""), aten, inputs)
+        record = self._aten_record("passes", own[-1]) if own else self._aten_record(half, "")
+        return self._run_recorded(record, aten, inputs)
 
     def _half_passes(self, half: str) -> list[str]:
         names = sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))
@@ -240,7 +241,8 @@ class TrainingLadder(Ladder):
     def _names(self, ran: Execution) -> list[tuple[str, str]]:
         names = super()._names(ran)
         inputs = [in_words(item.name) for item in self.kept.inputs]
-        return [*names, *((f"gradient of {inputs[i]}", "gradient") for i in self.joint.gradients)][: len(ran.observed())]
+        gradients = [(f"gradient of {inputs[i]}", "gradient") for i in self.joint.gradients]
+        return [*names, *gradients][: len(ran.observed())]
 
     def pairs(self, stage: str, name: str, ran: Execution, work: Any = None) -> Iterator[Pair]:
         """The values of a rung that have a counterpart in eager."""
@@ -285,17 +287,18 @@ class TrainingLadder(Ladder):
         return found
 
     # ---- kernels alone, NaNs
-    def _kernels_alone(self) -> list[Compared]:
-        found: list[Compared] = []
+    def parts(self) -> Iterator[LoweredPart]:
+        """Both halves, each with the inputs that it gets in the loop IR."""
+        found: list[LoweredPart] = []
 
         def run(half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
             work = replace(getattr(self.work, half), aten=aten)
-            found.extend(Compared(PREFIX[half] + name, "kernel", c) for name, c in kernels_alone(work, inputs))
+            found.append(LoweredPart(PREFIX[half], work, clones(inputs, self.device), self._sources))
             return lowered("loop_ir", work, inputs)
 
         with deterministic():
             self._halves(run)
-        return found
+        yield from found
 
     def _eager_births(self) -> list[Birth]:
         """Of the forward as captured, then of the gradients in the joint graph."""

@@ -49,7 +49,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Max": max, "Min": min, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod,
     "PythonMod": operator.mod, "IntTrueDiv": operator.truediv, "Abs": abs, "floor": math.floor, "ceiling": math.ceil,
     "FloatTrueDiv": operator.truediv, "ToFloat": float, "FloorToInt": math.floor, "CeilToInt": math.ceil,
-    "TruncToInt": math.trunc, "FloatPow": bounded_pow, "PowByNatural": bounded_pow, "Eq": operator.eq, "Ne": operator.ne,
+    "TruncToInt": math.trunc, "FloatPow": bounded_pow, "PowByNatural": bounded_pow, "Eq": operator.eq,
+    "Ne": operator.ne,
 }
 
 

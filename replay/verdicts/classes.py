@@ -7,6 +7,8 @@ from __future__ import annotations
 ELIDED = "elided-rounding"
 """Values between fused operations keep more digits than eager, which rounds each to bfloat16 or float16: with these
 roundings emulated the difference is gone."""
+ORDER = "reduction-order"
+"""A sum in another order, which later operations amplify: with ATen's own reductions the difference is small."""
 RANDOM = "random-numbers"
 """Random operators drew other numbers than in eager: with eager's in their place the difference is gone."""
 UNINITIALIZED = "uninitialized-memory"

@@ -34,8 +34,8 @@ MOST_UNTOLD = 0.05
 DRAWS = 8
 """Runs of eager with random rounding."""
 FACTOR_OF_DRAWS = 6.0
-"""Times their root mean square distance that a result may be off: a Student's t of 8 degrees of freedom is beyond 6 once
-in 3,000 draws."""
+"""Times their root mean square distance that a result may be off: a Student's t of 8 degrees of freedom is beyond 6
+once in 3,000 draws."""
 
 ORDER = ("equal", "rounding", "different")
 

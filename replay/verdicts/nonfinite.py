@@ -50,7 +50,7 @@ class Birth:
             "stage": self.stage, "node": self.node, "target": self.target, "kind": self.kind, "count": self.count,
             "of": self.of, "index": list(self.index), "operands": [o.document() for o in self.operands],
             "float64": self.exact, "file": where.file if where else None, "line": where.line if where else None,
-            "reaches": list(self.reaches),
+            "reaches": list(self.reaches), "text": self.text,
         }
 
     @property
