@@ -198,10 +198,8 @@ class Ladder:
             where = next(value.name for value in seen if value.comparison is whole)
             whole = dataclasses.replace(whole, why=f"{where}: {whole.why}")
         whole = self._classified(stage, ran, whole)
-        if whole.verdict == "rounding":  # what was different has been explained
-            seen = [dataclasses.replace(v, comparison=dataclasses.replace(
-                v.comparison, verdict="rounding", kind=whole.kind, explanation=whole.explanation))
-                    if v.comparison.verdict == "different" else v for v in seen]
+        if whole.verdict == "rounding" and whole.kind:  # what was different has been explained
+            seen, nodes = ([_explained_by(whole, value) for value in values] for values in (seen, nodes))
         alone = self._alone(stage, ran, whole)
         self.rungs.append(Rung(stage, self.device, whole.verdict, whole, ran.seconds, "", name, (*seen, *nodes), alone))
         if whole.verdict == "different" and self.first is None:
@@ -429,6 +427,14 @@ def lowered(
     if stage == "wrapper":
         return run_wrapper(work, inputs)
     return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs, arena, shared, random)
+
+
+def _explained_by(whole: Comparison, value: Compared) -> Compared:
+    """A value of a rung whose difference has been explained."""
+    if value.comparison.verdict != "different":
+        return value
+    found = dataclasses.replace(value.comparison, verdict="rounding", kind=whole.kind, explanation=whole.explanation)
+    return dataclasses.replace(value, comparison=found)
 
 
 def sources_of(record: Graph) -> dict[str, str]:
