@@ -26,6 +26,7 @@ COMMANDS = {
     "kernels": "the kernels and library calls",
     "decisions": "every decision of the compiler",
     "why": "the decision about one subject, its options and its reason",
+    "diff": "what differs between two recordings, compilations or stages",
     "replay": "run the recorded graphs again, stage by stage, against eager",
     "doctor": "what works on this machine, and how to fix what does not",
 }
