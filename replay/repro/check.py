@@ -124,10 +124,11 @@ def difference(value: Any, eager: Any, exact: Any) -> str:
     kind = torch.complex128 if eager.is_complex() else torch.float64
     v, e = value.to(kind), eager.to(kind)
     if not torch.equal(v.isnan(), e.isnan()):
-        return f"NaN in {int(v.isnan().sum())} places, in {int(e.isnan().sum())} of eager's"
+        more = "NaN" if bool((~v.isfinite() & e.isfinite()).any()) else "nan"
+        return f"{more} in {int(v.isnan().sum())} places, in {int(e.isnan().sum())} of eager's"
     finite = e.isfinite()
     if not torch.equal(v.isfinite(), finite) or not torch.equal(v[~finite].nan_to_num(), e[~finite].nan_to_num()):
-        return "infinities are in other places"
+        return "NaN or infinity" if bool((~v.isfinite() & finite).any()) else "infinities are in other places"
     v, e, eps = v[finite], e[finite], torch.finfo(eager.dtype).eps
     if v.numel() == 0:
         return ""
@@ -142,9 +143,10 @@ def difference(value: Any, eager: Any, exact: Any) -> str:
     return f"max abs {(v - e).abs().max().item():.3g} from eager; {away:.3g} from {by}, allowed {slack:.3g}"
 
 
-def outcome(kind: str, detail: str = "") -> None:
+def outcome(kind: str, detail: str = "", node: str = "") -> None:
     """Print the last line, which says what happened, and end."""
-    print(f"outcome: {kind} {detail}".rstrip(), flush=True)
+    text = kind + (f" ({node})" if node else "") + (f": {detail}" if detail else "")
+    print(f"outcome: {text}", flush=True)
     sys.exit(0 if kind == "passed" else 2 if kind == "invalid" else 1)
 
 
@@ -175,8 +177,9 @@ def main() -> None:
         print(f"{name}: {text}")
     seconds = time.perf_counter() - start
     print(f"{compiler}: {len(wrong)} of {len(eager)} values are wrong ({seconds:.2f} s with compilation)")
-    first = next(iter(wrong.values()), "")
-    outcome("nan" if first.startswith("NaN") else "values" if wrong else "passed", next(iter(wrong), ""))
+    for name, text in wrong.items():
+        outcome("nan" if text.startswith("NaN") else "values", text, name)
+    outcome("passed")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...artifacts.records import Graph, Node, TensorMeta
+from ..failures.case import Case
 from ..recorded.graphs import argument
 from ..recorded.inputs import bind_symbols
 from .graph_source import GraphSource, changed_inputs, no_source
@@ -20,12 +21,14 @@ def graph_repro(
     graph: Graph, inputs: Sequence[Any], *, training: bool = False, compiler: str = "ptdebug",
     forced: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None, title: str = "",
     facts: Sequence[str] = (), sources: Sequence[str] = (), source: Source = no_source, recorded: bool = True,
+    load: Sequence[str] = (),
 ) -> Repro:
     """The script that runs `graph` on `inputs` (values of its placeholders), compiled and in eager.
 
     `training`: gradients of the inputs that require them are compared, too. `forced` are decisions of ptdebug, by id.
     `sources` say where the program's frame found the inputs, which gives them their names; `source` has the program's
     files, which give the other values theirs. Without `recorded`, inputs are made up from their metadata.
+    `load` are modules (MODULE, or MODULE:FUNCTION, which is called) that define operators of other libraries.
     Raises ReplayError for what has no source text.
     """
     names = input_names(sources) if len(sources) == len(inputs) else _names(graph)
@@ -48,18 +51,39 @@ def graph_repro(
     header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.",
                     (*facts, *_about_inputs(recorded, tensors)))
     return compose(Body(header, [*out.classes, *([""] * 2 if out.classes else []), *function], make, tensors,
-                        out.imports, settings, constants))
+                        [*out.imports, *_loading(load)], settings, constants))
 
 
-def emit_graph(graph: Graph, inputs: Sequence[Any], **settings: Any) -> str:
-    """The text of `graph_repro`."""
-    return graph_repro(graph, inputs, **settings).text
+def case_repro(case: Case, **settings: Any) -> Repro:
+    """The script of a case, which it observes. Settings are those of `graph_repro` that a case does not have."""
+    values = case.inputs.values()
+    for value, item in zip(values, case.inputs.records):
+        if item.meta is not None and item.meta.requires_grad and isinstance(value, torch.Tensor):
+            value.requires_grad_()
+    compiler = "torch" if case.compiler == "torch:inductor" else case.compiler
+    settings.setdefault("sources", [item.name for item in case.inputs.records])
+    return graph_repro(case.graph, values, training=case.training, compiler=compiler, forced=case.forced,
+                       options=case.options, load=case.imports, **settings)
 
 
-def write_repro(path: Path | str, graph: Graph | Repro, inputs: Sequence[Any] = (), **settings: Any) -> list[Path]:
+def emit_graph(case: Case | Graph, inputs: Sequence[Any] = (), **settings: Any) -> str:
+    """The text of the script of a case, or of a graph on `inputs`."""
+    return (case_repro(case, **settings) if isinstance(case, Case) else graph_repro(case, inputs, **settings)).text
+
+
+def write_repro(
+    path: Path | str, case: Case | Graph | Repro, inputs: Sequence[Any] = (), **settings: Any
+) -> list[Path]:
     """Write a script and its tensors; the files that were written. Settings are those of `graph_repro`."""
-    repro = graph if isinstance(graph, Repro) else graph_repro(graph, inputs, **settings)
-    return repro.write(Path(path))
+    if isinstance(case, Graph):
+        case = graph_repro(case, inputs, **settings)
+    return (case_repro(case, **settings) if isinstance(case, Case) else case).write(Path(path))
+
+
+def _loading(modules: Sequence[str]) -> list[str]:
+    """Lines that import modules and call their functions."""
+    imports = [f"import {name.partition(':')[0]}" for name in modules]
+    return [*imports, *(f"{name.replace(':', '.')}()" for name in modules if ":" in name)]
 
 
 def _names(graph: Graph) -> list[str]:
