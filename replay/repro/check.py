@@ -87,7 +87,6 @@ def run(compiler: str = "eager", wide: bool = False) -> dict[str, Any]:
         arguments = tree_map(lambda v: v.clone() if is_tensor(v) and v.requires_grad else v, arguments)
     called = compiled_by(compiler, function)
     torch.manual_seed(0)
-    start = torch.get_rng_state()
     with torch.set_grad_enabled(TRAINING), Float64() if wide else forcing(compiler):
         results = tree_leaves(called(*arguments))
         seen = {f"result {number}": value for number, value in enumerate(results)}
@@ -99,17 +98,23 @@ def run(compiler: str = "eager", wide: bool = False) -> dict[str, Any]:
             tangents = [torch.randn(root.shape, generator=random).to(root) for root in roots]
             gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
             seen |= {f"gradient {number}": value for number, value in enumerate(gradients)}
-    if wide and not torch.equal(start, torch.get_rng_state()):
-        raise TypeError("float64 draws other random numbers")
     return {name: value.detach().clone() if is_tensor(value) else value for name, value in seen.items()}
+
+
+def is_near(exact: Any, eager: Any) -> bool:
+    """Whether a random float64 run can be a reference: it may have drawn other numbers than eager."""
+    if not is_tensor(eager) or eager.dtype not in SMALL or not eager.numel():
+        return True
+    limit = min(4096 * torch.finfo(eager.dtype).eps, 0.25) * eager.abs().max().double()
+    return bool((exact - eager.double()).abs().max() <= limit)
 
 
 def difference(value: Any, eager: Any, exact: Any) -> str:
     """What is wrong with a value, "" for nothing. It may be twice as far from float64 as eager's (four times, of few
     elements), and a few units in the last place in any case."""
     if not is_tensor(eager) or not is_tensor(value):
-        same = value is eager or value == eager or (value != value and eager != eager)
-        return "" if same else f"{value!r} is not {eager!r}"
+        same = type(value) is type(eager) and (value == eager or (value != value and eager != eager))
+        return "" if same else f"{str(value)[:60]} is not {str(eager)[:60]}"
     if value.dtype != eager.dtype or value.shape != eager.shape:
         return f"{value.dtype}{list(value.shape)} is not {eager.dtype}{list(eager.shape)}"
     if value.layout is torch.strided and value.numel() > 1 and value.stride() != eager.stride():
@@ -160,9 +165,11 @@ def main() -> None:
     except Exception as error:
         traceback.print_exc()
         outcome("invalid", f"eager raises {type(error).__name__}")
+    drew = not torch.equal(torch.get_rng_state(), torch.manual_seed(0).get_state())
     exact: dict[str, Any] = {}
     try:
         exact = run(wide=True) if REFERENCE else {}
+        exact = {name: value for name, value in exact.items() if not drew or is_near(value, eager[name])}
     except Exception as error:  # an operator without float64: then distances to eager count
         print(f"no float64 reference: {type(error).__name__}: {str(error)[:80]}")
     start = time.perf_counter()

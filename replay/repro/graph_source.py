@@ -1,7 +1,9 @@
 """A recorded graph as the Python function that a person would write."""
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,14 +12,13 @@ from ...artifacts.decode import form_of
 from ...artifacts.listing import printable, short_place
 from ...artifacts.records import AutogradFunction, Graph, Node, NodeRef, TensorMeta
 from ...artifacts.render_graph import argument_text, source_text, value_text
-from ...dependencies import msgspec
 from ..recorded.graphs import ReplayError, size_value
+from .autograd_source import INDENT, autograd_class
 from .names import RESERVED, Source, identifier, variables
 from .spelling import BINARY, IMPORTS, IN_PLACE, OPERATORS, UNARY, arithmetic, spelled
 
-INDENT = "    "
+LONGEST_LINE = 120
 LONGEST_INLINE = 48  # characters of an expression that stands inside of another
-_ATOM = re.compile(r"[\w.]+(\(.*\)|\[.*\])?$|\(.*\)$", re.DOTALL)
 _ENTER, _EXIT = ("torch.amp.autocast_mode._enter_autocast", "torch.amp.autocast_mode._exit_autocast")
 
 
@@ -28,9 +29,12 @@ def no_source(_file: str) -> str | None:
 
 class GraphSource:
     """The text of a graph. `imports` are lines for the head of the file; `constants` tensors that it names as globals,
-    as the record holds them; `symbols` values of sizes that have no Python."""
+    as the record holds them; `symbols` values of sizes that have no Python. `any_strides`: views may have to copy,
+    since a pass chose strides for ptdebug's kernels, which ATen's do not read."""
 
-    def __init__(self, symbols: Mapping[str, float] | None = None, source: Source = no_source) -> None:
+    def __init__(self, symbols: Mapping[str, float] | None = None, source: Source = no_source,
+                 any_strides: bool = False) -> None:
+        self.any_strides = any_strides
         self.symbols = dict(symbols or {})
         self.source = source
         self.imports: dict[str, None] = {}
@@ -70,7 +74,7 @@ class _Function:
         placeholders = [node for node in self.nodes if node.op == "placeholder"]
         for number, node in enumerate(placeholders):
             wanted = parameters[number] if number < len(parameters) else identifier(node.id.strip("_"), self.holders)
-            self.holders[wanted] = len(self.nodes)
+            self.holders[wanted] = self.last_use.get(node.id, -1)
             self.text[node.id] = wanted
             self._read_sizes(node, wanted)
         self.parameters = [self.text[node.id] for node in placeholders]
@@ -81,14 +85,14 @@ class _Function:
         for position, node in enumerate(self.nodes):
             if node.op == "placeholder":
                 continue
-            if node.stack and node.op != "output" and (node.stack[-1].file, node.stack[-1].line) != shown:
-                shown = (node.stack[-1].file, node.stack[-1].line)
+            if node.op != "output" and node.target != _EXIT and _line(node) not in (None, shown):
+                shown = _line(node)
                 self._program_line(node)
             self._node(position, node)
         used = {word for line in self.body for word in re.findall(r"[A-Za-z_]\w*", line.partition("  # ")[0])}
         sizes = [f"{INDENT}{symbol} = {read}" for symbol, read in self.sizes.items()
                  if symbol in used and symbol not in self.parameters]
-        return [f"def {name}({', '.join(self.parameters)}):", *sizes, *self.body]
+        return [*_signature(name, self.parameters), *sizes, *self.body]
 
     def _read_sizes(self, node: Node, name: str) -> None:
         meta = node.value
@@ -211,7 +215,7 @@ class _Function:
         name = identifier(node.target)
         taken = [line.partition("class ")[2].partition("(")[0] for line in self.out.classes if line.startswith("class")]
         name = identifier(name, taken)
-        self.out.classes += ["", "", *_autograd_class(self.out, name, held)]
+        self.out.classes += ["", "", *autograd_class(self.out.function, name, held)]
         return name
 
     # ---- expressions
@@ -227,9 +231,12 @@ class _Function:
             return f"{UNARY[name]}{self._operand(args[0])}"
         if head == "operator" and name == "getitem":
             return f"{self._atom(args[0])}[{self._index(args[1])}]"
+        if node.target == "aten.sym_size.int" and len(args) == 2:
+            return f"{self._atom(args[0])}.size({self._value(args[1])})"
         if node.target == "builtins.getattr" and isinstance(args[1], str):
             return f"{self._atom(args[0])}.{identifier_of(args[1])}"
-        spelling = spelled(node.target)
+        target = "aten.reshape.default" if self.out.any_strides and node.target == "aten.view.default" else node.target
+        spelling = spelled(target)
         if not all(part.isidentifier() for part in spelling.split(".")):
             raise ReplayError(f"the recorded graph calls {node.target!r}, which has no name in Python")
         if spelling.partition(".")[0] not in (*OPERATORS, *IMPORTS, "torch", *dir(__builtins__)):
@@ -309,6 +316,15 @@ class _Function:
         return self.out.need(python)
 
 
+def _signature(name: str, parameters: Sequence[str]) -> list[str]:
+    """`def name(parameters):`, on several lines if it is long."""
+    line = f"def {name}({', '.join(parameters)}):"
+    if len(line) <= LONGEST_LINE:
+        return [line]
+    wrapped = textwrap.wrap(", ".join(parameters), LONGEST_LINE - len(INDENT), break_long_words=False)
+    return [f"def {name}(", *(INDENT + part for part in wrapped), "):"]
+
+
 def _line(node: Node) -> tuple[str, int] | None:
     return (node.stack[-1].file, node.stack[-1].line) if node.stack else None
 
@@ -333,19 +349,9 @@ def identifier_of(name: str) -> str:
 
 
 def _is_atom(text: str) -> bool:
-    """Whether an expression needs no parentheses as an operand: a name, a number, one call."""
-    if re.fullmatch(r"[\w.]+", text):
-        return True
-    if not _ATOM.match(text):
-        return False
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character in "([") - (character in ")]")
-        if depth == 0 and character in ")]" and position + 1 < len(text) and text[position + 1] not in ".([":
-            return False
-        if depth == 0 and character == " ":
-            return False
-    return True
+    """Whether an expression needs no parentheses as an operand: a name, a number, a call, an element."""
+    body = ast.parse(text, mode="eval").body
+    return isinstance(body, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant, ast.Tuple, ast.List))
 
 
 def _tuples(tree: Any) -> Any:
@@ -387,53 +393,3 @@ def _autocast_blocks(nodes: Sequence[Node]) -> dict[str, bool]:
             start = opened.pop()
             blocks[entered] = position == start + 1
     return {} if opened else blocks
-
-
-def _autograd_class(out: GraphSource, name: str, held: AutogradFunction) -> list[str]:
-    """A traced torch.autograd.Function. Its forward graph returns its results and what the backward reads."""
-    results, saved = held.forward.nodes[-1].args[0]
-    metas = {node.id: node.value for node in held.forward.nodes}
-    is_tensor = [isinstance(item, NodeRef) and isinstance(metas[item.node], TensorMeta) for item in saved]
-    forward = out.function(_returning(held.forward, [*results, *saved]), "forward")
-    count = len(results)
-    values = forward.pop().partition("return ")[2]
-    keep = [f"{INDENT}results = {values}"] if not saved else [
-        f"{INDENT}values = {values}", f"{INDENT}results, kept = values[:{count}], values[{count}:]",
-        f"{INDENT}ctx.numbers = [{', '.join('None' if t else f'kept[{i}]' for i, t in enumerate(is_tensor))}]",
-        f"{INDENT}ctx.save_for_backward({', '.join(f'kept[{i}]' if t else 'None' for i, t in enumerate(is_tensor))})"]
-    keep += [f"{INDENT}ctx.mark_non_differentiable({', '.join(f'results[{i}]' for i in held.non_differentiable)})"
-             ] if held.non_differentiable else []
-    keep += [f"{INDENT}ctx.mark_dirty({', '.join(f'results[{i}]' for i in held.dirty)})"] if held.dirty else []
-    keep += [] if held.materialize_grads else [f"{INDENT}ctx.set_materialize_grads(False)"]
-    keep.append(f"{INDENT}return tuple(results)")
-    head = forward[0].replace("def forward(", "def forward(ctx, ", 1)
-    backward = out.function(held.backward, "from_gradients")
-    missing = len(held.needs_input_grad) - sum(held.needs_input_grad)
-    restore = "[n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]" if saved else "[]"
-    none = [f"{INDENT}if gradients[0] is None:", f"{INDENT * 2}return (None,) * {len(held.needs_input_grad)}"]
-    steps = [
-        *([] if held.materialize_grads else none),
-        *_restrided(held.strides),
-        *(INDENT + line for line in backward),
-        f"{INDENT}return (*from_gradients(*gradients, *{restore}), *[None] * {missing})",
-    ]
-    once = ["@torch.autograd.function.once_differentiable"] if held.once_differentiable else []
-    body = ["@staticmethod", head, *forward[1:], *keep, "",
-            "@staticmethod", *once, "def backward(ctx, *gradients):", *steps]
-    return [f"class {name}(torch.autograd.Function):", *(INDENT + line if line else line for line in body)]
-
-
-def _restrided(strides: tuple[tuple[int, ...] | None, ...] | None) -> list[str]:
-    """Gradients in the layouts that the backward relies on."""
-    if strides is None or all(stride is None for stride in strides):
-        return [f"{INDENT}gradients = [gradient.contiguous() for gradient in gradients]"] if strides else []
-    made = [f"gradients[{i}].contiguous()" if s is None else
-            f"torch.empty_strided(gradients[{i}].shape, {s}, dtype=gradients[{i}].dtype).copy_(gradients[{i}])"
-            for i, s in enumerate(strides)]
-    return [f"{INDENT}gradients = [{', '.join(made)}]"]
-
-
-def _returning(graph: Graph, results: list[Any]) -> Graph:
-    """The graph with other results."""
-    output = msgspec.structs.replace(graph.nodes[-1], args=(results,))
-    return msgspec.structs.replace(graph, nodes=(*graph.nodes[:-1], output))

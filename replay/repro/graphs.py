@@ -9,7 +9,6 @@ import torch
 
 from ...artifacts.records import Graph, Node, TensorMeta
 from ..failures.case import Case
-from ..recorded.graphs import argument
 from ..recorded.inputs import bind_symbols
 from .graph_source import GraphSource, changed_inputs, no_source
 from .names import Source, input_names
@@ -38,7 +37,7 @@ def graph_repro(
     tensors.shared(inputs if recorded else ())
     values = [tensors.expression(name, value, training and _requires(value), _device(node))
               for name, value, node in zip(names, inputs, _placeholders(graph))]
-    constants = {name: _constant(tensors, name, data) for name, data in out.constants.items()}
+    constants = {name: tensors.constant(name, data) for name, data in out.constants.items()}
     changed = changed_inputs(graph)
     requiring = {node.id for node, value in zip(_placeholders(graph), inputs) if _requires(value)}
     settings = {
@@ -46,7 +45,7 @@ def graph_repro(
         "REFERENCE": not (changed and tensors.has_shared()), "OPTIONS": _options(graph, options),
         "FORCED": dict(forced or {}),
     }
-    make = ["return graph, [", *(f"    {text},  # {name}: {described(value)}"
+    make = [*([] if recorded else ["torch.manual_seed(0)"]), "return graph, [", *(f"    {text},  # {name}: {described(value)}"
                                  for text, name, value in zip(values, names, inputs)), "]"]
     header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.",
                     (*facts, *_about_inputs(recorded, tensors)))
@@ -100,10 +99,6 @@ def _requires(value: Any) -> bool:
 
 def _device(node: Node) -> str:
     return node.value.device if isinstance(node.value, TensorMeta) else "cpu"
-
-
-def _constant(tensors: Tensors, name: str, data: Any) -> str:
-    return Tensors(file=tensors.file).expression(name, argument(data, {}, {}))
 
 
 def _options(graph: Graph, options: Mapping[str, Any] | None) -> dict[str, Any]:

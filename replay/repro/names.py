@@ -2,19 +2,20 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import keyword
 import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 
-from ...artifacts.records import Location, Node
+from ...artifacts.records import Location, Node, NodeRef
+from ..recorded.allowed import BUILTINS
 from ..recorded.inputs import in_words
 
 Source = Callable[[str], str | None]
 RESERVED = frozenset((
     "torch", "F", "operator", "math", "aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug", "sys", "Path", "load_file",
-    "make", "main", "graph", "before", "after", "ctx", "argparse", *keyword.kwlist, *dir(builtins),
+    "make", "main", "graph", "before", "after", "ctx", "argparse", *keyword.kwlist, *BUILTINS,
+    "complex", "tuple", "list", "range", "zip", "print",
 ))  # fmt: skip
 """Names that a script uses itself."""
 Assignment = tuple[int, int, str]  # first line, last line, variable
@@ -48,14 +49,22 @@ def variables(nodes: Sequence[Node], source: Source) -> dict[str, str]:
     assignments: dict[str, list[Assignment]] = {}
     found: dict[str, str] = {}
     computed = [node for node in nodes if node.op in ("call_function", "call_method") and node.stack]
+    tuples = {node.id for node in nodes if isinstance(node.value, tuple)}
     depth = max((len(node.stack) for node in computed), default=0)
     for level in reversed(range(depth)):
         deep = [node if len(node.stack) > level else None for node in computed]
         places = [None if n is None else _assigned(n.stack[: level + 1], assignments, source) for n in deep]
         for key, run in groupby(zip(places, computed), lambda pair: pair[0]):
-            if key is not None:
-                found[list(run)[-1][1].id] = str(key[-1])
+            last = list(run)[-1][1]
+            if key is not None and not _is_part(last, tuples):
+                found[last.id] = str(key[-1])
     return found
+
+
+def _is_part(node: Node, tuples: Collection[str]) -> bool:
+    """Whether a value is one of several that a call returned."""
+    owner = node.args[0] if node.target == "operator.getitem" else None
+    return isinstance(owner, NodeRef) and owner.node in tuples
 
 
 def _assigned(

@@ -100,12 +100,13 @@ class Body:
 
 def compose(body: Body, check: str | None = None) -> Repro:
     """The script; `check`: another last part than the usual one."""
-    text = _check() if check is None else check
+    text = check_of("check.py") if check is None else check
     loads = ["saved = load_file(Path(__file__).with_suffix('.safetensors'))"] if body.tensors.file else []
     beside = ["from pathlib import Path", "from safetensors.torch import load_file"] if loads else []
     imports = [line for line in body.imports if line.startswith(("import ", "from "))]
     others = [line for line in body.imports if line not in imports]
-    wanted = {*imports, *beside, *_imports_of(text), "import torch"}
+    everything = "\n".join([*body.definitions, *body.make, text])
+    wanted = {*imports, *beside, *_imports_of(everything), "import torch"}
     settings = [f"{name} = {value!r}{_COMMENTS.get(name, '')}" for name, value in (_KNOWN | body.constants).items()]
     named = [f"{name} = {expression}" for name, expression in body.globals.items()]
     fresh = [f"{INDENT}{line}" for line in (*loads, *body.make)]
@@ -130,9 +131,9 @@ _COMMENTS = {
 }
 
 
-@lru_cache(maxsize=1)
-def _check() -> str:
-    text = Path(__file__).with_name("check.py").read_text()
+def check_of(file: str) -> str:
+    """The text of a check, from its marker on."""
+    text = Path(__file__).with_name(file).read_text()
     return text[text.index(MARKER):]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from ...artifacts.records import TensorMeta
 from ...artifacts.render_graph import tensor_text
-from ..recorded.graphs import ReplayError, dtype
+from ..recorded.graphs import ReplayError, argument, dtype
 
 INLINE = 16  # elements; the values of a smaller tensor stand in the script,
 LONGEST = 80  # if they take no more characters
@@ -47,6 +47,10 @@ class Tensors:
                 if place and place in seen:
                     self._storages.setdefault(place, "")
                 seen.add(place)
+
+    def constant(self, name: str, data: Any) -> str:
+        """An expression for a constant of a graph, as the record holds it."""
+        return Tensors(file=self.file).expression(name, argument(data, {}, {}))
 
     def has_shared(self) -> bool:
         """Whether some values share memory."""
