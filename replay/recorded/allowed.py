@@ -165,7 +165,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
     table |= {target_name(f): f for name, f in higher_order.items() if name in HIGHER_ORDER}
     table |= {target_name(f): f for f in OWN}
     table |= {name: f for name in FUNCTIONS if (f := _named(name)) is not None}
-    return table
+    return {target_name(f): f for f in table.values()} | table
 
 
 def _builtins_of_torch() -> Iterator[tuple[str, Callable[..., Any]]]:
