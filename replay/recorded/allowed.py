@@ -185,7 +185,8 @@ def _builtins_of_torch() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def _python_functions(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, found in vars(module).items():
-        if isinstance(found, FunctionType) and (found.__module__ or "").startswith(_DEFINING) and name not in _ASKING:
+        if isinstance(found, FunctionType) and (found.__module__ or "").startswith(_DEFINING) and not (
+                {name, found.__name__} & set(_ASKING)):
             yield f"{module.__name__}.{name}", found
 
 
