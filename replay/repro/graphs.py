@@ -45,7 +45,8 @@ def graph_repro(
         "REFERENCE": not (changed and tensors.has_shared()), "OPTIONS": _options(graph, options),
         "FORCED": dict(forced or {}),
     }
-    make = [*([] if recorded else ["torch.manual_seed(0)"]), "return graph, [", *(f"    {text},  # {name}: {described(value)}"
+    seeded = [] if recorded else ["torch.manual_seed(0)"]
+    make = [*seeded, "return graph, [", *(f"    {text},  # {name}: {described(value)}"
                                  for text, name, value in zip(values, names, inputs)), "]"]
     header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.",
                     (*facts, *_about_inputs(recorded, tensors)))
