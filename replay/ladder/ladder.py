@@ -19,11 +19,13 @@ from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
 from ...artifacts.stages import REPLAYED
 from ...dependencies import msgspec
+from ...engine.graphs.functional_graph import AtenGraph
+from ...engine.runtime.entry import shares_written
 from ...engine.stages import INFERENCE, Wrapped
 from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, load_inputs
-from ..recorded.state import deterministic
+from ..recorded.inputs import bind_symbols, clones, load_inputs, load_random
+from ..recorded.state import deterministic, restored
 from ..verdicts.compare import EQUAL, Comparison, compare, worst
 from .pairs import buffer_pairs, difference, graph_pairs
 from .rungs import Execution, run_aten, run_graph, run_kernels, run_loops
@@ -206,6 +208,11 @@ class Ladder:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
             return
         found, why = compare_returned(returned.tensors, self.eager.observed()), "the program, run again in eager"
+        if found.verdict == "different" and returned.unsure:
+            self.rungs.append(Rung("program", "cpu", "absent", why=(
+                "which of the program's calls was recorded cannot be told: another one may differ in "
+                f"{', '.join(returned.unsure[:3])}")))
+            return
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
             self.first = Difference("capture", "results", None, found)
@@ -223,7 +230,7 @@ class Ladder:
             self._make()
         except Exception as error:
             return reason(error)
-        return ""
+        return ran_in_eager(self.work.aten, self.saved) if hasattr(self, "work") else ""
 
     def _make(self) -> None:
         names = tuple(item.name for item in self.kept.inputs)
@@ -320,6 +327,14 @@ def _timeless(record: AnyRecord | None) -> AnyRecord | None:
     return msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
 
 
+def ran_in_eager(aten: AtenGraph, inputs: tuple[Any, ...]) -> str:
+    """Why a call with these inputs did not run what was compiled; "" if it did."""
+    written = set(aten.mutations.values())
+    if written and shares_written(inputs, written):
+        return "an input that the graph writes shares memory with another: such a call runs in eager, as captured"
+    return ""
+
+
 def reason(error: Exception) -> str:
     """Why a stage cannot be made again, in words."""
     if isinstance(error, ReplayError):
@@ -343,7 +358,9 @@ def replay(
     if calls_functions(recording, compile_id):
         kind = ControlLadder
     try:
-        return kind(recording, compile_id, device, trust, runs).climb()
+        ladder = kind(recording, compile_id, device, trust, runs)
+        with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
+            return ladder.climb()
     except ReplayError:
         raise
     except Exception as error:  # what is recorded is data: whatever it leads to is said of it

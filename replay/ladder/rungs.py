@@ -20,8 +20,8 @@ from ...engine.graphs.random_fills import RANDOM_FILLS
 from ...engine.ir import interpreter
 from ...engine.ir.ir import Group, KernelSignature, LoopBody, Plan, Program
 from ...engine.runtime.runtime import load
+from ..recorded.state import as_compiled
 
-"""The seed of every rung's random operators."""
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 WIDER_METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
 
@@ -144,6 +144,7 @@ def _snapshot(value: Any) -> Any:
     return value
 
 
+@as_compiled()
 def run_aten(aten: AtenGraph, module: torch.fx.GraphModule, inputs: tuple[Any, ...]) -> Execution:
     """Run an ATen graph and give its results as the program sees them: mutations written back, views made."""
     own = sum(node.op == "placeholder" for node in module.graph.nodes) == len(inputs)
@@ -222,6 +223,7 @@ def run_kernels(
     return _run_steps(aten, plan.program, plan.items, inputs, group)
 
 
+@as_compiled()
 def _run_steps(
     aten: AtenGraph, program: Program, steps: Sequence[Any], inputs: tuple[Any, ...], run_one: Callable[..., None]
 ) -> Execution:

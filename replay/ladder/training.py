@@ -28,9 +28,9 @@ from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import clones, in_words
-from ..recorded.state import deterministic
+from ..recorded.state import as_compiled, deterministic
 from ..verdicts.compare import compare, worst
-from .ladder import Captured, Difference, Ladder, Report, Rung, reason
+from .ladder import Captured, Difference, Ladder, Report, Rung, ran_in_eager, reason
 from .pairs import makers_of
 from .rungs import Execution, results_of, run_aten, run_graph, run_kernels, run_loops, written
 
@@ -96,7 +96,7 @@ class TrainingLadder(Ladder):
             self.trained = run_stages(TRAINING, self.joint, self._context())
         except Exception as error:
             return reason(error)
-        return ""
+        return ran_in_eager(self.joint.forward, self.saved)
 
     # ---- the rungs
     def _tangents(self, dtype: torch.dtype | None) -> list[torch.Tensor]:
@@ -105,7 +105,8 @@ class TrainingLadder(Ladder):
         tangents = []
         for k in self.joint.tangents:
             fake = torch.empty_like(outputs[k].meta["val"])
-            values = torch.randn(fake.shape, generator=generator) if fake.dim() else torch.ones(())
+            values = torch.randn(fake.shape, generator=generator, device="cpu", dtype=torch.float32)
+            values = values if fake.dim() else torch.ones((), device="cpu")
             wide = dtype if dtype is not None and fake.is_floating_point() else fake.dtype
             made = torch.empty_strided(fake.shape, fake.stride(), dtype=wide, device=self.device)
             tangents.append(made.copy_(values.to(fake.dtype)))
@@ -122,7 +123,8 @@ class TrainingLadder(Ladder):
             edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
             ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
-            found = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
+            with as_compiled():  # as in training: backward() is called outside of autocast
+                found = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
         reached = dict(zip(self.form.facts.gradients_of, found))
         gradients = tuple([reached.get(i) for i in self.joint.gradients])  # None where no result depends on the input
         outputs, changed = (tuple(map(_plain, values)) for values in (ran.outputs, inputs))
@@ -137,7 +139,7 @@ class TrainingLadder(Ladder):
     def _run_joint(self, dtype: torch.dtype | None = None, module: torch.fx.GraphModule | None = None) -> Execution:
         """The joint graph, node by node."""
         inputs = clones(self.saved, self.device, dtype)
-        with deterministic():
+        with deterministic(), as_compiled():
             values = (*inputs, *self._tangents(dtype))
             ran = run_graph(module or self.joint.module, values, wide=dtype is not None)
         inside, count = len(self.joint.forward.mutations), self.joint.forward_outputs

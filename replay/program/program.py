@@ -25,9 +25,9 @@ from safetensors.torch import load_file, save_file
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Breaks, Frame, Guards, SavedInputs
 from ...artifacts.signature import is_signed
-from ..recorded.inputs import load_inputs
-from ..recorded.state import SEED
+from ..recorded.inputs import load_inputs, load_random
 from ..verdicts.compare import Comparison, compare, worst
+from .identity import ONE_OF_MANY, describe, describe_state
 from .places import equality, is_place
 
 TIMEOUT_SECONDS = 600
@@ -39,10 +39,12 @@ class ProgramAbsent(Exception):
 
 @dataclass(frozen=True)
 class Returned:
-    """What a call of the program returned: its tensors, on the CPU, and the seconds until it had returned."""
+    """What a call of the program returned: its tensors, on the CPU, and the seconds until it had returned. `unsure` are
+    places that may have held another object than at the recorded call."""
 
     tensors: list[torch.Tensor]
     seconds: float
+    unsure: tuple[str, ...] = ()
 
 
 class ProgramRuns:
@@ -83,7 +85,7 @@ class ProgramRuns:
             calls = [_call(self.recording, c, Path(folder, str(i))) for i, c in enumerate(compile_ids)]
             report = Path(folder, "report.json")
             spec = {
-                "command": meta.get("command", []), "folder": meta.get("folder", "."), "calls": calls, "seed": SEED,
+                "command": meta.get("command", []), "folder": meta.get("folder", "."), "calls": calls,
                 "report": str(report), "started": time.time(),
             }
             Path(folder, "spec.json").write_text(json.dumps(spec))
@@ -91,10 +93,13 @@ class ProgramRuns:
             found: dict[str, Any] = {"seconds": {}, "disturbed": False}
             if report.exists():
                 found = json.loads(report.read_text())
+            if "error" in found:
+                self.last_words = f"the program's call cannot be looked at ({found['error']})"
             self.disturbed |= found["disturbed"]
             outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
+        unsure = {c["id"]: tuple(c["unsure"]) for c in calls}
         return {
-            c: Returned([tensors[str(i)] for i in range(len(tensors))], found["seconds"][c])
+            c: Returned(list(tensors.values()), found["seconds"][c], unsure[c])
             for c, tensors in outputs.items()
         }
 
@@ -114,7 +119,7 @@ def _run_probe(spec: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"the program did not reach the call within {TIMEOUT_SECONDS} s"
-    last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2] if ran.returncode else ""
     return "the program, run again, made no call with these values" + (f" ({last})" if last else "")
 
 
@@ -139,12 +144,23 @@ def _call(recording: Recording, compile_id: str, folder: Path) -> dict[str, Any]
     folder.mkdir()
     frame = _whole_frame(recording, compile_id)
     inputs = _inputs(recording, compile_id)
+    random = load_random(recording.path, inputs)
+    if random:
+        save_file(random, folder / "random.safetensors")
+    values, unsure = _known_by(recording, compile_id, inputs)
     return {
         "id": compile_id, "file": os.path.realpath(frame.file), "function": frame.function.rpartition(".")[2],
         "line": frame.line, "outputs": str(folder / "outputs.safetensors"),
         "inputs": _save_tensors(folder / "inputs.safetensors", inputs, load_inputs(recording.path, inputs)),
-        "values": [*_numbers(inputs), *_assumed(recording, compile_id)],
+        "shared": _shared(inputs), "random": str(folder / "random.safetensors") if random else "",
+        "numbers": list(_numbers(inputs)), "values": values, "unsure": unsure,
+        "state": None if inputs.state is None else describe_state(inputs.state),
     }
+
+
+def _shared(inputs: SavedInputs) -> dict[str, str]:
+    """For each place of a tensor the first that shares its memory."""
+    return {i.name: i.alias_of or i.name for i in inputs.inputs if i.tensor and is_place(i.name)}
 
 
 def _numbers(inputs: SavedInputs) -> Iterator[tuple[str, Any]]:
@@ -154,16 +170,29 @@ def _numbers(inputs: SavedInputs) -> Iterator[tuple[str, Any]]:
             yield item.name, item.value
 
 
-def _assumed(recording: Recording, compile_id: str) -> Iterator[tuple[str, Any]]:
-    """What the guards say of single values: other calls have others, with the same tensors."""
+def _known_by(recording: Recording, compile_id: str, inputs: SavedInputs) -> tuple[dict[str, str], list[str]]:
+    """What the call is known by besides its tensors and numbers, and at which places that may not be enough."""
+    drawn = [i.name for i in inputs.inputs if i.meta is None and not is_place(i.name)]
+    if inputs.call is not None:
+        return inputs.call.values, [*inputs.call.unsure, *drawn]
+    values, unsure = _assumed(recording, compile_id)
+    return values, [*unsure, *drawn]
+
+
+def _assumed(recording: Recording, compile_id: str) -> tuple[dict[str, str], list[str]]:
+    """The same from what the guards say, of recordings that do not describe the call."""
     try:
         guards = recording.artifact(compile_id, "guards")
     except RecordingError:
-        return
+        return {}, []
+    values, unsure = {}, []
     for guard in guards.guards if isinstance(guards, Guards) else ():
         found = equality(guard.code) if guard.kind in _VALUES else None
         if found and (found[1] is None or isinstance(found[1], (bool, int, float, str))):
-            yield found
+            values[found[0]] = describe(found[1])[0]
+        elif guard.kind in ONE_OF_MANY and not guard.source.startswith("__"):
+            unsure.append(guard.source)
+    return values, unsure
 
 
 _VALUES = ("EQUALS_MATCH", "BOOL", "NONE")
@@ -197,7 +226,7 @@ def _save_tensors(path: Path, inputs: SavedInputs, values: Sequence[Any]) -> str
         place = item.name.removeprefix("tensor_of(").removesuffix(")")  # the memory of an array
         plain = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.device.type != "meta"
         if plain and is_place(place):
-            found[place] = value.contiguous().clone()
+            found[place] = value.resolve_conj().resolve_neg().contiguous().clone()
     if not found:
         return ""
     save_file(found, path)
@@ -208,7 +237,7 @@ def compare_returned(returned: Sequence[torch.Tensor], observed: Sequence[Any]) 
     """Compare what the function returned with the graph's results: each tensor with the nearest of its kind."""
     found = []
     for tensor in returned:
-        like = [o.detach().cpu().contiguous() for o in observed if _alike(o, tensor)]
+        like = [o.detach().cpu().resolve_conj().resolve_neg().contiguous() for o in observed if _alike(o, tensor)]
         if not like:
             found.append(Comparison("different", why=f"no result of the graph is a {tensor.dtype}{list(tensor.shape)}"))
             continue
@@ -218,9 +247,11 @@ def compare_returned(returned: Sequence[torch.Tensor], observed: Sequence[Any]) 
 
 
 def _alike(value: Any, tensor: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
+    same = isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
+    return same and value.layout is torch.strided and not value.is_meta
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    apart = (a.double() - b.double()).abs().nan_to_num()
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    apart = (a.to(wide) - b.to(wide)).abs().nan_to_num()
     return apart.max().item() if apart.numel() else 0.0
