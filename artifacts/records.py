@@ -481,6 +481,7 @@ class SavedInput(Record, frozen=True):
     alias_of: str = ""
     conjugated: bool = False
     negated: bool = False
+    unsaved: str = ""  # why its values cannot be kept: it is not strided memory
 
 
 class Autocast(Record, frozen=True):

@@ -101,7 +101,7 @@ class InputSaver:
             flats = {f"input_{number}": piece.values() for number, piece in enumerate(found)}
             self._write(file, flats | {f"random:{device}": state for device, state in random.items()})
             self._session.input_bytes += size
-        inputs = tuple(_saved(n, a, found if file else []) for n, a in zip(names, args))
+        inputs = tuple(_saved(n, a, found, bool(file)) for n, a in zip(names, args))
         return SavedInputs(inputs, file, note, state, call)
 
     def _call(self) -> CallIdentity | None:
@@ -151,7 +151,7 @@ def _unsaved(tensor: torch.Tensor) -> str:
     return "on the meta device" if tensor.is_meta else ""
 
 
-def _saved(name: str, value: Any, found: Sequence[Piece]) -> SavedInput:
+def _saved(name: str, value: Any, found: Sequence[Piece], kept: bool) -> SavedInput:
     if not isinstance(value, torch.Tensor):
         return SavedInput(name, None, value=value if isinstance(value, LITERALS) else repr(value))
     number, piece = next(((i, p) for i, p in enumerate(found) if name in p.offsets), (0, None))
@@ -163,6 +163,7 @@ def _saved(name: str, value: Any, found: Sequence[Piece]) -> SavedInput:
     )
     first = next(iter(piece.offsets)) if piece else name
     return SavedInput(
-        name, meta, f"input_{number}" if piece else "", alias_of="" if first == name else first,
+        name, meta, f"input_{number}" if piece and kept else "", alias_of="" if first == name else first,
         conjugated=strided and value.is_conj(), negated=strided and value.is_neg(),
+        unsaved="" if value.is_meta else _unsaved(value),
     )

@@ -7,7 +7,7 @@ report names those that differ from the recording (another version of ptdebug or
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,17 +16,18 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 
 from ...artifacts.context import CompileContext, CompileId, run_stages
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
+from ...artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, TensorMeta
 from ...artifacts.stages import REPLAYED
 from ...dependencies import msgspec
 from ...engine.graphs.functional_graph import AtenGraph
 from ...engine.runtime.entry import shares_written
 from ...engine.stages import INFERENCE, Wrapped
 from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
-from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, load_inputs, load_random
+from ..recorded.graphs import ReplayError, graph_module, on_device
+from ..recorded.inputs import bind_symbols, clones, kept_or_made_up, load_random
 from ..recorded.state import deterministic, restored
 from ..verdicts.compare import EQUAL, Comparison, compare, worst
+from .options import Options
 from .pairs import buffer_pairs, difference, graph_pairs
 from .rungs import Execution, run_aten, run_graph, run_kernels, run_loops
 
@@ -61,6 +62,7 @@ class Report:
     rungs: tuple[Rung, ...]
     first: Difference | None = None
     drift: tuple[str, ...] = ()
+    inputs: str = ""  # how they were made up, where their values were not kept
 
     @property
     def verdict(self) -> str:
@@ -85,7 +87,7 @@ class Report:
             for r in self.rungs
         ]
         return {"schema": SCHEMA, "selector": self.selector, "verdict": self.verdict, "first_difference": first,
-                "rungs": rungs, "drift": list(self.drift)}
+                "rungs": rungs, "drift": list(self.drift), "inputs": self.inputs or "recorded"}
 
 
 def _number(value: float) -> float | None:
@@ -133,15 +135,16 @@ class Ladder:
 
     def __init__(
         self, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False,
-        runs: ProgramRuns | None = None,
+        runs: ProgramRuns | None = None, options: Options | None = None,
     ) -> None:
         self.recording = recording
         self.compile_id = compile_id
         self.device = device
+        self.options = options or Options()
         self.runs = runs or ProgramRuns(recording, [compile_id], trust)
         self.graph = self._artifact("capture", "", Graph)
-        self.kept: SavedInputs = self._artifact("runtime", "inputs", SavedInputs)
-        saved = load_inputs(recording.path, self.kept)
+        inputs = kept_or_made_up(recording, compile_id, self.graph, self.options.call)
+        self.kept, saved, self.made_up = inputs.kept, inputs.values, inputs.made_up
         expected = sum(node.op == "placeholder" for node in self.graph.nodes)
         if expected != len(saved):
             raise ReplayError(f"the recording is damaged: its graph has {expected} inputs, and {len(saved)} were saved")
@@ -179,7 +182,8 @@ class Ladder:
         self.eager = eager = self._in_eager(lambda: run_graph(self.captured, clones(self.saved, self.device)))
         self.reference = self._reference()
         self._program()
-        self._add("capture", eager)
+        if self.options.wants("capture"):
+            self._add("capture", eager)
         self._climb_stages(self._compile())
         return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
 
@@ -202,6 +206,8 @@ class Ladder:
         self._rung("kernels", why, self._kernels)
 
     def _program(self) -> None:
+        if not self.options.wants("program"):
+            return
         try:
             returned = self.runs.ask(self.compile_id)
         except ProgramAbsent as error:
@@ -213,6 +219,7 @@ class Ladder:
                 "which of the program's calls was recorded cannot be told: another one may differ in "
                 f"{', '.join(returned.unsure[:3])}")))
             return
+        why = f"{why} ({returned.run_seconds:.1f} s until then)"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
             self.first = Difference("capture", "results", None, found)
@@ -246,6 +253,8 @@ class Ladder:
         return context
 
     def _rung(self, stage: str, why: str, run: Callable[[], Execution]) -> None:
+        if not self.options.wants(stage):
+            return
         if why:
             self.rungs.append(Rung(stage, self.device, "absent", why=why))
             return
@@ -345,7 +354,8 @@ def reason(error: Exception) -> str:
 
 
 def replay(
-    recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None
+    recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None,
+    options: Options | None = None,
 ) -> Report:
     """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
     program runs once. Raises ReplayError where it cannot be run again."""
@@ -358,9 +368,14 @@ def replay(
     if calls_functions(recording, compile_id):
         kind = ControlLadder
     try:
-        ladder = kind(recording, compile_id, device, trust, runs)
-        with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
-            return ladder.climb()
+        with on_device(device):
+            ladder = kind(recording, compile_id, device, trust, runs, options)
+            with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
+                report = ladder.climb()
+        ran = {rung.stage for rung in report.rungs}
+        missing = [Rung(stage, device, "absent", why="this compilation has no such stage")
+                   for stage in sorted(ladder.options.stages - ran)]
+        return replace(report, rungs=(*report.rungs, *missing), inputs=ladder.made_up)
     except ReplayError:
         raise
     except Exception as error:  # what is recorded is data: whatever it leads to is said of it

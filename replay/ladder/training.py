@@ -52,10 +52,11 @@ class TrainingLadder(Ladder):
         try:
             self._trace_joint()
         except (DataDependentOutputException, DynamicOutputShapeException):
-            return Ladder(self.recording, self.compile_id, self.device, self.trust, self.runs).climb()
+            return Ladder(self.recording, self.compile_id, self.device, self.trust, self.runs, self.options).climb()
         self.eager, self.reference = self._in_eager(self._eager), self._wide(self._eager)
         self._program()
-        self._add("capture", self.eager)
+        if self.options.wants("capture"):
+            self._add("capture", self.eager)
         recorded = partial(self._run_joint, module=self._module("joint", ""))
         self.nodes, self.wide_nodes = self._in_eager(recorded), self._wide(recorded)
         self._rung("joint", "", lambda: self.nodes)

@@ -40,12 +40,13 @@ class Probe:
         for call in spec["calls"]:
             expected = load_file(call["inputs"]) if call["inputs"] else {}
             self.missing.setdefault((call["function"], call["line"]), []).append(call | {"expected": expected})
-        self.report: dict[str, Any] = {"seconds": {}, "disturbed": False}
+        self.report: dict[str, Any] = {"seconds": {}, "until": {}, "disturbed": False}
         self.frame: FrameType | None = None
         self.running: list[dict[str, Any]] = []
         self.replaced: list[tuple[torch.Tensor, ...]] = []
         self.program_state: dict[str, torch.Tensor] = {}
         self.start: dict[str, torch.Tensor] = {}
+        self.began = 0.0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """See a call begin or end. What goes wrong here is no business of the program."""
@@ -75,8 +76,10 @@ class Probe:
         self.program_state = random_state()
         start_random(load_file(calls[0]["random"]) if calls[0]["random"] else {})  # as where the graph is run
         self.start = random_state()
+        self.began = time.perf_counter()
 
     def _end(self, returned: Any) -> None:
+        took = time.perf_counter() - self.began
         drew = not _equal(random_state(), self.start)
         disturbed = drew and not _equal(self.program_state, self.start)
         if disturbed:
@@ -88,7 +91,8 @@ class Probe:
         _put_back(self.replaced)
         for call in self.running:
             save_file(dense, call["outputs"])
-            self.report["seconds"][call["id"]] = time.time() - self.spec["started"]
+            self.report["seconds"][call["id"]] = took
+            self.report["until"][call["id"]] = time.time() - self.spec["started"]
             self.missing[call["function"], call["line"]].remove(call)
         self.frame, self.running = None, []
         Path(self.spec["report"]).write_text(json.dumps(self.report))

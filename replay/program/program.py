@@ -24,13 +24,15 @@ from safetensors.torch import load_file, save_file
 
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Breaks, Frame, Guards, SavedInputs
-from ...artifacts.signature import is_signed
+from ...artifacts.signature import is_signed, was_written_here
 from ..recorded.inputs import load_inputs, load_random
 from ..verdicts.compare import Comparison, compare, worst
 from .identity import ONE_OF_MANY, describe, describe_state
 from .places import equality, is_place
 
 TIMEOUT_SECONDS = 600
+CHEAP_SECONDS = 30
+"""A program that had reached the call by then, compiling on the way, is run again without being asked."""
 
 
 class ProgramAbsent(Exception):
@@ -39,12 +41,13 @@ class ProgramAbsent(Exception):
 
 @dataclass(frozen=True)
 class Returned:
-    """What a call of the program returned: its tensors, on the CPU, and the seconds until it had returned. `unsure` are
-    places that may have held another object than at the recorded call."""
+    """What a call of the program returned: its tensors, on the CPU, and the seconds that it took. `unsure` are places
+    that may have held another object than at the recorded call; `run_seconds` counts from the program's start."""
 
     tensors: list[torch.Tensor]
     seconds: float
     unsure: tuple[str, ...] = ()
+    run_seconds: float = 0.0
 
 
 class ProgramRuns:
@@ -52,10 +55,15 @@ class ProgramRuns:
 
     The first question runs it once and looks for all of those calls. One that this run cannot show, because it happens
     inside of another one or because an earlier one drew random numbers from another seed than the program's, gets a run
-    of its own when it is asked for.
+    of its own when it is asked for. Calls that a program reached later than after CHEAP_SECONDS are looked for only if
+    `asked`.
     """
 
-    def __init__(self, recording: Recording, compile_ids: Sequence[str], trust: bool = False) -> None:
+    def __init__(
+        self, recording: Recording, compile_ids: Sequence[str], trust: bool = False, asked: bool = False, call: int = 0
+    ) -> None:
+        self.asked = asked
+        self.call = call
         self.recording = recording
         self.compile_ids = tuple(compile_ids)
         self.trust = trust
@@ -69,20 +77,37 @@ class ProgramRuns:
             raise ProgramAbsent(
                 "its program was not recorded by you here, or has changed since: --trust runs it anyway"
             )
-        _whole_frame(self.recording, compile_id)
+        self._check(compile_id)
         if self.returned is None:
-            self.returned = self._run([c for c in self.compile_ids if _can_run(self.recording, c)])
+            self.returned = self._run([c for c in self.compile_ids if self._can_run(c)])
         if compile_id not in self.returned and self.disturbed:
             self.returned |= self._run([compile_id])
         if compile_id not in self.returned:
             raise ProgramAbsent(self.last_words)
         return self.returned[compile_id]
 
+    def _check(self, compile_id: str) -> None:
+        """Raise ProgramAbsent if the program is not to be run for this compilation, as far as the recording says."""
+        _whole_frame(self.recording, compile_id)
+        inputs = _inputs(self.recording, compile_id, self.call)
+        if not inputs.file:
+            raise ProgramAbsent("by their values its calls could be told, and those of the inputs were not kept")
+        if not self.asked and inputs.call is not None and inputs.call.seconds > CHEAP_SECONDS:
+            raise ProgramAbsent(f"this call came after {inputs.call.seconds:.0f} s: --rung program runs the program "
+                                "until then")
+
+    def _can_run(self, compile_id: str) -> bool:
+        try:
+            self._check(compile_id)
+        except ProgramAbsent:
+            return False
+        return True
+
     def _run(self, compile_ids: Sequence[str]) -> dict[str, Returned]:
         """One run of the program: what those of `compile_ids` returned whose calls it met."""
         meta = self.recording.meta
         with tempfile.TemporaryDirectory(prefix="ptdebug-replay-") as folder:
-            calls = [_call(self.recording, c, Path(folder, str(i))) for i, c in enumerate(compile_ids)]
+            calls = [_call(self.recording, c, self.call, Path(folder, str(i))) for i, c in enumerate(compile_ids)]
             report = Path(folder, "report.json")
             spec = {
                 "command": meta.get("command", []), "folder": meta.get("folder", "."), "calls": calls,
@@ -99,15 +124,21 @@ class ProgramRuns:
             outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
         unsure = {c["id"]: tuple(c["unsure"]) for c in calls}
         return {
-            c: Returned(list(tensors.values()), found["seconds"][c], unsure[c])
+            c: Returned(list(tensors.values()), found["seconds"][c], unsure[c], found["until"][c])
             for c, tensors in outputs.items()
         }
 
 
 def is_ours(recording: Recording) -> bool:
-    """Whether this user made the recording here, as its signature shows."""
+    """Whether this user made the recording here, and its program is unchanged, as its signature shows."""
     meta = recording.meta
     return is_signed(meta.get("command", []), meta.get("folder", ""), meta.get("signature", ""))
+
+
+def was_made_here(recording: Recording) -> bool:
+    """Whether this user's ptdebug wrote the recording, whatever became of its program."""
+    meta = recording.meta
+    return was_written_here(recording.path, meta.get("started"), meta.get("origin")) or is_ours(recording)
 
 
 def _run_probe(spec: Path) -> str:
@@ -124,27 +155,21 @@ def _run_probe(spec: Path) -> str:
     return "the program, run again, made no call with these values" + (f" ({last})" if last else "")
 
 
-def _can_run(recording: Recording, compile_id: str) -> bool:
-    """Whether the program can be run for this compilation, as far as the recording says."""
+def _inputs(recording: Recording, compile_id: str, call: int) -> SavedInputs:
     try:
-        _whole_frame(recording, compile_id)
-        return bool(_inputs(recording, compile_id).file)
-    except (ProgramAbsent, RecordingError):
-        return False
-
-
-def _inputs(recording: Recording, compile_id: str) -> SavedInputs:
-    found = recording.artifact(compile_id, "runtime", "inputs")
+        found = recording.artifact(compile_id, "runtime", f"inputs_{call}" if call else "inputs")
+    except RecordingError as error:
+        raise ProgramAbsent(str(error)) from error
     if not isinstance(found, SavedInputs):
-        raise RecordingError(f"{compile_id}:runtime/inputs is a {type(found).__name__}")
+        raise ProgramAbsent(f"{compile_id}:runtime/inputs is a {type(found).__name__}")
     return found
 
 
-def _call(recording: Recording, compile_id: str, folder: Path) -> dict[str, Any]:
+def _call(recording: Recording, compile_id: str, number: int, folder: Path) -> dict[str, Any]:
     """How the probe knows the call of one compilation: its function, and what it found in its variables."""
     folder.mkdir()
     frame = _whole_frame(recording, compile_id)
-    inputs = _inputs(recording, compile_id)
+    inputs = _inputs(recording, compile_id, number)
     random = load_random(recording.path, inputs)
     if random:
         save_file(random, folder / "random.safetensors")

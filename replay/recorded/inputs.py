@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,20 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ...artifacts.files import NotAFileOfIt, plain_file
+from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
 from .graphs import ReplayError, dtype
 from .memory import seen, storage_bytes
+from .synthesized import described, synthesized
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a call: their record, their values on the CPU, and what was made up ("" if they were kept)."""
+
+    kept: SavedInputs
+    values: tuple[Any, ...]
+    made_up: str = ""
 
 
 def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
@@ -134,6 +146,37 @@ def _nudged(numbers: torch.Tensor) -> torch.Tensor:
         return torch.view_as_complex(_nudged(torch.view_as_real(numbers)))
     signs = torch.randint(0, 2, numbers.shape, generator=torch.Generator().manual_seed(0)).to(numbers) * 2 - 1
     return torch.where(numbers == numbers.round(), numbers, numbers * (1 + torch.finfo(numbers.dtype).eps * signs))
+
+
+def kept_or_made_up(recording: Recording, compile_id: str, graph: Graph, call: int = 0) -> Inputs:
+    """The inputs of one call of a graph; made up where only their metadata was kept, or nothing.
+
+    Raises ReplayError for a call that was not recorded, and for inputs that cannot be made up."""
+    name = f"inputs_{call}" if call else "inputs"
+    try:
+        kept = recording.artifact(compile_id, "runtime", name)
+    except RecordingError:
+        if call:
+            raise ReplayError(f"call {call} of this graph was not saved: record with --inputs all") from None
+        kept = described(graph)
+    if not isinstance(kept, SavedInputs):
+        raise ReplayError(f"{compile_id}:runtime is a {type(kept).__name__}, which it should not be")
+    if kept.file or not kept.inputs:
+        return Inputs(kept, load_inputs(recording.path, kept))
+    return Inputs(kept, synthesized(kept), f"made up from recorded metadata: values were not kept ({kept.note})")
+
+
+def recorded_devices(recording: Recording, compile_ids: Iterable[str]) -> set[str]:
+    """The kinds of devices that the inputs of these graphs were on."""
+    found = set()
+    for compile_id in compile_ids:
+        try:
+            kept = recording.artifact(compile_id, "runtime", "inputs")
+        except RecordingError:
+            continue
+        for item in kept.inputs if isinstance(kept, SavedInputs) else ():
+            found.add(item.meta.device.partition(":")[0] if item.meta is not None else "")
+    return found
 
 
 def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:
