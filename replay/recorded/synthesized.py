@@ -83,7 +83,8 @@ def _numbers(count: int, kind: torch.dtype) -> torch.Tensor:
 def _layout(item: SavedInput) -> tuple[list[int], list[int], int]:
     meta = item.meta
     if meta is None or item.unsaved or len(meta.shape) != len(meta.stride):
-        raise ReplayError(f"the inputs of this graph were not saved (an input is {item.unsaved or 'not strided memory'})")
+        why = item.unsaved or "not strided memory"
+        raise ReplayError(f"the inputs of this graph were not saved (an input is {why})")
     numbers = [*meta.shape, *meta.stride, meta.offset]
     if not all(isinstance(n, int) for n in numbers):
         raise ReplayError(f"the inputs of this graph were not saved, and the size of {item.name} was not recorded")
