@@ -1,64 +1,124 @@
 """Run recorded graphs again on their recorded inputs, stage by stage, and find where values first differ from eager.
 
-Each rung runs one stage: the captured graph in eager, the ATen graph, the graph after the passes, the loop IR in the
-reference interpreter, the compiled kernels, the whole compiled graph. The verdict is equal, rounding, or different,
-with the class of the difference; docs/replay.md says what each means. The exit code is 1 if any rung is different.
+Each rung runs one stage: the program in eager, the captured graph in eager, the ATen graph, the graph after the passes,
+the loop IR in the reference interpreter, the compiled kernels, the whole compiled graph. The verdict is equal, rounding,
+or different, with the class of the difference; docs/replay.md says what each means. The exit code is 1 if any rung is
+different.
+
+The program runs again, in a process of its own, if it reached the call within 30 s when it was recorded, or if
+--rung program asks for it. A recording from elsewhere runs only if you say so, or with --trust.
 """
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording
+from ...artifacts.selector import Selector
 from ..errors import CommandError
 from ..printing import add_selector, print_json, print_lines, print_title, say, selected
+from ..trust import confirmed
 
 EXAMPLE = "ptdebug replay @:0/0"
+RUNGS = ("program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SELECTOR, --device, --repeat, --nan, --passes, --trust and --json."""
+    """SELECTOR and the options."""
     add_selector(parser)
-    parser.add_argument("--device", default="cpu", help="where to run: cpu (default) or cuda")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N",
-                        help="run eager and the kernels N times, to find what differs from run to run")
-    parser.add_argument("--nan", action="store_true",
-                        help="say where NaNs and infinities are born, even if no result has any")
-    parser.add_argument("--passes", action="store_true", help="run the graph after each pass")
-    parser.add_argument("--trust", action="store_true",
-                        help="also run the program and the functions that a recording from elsewhere names")
+    add = parser.add_argument
+    add("--rung", metavar="STAGE", action="append", choices=RUNGS, default=[],
+        help=f"run this stage only (repeatable): {', '.join(RUNGS)}; also as RECORDING:F/C:STAGE")
+    add("--no-program", action="store_true", help="do not run the program again")
+    add("--call", metavar="N", type=int, default=0,
+        help="the inputs of a later call of the graph, counted from 0; saved by run --inputs all")
+    add("--device", metavar="DEVICES", default="", help="where to run: cpu, cuda, or cpu,cuda (default: as recorded)")
+    add("--repeat", metavar="N", type=int, default=1,
+        help="run eager and the kernels N times, to find what differs from run to run")
+    add("--nan", action="store_true", help="say where NaNs and infinities are born, even if no result has any")
+    add("--passes", action="store_true", help="run the graph after each pass")
+    add("--trust", action="store_true", help="run what a recording from elsewhere names, without asking")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay one compilation, or all compiled ones of a recording."""
+    """Replay one compilation, or all compiled ones of a recording, on each device."""
     from ...replay.ladder.ladder import replay
-    from ...replay.ladder.report import Options
+    from ...replay.ladder.options import Options
     from ...replay.program.program import ProgramRuns
     from ...replay.recorded.graphs import ReplayError  # imports torch
 
     with selected(arguments.selector) as (recording, selector):
+        stages = _stages(arguments, selector)
+        if arguments.call < 0 or arguments.repeat < 1:
+            raise CommandError("--call counts from 0, and --repeat from 1")
+        trust = confirmed(recording, arguments.trust, "replay")
         ids = [selector.compile] if selector.compile else _compiled(recording)
         if not ids:
             raise CommandError(f"{recording.name} has no compiled graph to replay")
-        documents = []
-        runs = ProgramRuns(recording, ids, arguments.trust)
-        options = Options(arguments.repeat, arguments.nan, arguments.passes)
-        for compile_id in ids:
+        devices = _devices(arguments.device, recording, ids)
+        runs = ProgramRuns(recording, ids, trust, "program" in arguments.rung or selector.stage == "program",
+                           arguments.call)
+        documents: list[dict[str, Any]] = []
+        for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
+            own = stages if device == devices[0] else _without_program(stages)  # which runs on no other device
+            options = Options(arguments.repeat, arguments.nan, arguments.passes, own, arguments.call)
             try:
-                document = replay(recording, compile_id, arguments.device, arguments.trust, runs, options).document()
-                documents.append(document)
-                if not arguments.json:
-                    _print(compile_id, document)
+                documents.append(replay(recording, compile_id, device, trust, runs, options).document())
             except ReplayError as error:
-                if selector.compile:
+                if selector.compile and len(devices) == 1:
                     raise CommandError(str(error)) from error
                 say(f"ptdebug: {compile_id}: {error}")
-        if not documents:
-            raise CommandError(f"nothing of {recording.name} can be replayed")
+                continue
+            if not arguments.json:
+                _print(compile_id, documents[-1])
+        _check_that_something_ran(recording, documents, stages)
         if arguments.json:
             print_json(**_combined(documents, arguments.selector))
     return 1 if any(d["verdict"] == "different" for d in documents) else 0
+
+
+def _check_that_something_ran(recording: Recording, documents: Sequence[dict[str, Any]], stages: frozenset[str]) -> None:
+    """Raise CommandError where there is nothing that a verdict could be about."""
+    if not documents:
+        raise CommandError(f"nothing of {recording.name} can be replayed")
+    rungs = [rung for document in documents for rung in document["rungs"]]
+    if stages and all(rung["verdict"] == "absent" for rung in rungs):
+        raise CommandError(f"no {' or '.join(sorted(stages))} can be run: {rungs[0]['why']}")
+
+
+def _without_program(stages: frozenset[str]) -> frozenset[str]:
+    return (stages or frozenset(RUNGS)) - {"program"}
+
+
+def _stages(arguments: argparse.Namespace, selector: Selector) -> frozenset[str]:
+    """The stages to run; none: all of them."""
+    if selector.stage and selector.stage not in RUNGS:
+        raise CommandError(f"{selector.stage} is not a stage that replay runs: choose one of {', '.join(RUNGS)}")
+    asked = {*arguments.rung, *([selector.stage] if selector.stage else [])}
+    if not arguments.no_program:
+        return frozenset(asked)
+    if asked == {"program"}:
+        raise CommandError("--no-program leaves nothing of --rung program")
+    return _without_program(frozenset(asked))
+
+
+def _devices(text: str, recording: Recording, ids: Sequence[str]) -> list[str]:
+    """Where to run: as asked, or where the inputs were recorded, if there is such a device here."""
+    import torch
+
+    asked = [word.strip() for word in text.split(",") if word.strip()]
+    for device in asked:
+        if device.partition(":")[0] not in ("cpu", "cuda"):
+            raise CommandError(f"replay does not run on {device!r}: choose cpu, cuda, or both")
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise CommandError("there is no CUDA device here: replay with --device cpu")
+    if asked:
+        return list(dict.fromkeys(asked))
+    from ...replay.recorded.inputs import recorded_devices
+
+    return ["cuda" if torch.cuda.is_available() and "cuda" in recorded_devices(recording, ids) else "cpu"]
 
 
 def _compiled(recording: Recording) -> list[str]:
@@ -78,6 +138,8 @@ def _print(compile_id: str, document: dict[str, Any]) -> None:
     lines += _gradient_lines(document["rungs"])
     lines += _first_lines(document["first_difference"])
     lines += [f"  {birth['text']}" for birth in document["nan"]]
+    if document["inputs"] != "recorded":
+        lines.append(f"  inputs: {document['inputs']}")
     if document["drift"]:
         lines.append(f"  generated again, these stages differ from the recording: {', '.join(document['drift'])}")
     print_lines([Line(printable(line)) for line in lines])
@@ -135,4 +197,5 @@ def _combined(documents: list[dict[str, Any]], selector: str) -> dict[str, Any]:
         "class": worst["class"], "summary": worst["summary"],
         "coverage": {key: sum(d["coverage"][key] for d in documents) for key in ("ran", "rungs")},
         "nan": [birth for d in documents for birth in d["nan"]],
+        "inputs": next((d["inputs"] for d in documents if d["inputs"] != "recorded"), "recorded"),
     }

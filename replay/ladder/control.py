@@ -121,13 +121,17 @@ class ControlLadder(Ladder):
 
     def _tangent(self, number: int, root: torch.Tensor) -> torch.Tensor:
         generator = torch.Generator().manual_seed(number)
-        values = torch.randn(root.shape, generator=generator) if root.dim() else torch.ones(())
+        values = torch.randn(root.shape, generator=generator, device="cpu", dtype=torch.float32)
+        values = values if root.dim() else torch.ones((), device="cpu")
         return torch.empty_like(root, requires_grad=False).copy_(values)
 
     def _names(self, ran: Execution) -> list[tuple[str, str]]:
         needing = [item for item in self.kept.inputs if item.meta and item.meta.requires_grad]
         return [*super()._names(ran), *((f"gradient of {in_words(item.name)}", "gradient") for item in needing)][
             : len(ran.observed())]
+
+    def _in_eager_why(self) -> str:
+        return ""  # each part tells for itself
 
     # ---- making the parts
     def _generated(self, forced: Mapping[str, str], collector: Collector, expose: bool = False) -> Built:

@@ -18,25 +18,27 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Graph, Location, Pass, SavedInputs
+from ...artifacts.records import Graph, Location, Pass
 from ...engine.ir.printer import format_statement
 from ...engine.stages import INFERENCE, Wrapped
 from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
-from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, in_words, load_inputs
-from ..recorded.state import deterministic
+from ..recorded.graphs import ReplayError, graph_module, on_device
+from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
+from ..recorded.state import as_compiled, deterministic, restored
 from ..verdicts import classes
 from ..verdicts.compare import Comparison, worst, worst_place
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import differs, graph_births
+from .entry import ran_in_eager
 from .explain import explained, random_results
 from .memory import memory_fault, unlike
+from .options import Options
 from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs
 from .reference import Noise, Reference, like
 from .regenerate import ALL_STORED, Captured, Collector
-from .report import UNCHANGED, Compared, Difference, Options, Report, Rung
+from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
 from .rungs import Execution, run_aten, run_graph, with_folded
 from .statements import Wrong, wrong_statement
 from .steps import kernels_alone, run_kernels, run_loops, run_wrapper
@@ -60,8 +62,8 @@ class Ladder:
         self.options = options or Options()
         self.runs = runs or ProgramRuns(recording, [compile_id], trust)
         self.graph = self._artifact("capture", "", Graph)
-        self.kept: SavedInputs = self._artifact("runtime", "inputs", SavedInputs)
-        saved = load_inputs(recording.path, self.kept)
+        inputs = kept_or_made_up(recording, compile_id, self.graph, self.options.call)
+        self.kept, saved, self.made_up = inputs.kept, inputs.values, inputs.made_up
         expected = sum(node.op == "placeholder" for node in self.graph.nodes)
         if expected != len(saved):
             raise ReplayError(f"the recording is damaged: its graph has {expected} inputs, and {len(saved)} were saved")
@@ -129,13 +131,20 @@ class Ladder:
             self._rung(stage, why, partial(self.lowered, stage, None))
 
     def _program(self) -> None:
+        if not self.options.wants("program"):
+            return
         try:
             returned = self.runs.ask(self.compile_id)
         except ProgramAbsent as error:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
             return
         found = compare_returned(returned.tensors, self.program.eager.observed())
-        why = "the program, run again in eager"
+        if found.verdict == "different" and returned.unsure:
+            self.rungs.append(Rung("program", "cpu", "absent", why=(
+                "which of the program's calls was recorded cannot be told: another one may differ in "
+                f"{', '.join(returned.unsure[:3])}")))
+            return
+        why = f"the program, run again in eager ({returned.run_seconds:.1f} s until then)"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
             self.first = Difference("capture", "results", None, found)
@@ -147,7 +156,11 @@ class Ladder:
             self.work = self._generated({}, self.collector)
         except Exception as error:
             return reason(error)
-        return ""
+        return self._in_eager_why()
+
+    def _in_eager_why(self) -> str:
+        """Why the recorded call did not run what was compiled; "" if it did."""
+        return ran_in_eager(self.work.aten, self.saved)
 
     def _generated(self, forced: Mapping[str, str], collector: Collector, expose: bool = False) -> Any:
         """The stages made again, with more decisions `forced`; with `expose`, kernels keep nothing to themselves."""
@@ -173,6 +186,8 @@ class Ladder:
         def absent(why: str) -> None:
             self.rungs.append(Rung(stage, self.device, "absent", why=why, name=name))
 
+        if not self.options.wants(stage):
+            return None
         if why:
             return absent(why)
         try:
@@ -190,6 +205,8 @@ class Ladder:
         return self._add(stage, ran, name)
 
     def _add(self, stage: str, ran: Execution, name: str = "") -> None:
+        if not self.options.wants(stage):
+            return
         found = self.program.observed(ran)
         seen = [Compared(label, role, c) for (label, role), c in zip(self._names(ran), found)]
         nodes = list(self._compared(stage, name, ran))
@@ -288,7 +305,7 @@ class Ladder:
     def nodes(self) -> Reference:
         """Its nodes in eager."""
         module = self._aten_module(self._last_aten)
-        return Reference(lambda dtype, noise: run_graph(
+        return Reference(lambda dtype, noise: as_compiled()(run_graph)(
             module, with_folded(self.work.aten, self._inputs(dtype)), dtype is not None, noise=noise),
             record=self._last_aten)
 
@@ -466,7 +483,14 @@ def replay(
     if calls_functions(recording, compile_id):
         kind = ControlLadder
     try:
-        return kind(recording, compile_id, device, trust, runs, options).climb()
+        with on_device(device):
+            ladder = kind(recording, compile_id, device, trust, runs, options)
+            with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
+                report = ladder.climb()
+        ran = {rung.stage for rung in report.rungs}
+        missing = [Rung(stage, device, "absent", why=NO_SUCH_STAGE) for stage in sorted(ladder.options.stages - ran)]
+        missing = [] if ran else missing
+        return dataclasses.replace(report, rungs=(*report.rungs, *missing), inputs=ladder.made_up)
     except ReplayError:
         raise
     except Exception as error:  # what is recorded is data: whatever it leads to is said of it

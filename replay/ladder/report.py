@@ -8,16 +8,7 @@ from typing import Any
 from ...artifacts.records import SCHEMA, Location
 from ..verdicts.compare import EQUAL, Comparison, worst
 from ..verdicts.nonfinite import Birth
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a replay does beyond one run of each rung: runs eager and the kernels `repeat` times, looks for the origin
-    of NaNs and infinities even if results have none (`nan`), has a rung for each pass (`each_pass`)."""
-
-    repeat: int = 1
-    nan: bool = False
-    each_pass: bool = False
+from .entry import IN_EAGER
 
 
 @dataclass(frozen=True)
@@ -104,6 +95,7 @@ class Report:
     first: Difference | None = None
     drift: tuple[str, ...] = ()
     births: tuple[Birth, ...] = ()  # where NaNs and infinities come from
+    inputs: str = ""  # how they were made up, where their values were not kept
 
     @property
     def verdict(self) -> str:
@@ -137,12 +129,13 @@ class Report:
             "summary": self.summary, "coverage": {"ran": ran, "rungs": of},
             "first_difference": self.first.document() if self.first is not None else None,
             "rungs": [rung.document() for rung in self.rungs], "drift": list(self.drift),
-            "nan": [birth.document() for birth in self.births],
+            "nan": [birth.document() for birth in self.births], "inputs": self.inputs or "recorded",
         }
 
 
 UNCHANGED = "no pass changed the graph"
-NOTHING_TO_RUN = (UNCHANGED,)
+NO_SUCH_STAGE = "this compilation has no such stage"
+NOTHING_TO_RUN = (UNCHANGED, IN_EAGER)
 """Why a rung is absent that this compilation does not have."""
 
 

@@ -18,6 +18,7 @@ from ...artifacts.fx_graphs import PLAN
 from ...engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ...engine.ir import interpreter
 from ...engine.runtime.runtime import CALLED, load
+from ..recorded.state import as_compiled
 
 Symbols = Mapping[str, float]
 NONE: Symbols = {}
@@ -192,6 +193,7 @@ def snapshot(value: Any) -> Any:
     return value
 
 
+@as_compiled()
 def run_aten(
     aten: AtenGraph, module: torch.fx.GraphModule, inputs: tuple[Any, ...], symbols: Symbols = NONE, wide: bool = False
 ) -> Execution:

@@ -18,6 +18,7 @@ from ...engine.ir import interpreter
 from ...engine.ir.ir import ExternCall, Group, KernelSignature, LoopBody, Plan, Program, scalar_buffer
 from ...engine.runtime.runtime import CALLED
 from ...engine.stages import Wrapped
+from ..recorded.state import as_compiled
 from ..verdicts.compare import Comparison, compare, worst
 from .arena import Arena
 from .rungs import Execution, assemble, snapshot, with_folded
@@ -34,6 +35,7 @@ def run_loops(
     return run_steps(aten, program, program.steps, inputs, interpreter.run_body, random=random)
 
 
+@as_compiled()
 def run_wrapper(work: Wrapped, inputs: tuple[Any, ...]) -> Execution:
     """Call the compiled graph as the program does: buffers share memory as planned."""
     start = time.perf_counter()
@@ -90,6 +92,7 @@ def run_group(
         raise IndexError(f"{step.kernel}: index out of range in `{signature.bounds[status - 1]}`")
 
 
+@as_compiled()
 def run_steps(
     aten: AtenGraph, program: Program, steps: Sequence[Any], inputs: tuple[Any, ...], run_one: RunOne,
     arena: Arena | None = None, reuse: Mapping[str, str] | None = None, random: Mapping[str, Any] | None = None,

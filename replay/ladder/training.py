@@ -27,11 +27,12 @@ from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones, in_words
-from ..recorded.state import deterministic
+from ..recorded.state import as_compiled, deterministic
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import graph_births
+from .entry import ran_in_eager
 from .explain import random_results
 from .ladder import LOWERED, Captured, Ladder, lowered, reason
 from .pairs import LoweredPart, Pair, buffer_pairs
@@ -103,6 +104,9 @@ class TrainingLadder(Ladder):
             made: Trained = run_stages(stages, joint, self._context(forced, collector))
         return made
 
+    def _in_eager_why(self) -> str:
+        return ran_in_eager(self.joint.forward, self.saved)
+
     # ---- eager, and the joint graph node by node
     def _tangents_for(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The tangents of results like `roots`."""
@@ -110,7 +114,8 @@ class TrainingLadder(Ladder):
         made = []
         for root in roots:
             empty = torch.empty_like(root, requires_grad=False)
-            values = torch.randn(root.shape, generator=generator) if root.dim() else torch.ones(())
+            values = torch.randn(root.shape, generator=generator, device="cpu", dtype=torch.float32)
+            values = values if root.dim() else torch.ones((), device="cpu")
             made.append(empty.copy_(values.to(root.dtype)))
         return made
 
@@ -129,7 +134,8 @@ class TrainingLadder(Ladder):
             ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
             self.tangents = self.tangents or self._tangents_for(roots)
-            found = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
+            with as_compiled():  # as in training: backward() is called outside of autocast
+                found = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
         reached = dict(zip(self.form.facts.gradients_of, found))
         gradients = tuple([reached.get(i) for i in self.joint.gradients])  # None where no result depends on the input
         outputs, changed = (tuple(map(_plain, values)) for values in (ran.outputs, inputs))
@@ -146,6 +152,7 @@ class TrainingLadder(Ladder):
         inputs = (*self._inputs(), *self._tangents(None))
         return graph_module(record, bind_unbacked(record, self.symbols, inputs, self.trust), self.trust)
 
+    @as_compiled()
     def _joint_run(self, dtype: torch.dtype | None, noise: Noise) -> Execution:
         """The recorded joint graph, node by node."""
         inputs = self._inputs(dtype)

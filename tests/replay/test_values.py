@@ -13,7 +13,7 @@ from ptdebug.engine.codegen.cpp.operators import OPERATORS
 from ptdebug.engine.ir import interpreter
 from ptdebug.replay.ladder import ladder, steps
 from ptdebug.replay.ladder.arena import Arena
-from ptdebug.replay.ladder.report import Options
+from ptdebug.replay.ladder.options import Options
 from ptdebug.replay.verdicts import classes
 from ptdebug.replay.verdicts.compare import Comparison, compare, judge
 
