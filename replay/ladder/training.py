@@ -232,10 +232,14 @@ class TrainingLadder(Ladder):
         """A half after the passes up to `last`."""
         names = self._half_passes(half)
         own = names[: names.index(last) + 1] if last in names else names
-        if last not in names and self.options.each_pass and half == "backward":
+        if last and last not in names and half == "backward":
             own = []  # a pass of the forward, which comes first
         record = self._aten_record("passes", own[-1]) if own else self._aten_record(half, "")
         return self._run_recorded(record, aten, inputs)
+
+    def _run_pass(self, name: str) -> Execution:
+        with deterministic():
+            return self._halves(partial(self._passed_half, name))
 
     def _half_passes(self, half: str) -> list[str]:
         names = sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))
@@ -314,7 +318,7 @@ class TrainingLadder(Ladder):
         if inner is None or not (any(map(kind_of, inner.gradients)) or self.options.nan):
             return found
         backward = {n.name for n in self.joint.module.graph.nodes if n.meta.get("phase") != FORWARD}
-        lines = {name: self._location(source) for name, source in self._sources.items()}
+        lines = {name: self.location(source) for name, source in self._sources.items()}
         inputs = (*self._inputs(), *self._tangents(None))
         more = graph_births(self._joint_module, inner, self.nodes.wide, inputs, "joint", lines,
                             self._input_names(self._joint_module))
