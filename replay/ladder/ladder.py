@@ -72,7 +72,7 @@ class Ladder:
         self.symbols = bind_unbacked(self.graph, self.sizes, self.saved, trust)
         self.captured = graph_module(self.graph, self.symbols, trust)
         self.collector = Collector()
-        self.program = Reference(self._run_captured)  # the captured graph in eager
+        self.program = Reference(self._run_captured, record=self.graph)  # the captured graph in eager
         self.work: Any  # set by `_make`, before any rung that needs it runs
         self.rungs: list[Rung] = []
         self.first: Difference | None = None

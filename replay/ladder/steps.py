@@ -51,14 +51,30 @@ def kernels_alone(work: Wrapped, inputs: tuple[Any, ...]) -> list[tuple[str, Com
     def group(step: Group, memory: Memory, symbols: Mapping[sympy.Symbol, Any]) -> None:
         names = work.signatures[step.kernel].buffers
         own = {name: copied(memory[name]) for name in names}
+        exact = _in_float64(step, memory, symbols)
         for body in step.bodies:
             interpreter.run_body(body, memory, symbols)
         run_group(step, work.kernels, work.signatures, own, symbols)
         left = [name for name in dict.fromkeys(written(step)) if name in own]
-        found.append((step.kernel, worst([compare(own[name], memory[name]) for name in left])))
+        found.append((step.kernel, worst([compare(own[name], memory[name], exact.get(name)) for name in left])))
 
     run_steps(work.aten, work.plan.program, work.plan.items, inputs, group)
     return found
+
+
+def _in_float64(step: Group, memory: Memory, symbols: Mapping[sympy.Symbol, Any]) -> Memory:
+    """What the bodies of a group compute in float64; nothing where that does not work (bits of a float)."""
+    touched = {name for body in step.bodies for name in (*body.reads, *body.writes)}
+    wide = {name: copied(memory[name]) for name in touched}
+    wide = {name: value.double() if value.is_floating_point() else value for name, value in wide.items()}
+    try:
+        for body in step.bodies:
+            statements = tuple([replace(s, dtype=torch.float64) if s.dtype.is_floating_point else s
+                                for s in body.statements])
+            interpreter.run_body(replace(body, statements=statements), wide, symbols)
+    except (RuntimeError, TypeError):
+        return {}
+    return wide
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

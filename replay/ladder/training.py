@@ -67,7 +67,7 @@ class TrainingLadder(Ladder):
             return self._report()
         self.form = EagerForm(eager_form(self.captured), eager_facts(self.joint))
         self.tangents: list[torch.Tensor] = []  # made when eager has run, which knows their sizes
-        self.program = Reference(self._differentiated, self._joint_run)
+        self.program = Reference(self._differentiated, self._joint_run, self.graph)
         eager = self._in_eager()
         self._program()
         self._add("capture", eager)
