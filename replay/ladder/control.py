@@ -281,6 +281,9 @@ class ControlLadder(Ladder):
         return Reference(lambda dtype, noise: run_graph(module, clones(given, self.device, dtype), dtype is not None,
                                                         noise=noise))
 
+    def _passes_of(self, stage: str) -> list[str]:
+        return []
+
     def _random(self, stage: str, ran: Execution) -> dict[str, Any]:
         return {}
 

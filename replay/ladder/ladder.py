@@ -357,13 +357,17 @@ class Ladder:
 
     def _wrong_pass(self, stage: str, name: str) -> str:
         """The first pass after which results differ."""
-        if stage != "passes" or name:
-            return f"pass {name}" if name else ""
-        for one in self._pass_names():
+        if name:
+            return f"pass {name}"
+        for one in self._passes_of(stage):
             ran = self._tried(lambda: self._run_pass(one))  # noqa: B023
             if ran is not None and worst(self.program.observed(ran)).verdict == "different":
                 return f"pass {one}"
         return ""
+
+    def _passes_of(self, stage: str) -> list[str]:
+        """The passes that a stage shows the end of."""
+        return self._pass_names() if stage == "passes" else []
 
     def _run_pass(self, name: str) -> Execution:
         """The graph as it is after one pass."""
