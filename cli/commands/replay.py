@@ -1,12 +1,12 @@
 """Run recorded graphs again on their recorded inputs, stage by stage, and find where values first differ from eager.
 
 Each rung runs one stage: the program in eager, the captured graph in eager, the ATen graph, the graph after the passes,
-the loop IR in the reference interpreter, the compiled kernels, the whole compiled graph. The verdict is equal, rounding,
-or different, with the class of the difference; docs/replay.md says what each means. The exit code is 1 if any rung is
-different.
+the loop IR in the reference interpreter, the compiled kernels, the whole compiled graph. The verdict is equal,
+rounding, or different, with the class of the difference; docs/replay.md says what each means. The exit code is 1 if
+any rung is different.
 
-The program runs again, in a process of its own, if it reached the call within 30 s when it was recorded, or if
---rung program asks for it. A recording from elsewhere runs only if you say so, or with --trust.
+The program runs again, in a process of its own, if it reached the call within a minute when it was recorded, or if
+--program or --rung program asks for it. A recording from elsewhere runs only if you say so, or with --trust.
 """
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--rung", metavar="STAGE", action="append", choices=RUNGS, default=[],
         help=f"run this stage only (repeatable): {', '.join(RUNGS)}; also as RECORDING:F/C:STAGE")
-    add("--no-program", action="store_true", help="do not run the program again")
+    add("--program", action=argparse.BooleanOptionalAction, default=None,
+        help="run the program again, however long it takes, or not at all")
     add("--call", metavar="N", type=int, default=0,
         help="the inputs of a later call of the graph, counted from 0; saved by run --inputs all")
     add("--device", metavar="DEVICES", default="", help="where to run: cpu, cuda, or cpu,cuda (default: as recorded)")
@@ -58,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not ids:
             raise CommandError(f"{recording.name} has no compiled graph to replay")
         devices = _devices(arguments.device, recording, ids)
-        runs = ProgramRuns(recording, ids, trust, "program" in arguments.rung or selector.stage == "program",
-                           arguments.call)
+        asked = bool(arguments.program) or "program" in stages
+        runs = ProgramRuns(recording, ids, trust, asked and arguments.program is not False, arguments.call)
         documents: list[dict[str, Any]] = []
         for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
             own = stages if device == devices[0] else _without_program(stages)  # which runs on no other device
@@ -79,7 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if any(d["verdict"] == "different" for d in documents) else 0
 
 
-def _check_that_something_ran(recording: Recording, documents: Sequence[dict[str, Any]], stages: frozenset[str]) -> None:
+def _check_that_something_ran(
+    recording: Recording, documents: Sequence[dict[str, Any]], stages: frozenset[str]
+) -> None:
     """Raise CommandError where there is nothing that a verdict could be about."""
     if not documents:
         raise CommandError(f"nothing of {recording.name} can be replayed")
@@ -97,8 +100,8 @@ def _stages(arguments: argparse.Namespace, selector: Selector) -> frozenset[str]
     if selector.stage and selector.stage not in RUNGS:
         raise CommandError(f"{selector.stage} is not a stage that replay runs: choose one of {', '.join(RUNGS)}")
     asked = {*arguments.rung, *([selector.stage] if selector.stage else [])}
-    if not arguments.no_program:
-        return frozenset(asked)
+    if arguments.program is not False:
+        return frozenset(asked | {"program"} if asked and arguments.program else asked)
     if asked == {"program"}:
         raise CommandError("--no-program leaves nothing of --rung program")
     return _without_program(frozenset(asked))

@@ -9,6 +9,7 @@ import enum
 import functools
 import hashlib
 import types
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -136,7 +137,10 @@ def _named(value: Any, kind: type) -> tuple[str, bool]:
     if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)):
         return f"operator {value}", True
     if isinstance(value, torch.Tensor):
-        return f"tensor {value.dtype} {tuple(value.shape)}", False
+        return f"tensor {value.dtype} {tuple(value.shape)}", True  # as far as it counts, an input of the graph
+    if kind is weakref.ReferenceType:
+        found, exact = _named(value(), type(value()))
+        return f"weak reference to {found}", exact
     original = getattr(value, "_orig_mod", None) if isinstance(value, torch.nn.Module) else None
     if isinstance(original, torch.nn.Module):  # torch.compile's wrapper, which is not there when compilation is off
         value = original

@@ -31,7 +31,7 @@ from .identity import ONE_OF_MANY, describe, describe_state
 from .places import equality, is_place
 
 TIMEOUT_SECONDS = 600
-CHEAP_SECONDS = 30
+CHEAP_SECONDS = 60
 """A program that had reached the call by then, compiling on the way, is run again without being asked."""
 
 
@@ -93,8 +93,8 @@ class ProgramRuns:
         if not inputs.file:
             raise ProgramAbsent("by their values its calls could be told, and those of the inputs were not kept")
         if not self.asked and inputs.call is not None and inputs.call.seconds > CHEAP_SECONDS:
-            raise ProgramAbsent(f"this call came after {inputs.call.seconds:.0f} s: --rung program runs the program "
-                                "until then")
+            raise ProgramAbsent(f"this call came after {inputs.call.seconds:.0f} s: --program runs the program until "
+                                "then")
 
     def _can_run(self, compile_id: str) -> bool:
         try:
