@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -158,17 +157,15 @@ def _of_script(words: Sequence[str], arguments: argparse.Namespace) -> int:
     parse_program(words).check()
     case = ScriptCase(tuple(words), os.getcwd(), arguments.check, arguments.match, forced=arguments.forced)
     progress = Progress("bisect")
-    launcher = [sys.executable, "-m", __name__.partition(".")[0], "run"]
-    scripts = Scripts(launcher, arguments.jobs or 1, arguments.limit or LIMIT, progress.ran)
-    finished = False
-    try:
-        with Pool(told=progress.ran) as pool:
-            bisection = ScriptBisection(case, scripts, pool, partial(_completed, arguments), progress.say)
+    entry = f"{__name__.rpartition('.commands.')[0]}.main:main"
+    with Pool(told=progress.ran) as pool:
+        scripts = Scripts(entry, pool.processes, arguments.jobs or 1, arguments.limit or LIMIT, progress.ran)
+        bisection = ScriptBisection(case, scripts, pool, partial(_completed, arguments), progress.say)
+        try:
             finding = bisection.find()
-        finished = finding.finished
-    finally:
-        progress.end()
-        scripts.close(finished)
+        finally:
+            progress.end()
+        scripts.close(finding.finished)
     why = bisection.why
     if arguments.json:
         print_json(command=list(words), **_document(finding), why=why, overrides=finding.overrides)

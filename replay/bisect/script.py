@@ -49,7 +49,7 @@ class ScriptBisection:
         finished, forced = True, {}
         try:
             if outcome.failed:
-                forced = self._search(folder)
+                forced = self._search(outcome, folder)
         except KeyboardInterrupt:
             finished, forced = False, self.best
         guilty = tuple(self.known.get(name) or Guilty.of(name, option, self.made) for name, option in forced.items())
@@ -57,8 +57,9 @@ class ScriptBisection:
         return Finding(outcome, guilty, finished, runs, time.perf_counter() - start, spent)
 
     # ---- the search
-    def _search(self, folder: Path) -> Forced:
+    def _search(self, outcome: Outcome, folder: Path) -> Forced:
         self.told("the script in eager")
+        self.scripts.try_warm(self.case, outcome)
         (eager,) = self.scripts([replace(self.case, compiler="eager")])
         if not eager.passed:
             self.why = FAILS_IN_EAGER

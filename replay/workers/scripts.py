@@ -1,28 +1,26 @@
 """Runs scripts under overrides, each in a process of its own, and says what came of them.
 
-`launcher` is the command that runs a script: what `ptdebug run` is started by. Scripts may write the same files, so
-they run one after the other unless the person says otherwise.
+Scripts may write the same files, so they run one after the other unless the person says otherwise. Where a script does
+the same in a child of the warm process as in a fresh one, it is run there.
 """
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-import resource
-import shutil
 import signal
 import subprocess
-import tempfile
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..failures.case import ScriptCase
 from ..failures.outcome import PASSED, Outcome
+from ..failures.signature import Signature
+from .client import Workers
 from .memo import Memo
 
 LIMIT = 600.0
@@ -33,111 +31,87 @@ LAST = 1 << 20
 
 @dataclass
 class Scripts:
-    """A predicate over scripts. `told` hears of each run that has ended."""
+    """A predicate over scripts. `entry` (MODULE:FUNCTION) is ptdebug's command line; `told` hears of each run."""
 
-    launcher: Sequence[str]
+    entry: str
+    processes: Workers
     jobs: int = 1
     limit: float = LIMIT
     told: Callable[[], None] = lambda: None
-    keep: bool = True
     ran: int = 0
+    cpu: float = 0.0
+    warm: bool = False
     words: str = ""  # the last line of the output of the last run that failed
-
-    def __post_init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="ptdebug-scripts-"))
-        self._memo = Memo("scripts", self.keep)
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._interrupted = False
-        self._started = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _memo: Memo = field(default_factory=lambda: Memo("scripts"))
 
     def close(self, finished: bool = True) -> None:
-        """Remove what was written; of a search that was interrupted, outcomes are kept for the next one."""
+        """Forget outcomes; of a search that was interrupted, they are kept for the next one."""
         if finished:
             self._memo.forget()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    @property
-    def cpu(self) -> float:
-        """CPU seconds of the runs so far."""
-        now = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return now.ru_utime + now.ru_stime - self._started.ru_utime - self._started.ru_stime
 
     def __call__(self, cases: Sequence[ScriptCase]) -> list[Outcome]:
         """What comes of each, in order."""
-        with ThreadPoolExecutor(max(1, self.jobs)) as threads:
-            try:
-                return list(threads.map(self._known, cases))
-            except KeyboardInterrupt:
-                self._interrupted = True
-                for process in self._running:
-                    _kill(process)
-                raise
+        keys = [case.key() + _sources(case) for case in cases]
+        missing = {key: case for key, case in zip(keys, cases) if self._memo.get(key) is None}
+        known = list(missing)
+        requests = [partial(self._request, case, ("--no-record",), self.warm) for case in missing.values()]
+        for position, file, line in self.processes.run(requests, max(1, self.jobs)):
+            self._memo.put(known[position], self._judged(missing[known[position]], file, line))
+        found = [self._memo.get(key) for key in keys]
+        return [outcome for outcome in found if outcome is not None]
 
     def recorded(self, case: ScriptCase) -> tuple[Outcome, Path]:
-        """What comes of one run, and its recording."""
+        """What comes of a run in a fresh process, and its recording."""
         name = f"recording-{self.ran}"
-        return self._run(case, ("-o", str(self._folder), "--name", name)), self._folder / name
+        options = ("-o", str(self.processes.folder), "--name", name)
+        ((_, file, line),) = self.processes.run([partial(self._request, case, options, False)], 1)
+        return self._judged(case, file, line), self.processes.folder / name
 
-    def _known(self, case: ScriptCase) -> Outcome:
-        key = case.key() + _sources(case)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._run(case, ("--no-record",))
-            if not self._interrupted:
-                self._memo.put(key, found)
-        return found
+    def try_warm(self, case: ScriptCase, expected: Outcome) -> None:
+        """Run `case` in a child of the warm process; from now on all are, if the same comes of it."""
+        ((_, file, line),) = self.processes.run([partial(self._request, case, ("--no-record",), True)], 1)
+        self.warm = Signature.of(expected).matches(self._judged(case, file, line))
 
-    def _run(self, case: ScriptCase, options: Sequence[str]) -> Outcome:
-        number = self.ran
-        self.ran += 1
-        overrides = self._folder / f"overrides-{number}.json"
-        overrides.write_text(json.dumps(dict(case.forced)))
-        command = [*self.launcher, *options, "-q", "--compiler", case.compiler]
+    # ---- one run
+    def _request(self, case: ScriptCase, options: Sequence[str], warm: bool, answer: Path) -> dict[str, Any]:
+        argv = ["run", *options, "-q", "--compiler", case.compiler]
         if case.forced:
-            command += ["--override", str(overrides)]
-        start = time.perf_counter()
-        output = self._folder / f"output-{number}"
-        code = self._code([*command, *case.command], case.folder, output)
-        found = self._judged(case, code, output, time.perf_counter() - start)
-        output.unlink()
-        self.told()
-        return found
+            overrides = answer.with_suffix(".json")
+            overrides.write_text(json.dumps(dict(case.forced)))
+            argv += ["--override", str(overrides)]
+        return {"argv": [*argv, *case.command], "entry": self.entry if warm else "",
+                "folder": os.path.abspath(case.folder), "limit": self.limit}
 
-    def _code(self, command: Sequence[str], folder: str, output: Path) -> int | None:
-        """The exit code of a command, None where it took too long: then all that it started is killed."""
-        if self._interrupted:
-            raise KeyboardInterrupt
-        with output.open("wb") as file:
-            process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=file,
-                                       stderr=subprocess.STDOUT, start_new_session=True)
-        self._running.add(process)
-        try:
-            return process.wait(self.limit)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            return None
-        finally:
-            self._running.discard(process)
-
-    def _judged(self, case: ScriptCase, code: int | None, output: Path, seconds: float) -> Outcome:
+    def _judged(self, case: ScriptCase, file: Path, line: dict[str, Any]) -> Outcome:
+        self.ran += 1
+        self.cpu += line["cpu"]
+        output, code = file.with_suffix(".err"), line["code"]
         text = output.read_bytes()[-LAST:].decode(errors="replace")
-        if code != 0:
-            self.words = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-        if code is None:
-            return Outcome("hang", f"longer than {self.limit:g} s", seconds=seconds)
-        if case.check:
-            environment = os.environ | {"PTDEBUG_EXIT_CODE": str(code)}
-            with output.open("rb") as file:
-                checked = subprocess.run(case.check, shell=True, cwd=case.folder, stdin=file, env=environment,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+        if code:
+            self.words = next((last for last in reversed(text.splitlines()) if last.strip()), "")
+        kind, detail = PASSED, ""
+        if line["late"]:
+            kind, detail = "hang", f"longer than {self.limit:g} s"
+        elif case.check:
+            checked = _checked(case, output, code)
             kind, detail = ("exit", f"the check exits with {checked}") if checked else (PASSED, "")
         elif case.match:
             kind, detail = ("output", case.match) if re.search(case.match, text, re.MULTILINE) else (PASSED, "")
         elif code < 0:
             kind, detail = "signal", signal.Signals(-code).name
-        else:
-            kind, detail = ("exit", f"exit code {code}") if code else (PASSED, "")
-        return Outcome(kind, detail, seconds=seconds)
+        elif code:
+            kind, detail = "exit", f"exit code {code}"
+        output.unlink()
+        self.told()
+        return Outcome(kind, detail, seconds=line["seconds"], cpu=line["cpu"])
+
+
+def _checked(case: ScriptCase, output: Path, code: int) -> int:
+    """The exit code of the check, which has the output of the script on stdin."""
+    environment = os.environ | {"PTDEBUG_EXIT_CODE": str(code)}
+    with output.open("rb") as file:
+        return subprocess.run(case.check, shell=True, cwd=case.folder, stdin=file, env=environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 
 
 def _sources(case: ScriptCase) -> str:
@@ -147,9 +121,3 @@ def _sources(case: ScriptCase) -> str:
         for file in sorted(Path(case.folder, word).parent.glob("*.py")) if word.endswith(".py") else ():
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(OSError):  # it has ended
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
