@@ -3,8 +3,8 @@
 Of a recording, each graph is compiled and run again on its recorded inputs and compared with eager; a graph that fails
 is bisected. Of a script, the whole script is run under overrides: it fails by its exit code, by --check, or by --match.
 Options come before the script. What is found is printed as overrides for `ptdebug run --override FILE`. Interrupted, it
-prints the best so far, and goes on where it was when it is started again. The exit code is 1 if there is nothing to
-bisect.
+prints the best so far (exit code 130), and goes on where it was when it is started again. The exit code is 1 if there
+is nothing to bisect.
 """
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ...replay.failures.case import Case
 
 EXAMPLE = "ptdebug bisect --match 'loss nan' train.py --epochs 1"
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, when the best so far has been printed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +109,8 @@ def _of_recording(text: str, arguments: argparse.Namespace) -> int:
     _write(overrides, arguments)
     if all(r.why for r in reports):
         raise CommandError(f"nothing of {text} can be run")
+    if any(r.finding is not None and not r.finding.finished for r in reports):
+        return INTERRUPTED
     return 0 if any(r.outcome is not None and r.outcome.failed for r in reports) else 1
 
 
@@ -175,7 +180,7 @@ def _of_script(words: Sequence[str], arguments: argparse.Namespace) -> int:
             _print_finding(finding, why)
             _print_overrides(finding.overrides, words, arguments)
     _write(finding.overrides, arguments)
-    return 0 if finding.guilty else 1
+    return INTERRUPTED if not finding.finished else 0 if finding.guilty else 1
 
 
 # ---- what was found -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ..failures.case import Case
 from ..failures.decisions import Made
 from ..failures.outcome import Outcome
 from ..workers.pool import Pool
-from .candidates import WHOLE_GRAPH
+from .candidates import WHOLE_GRAPH, condensed
 from .narrow import Forced, Narrowing
 
 
@@ -86,5 +86,5 @@ def blame(case: Case, pool: Pool, told: Callable[[str], None] = lambda text: Non
             forced = {WHOLE_GRAPH: "eager"}
     except KeyboardInterrupt:
         finished, forced = False, search.best
-    guilty = tuple(Guilty.of(name, option, search.made) for name, option in forced.items())
+    guilty = tuple(Guilty.of(name, option, search.made) for name, option in condensed(forced).items())
     return Finding(outcome, guilty, finished, pool.ran - ran, time.perf_counter() - start, pool.cpu - cpu)

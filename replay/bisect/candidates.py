@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from ...artifacts.decision_kinds import COMPILE
 from ...artifacts.records import Decision
@@ -90,6 +91,16 @@ def union(units: Iterable[Unit]) -> dict[str, str]:
     for unit in units:
         forced |= unit.forced
     return dict(sorted(forced.items(), key=lambda item: "*" in item[0]))
+
+
+def condensed(forced: Mapping[str, str]) -> dict[str, str]:
+    """The same forcing without what a pattern of it forces anyway."""
+    patterns = {name: option for name, option in forced.items() if "*" in name}
+
+    def is_covered(name: str, option: str) -> bool:
+        return any(name != p and fnmatchcase(name, p) and option == o for p, o in patterns.items())
+
+    return {name: option for name, option in forced.items() if not is_covered(name, option)}
 
 
 def is_wide(name: str) -> bool:

@@ -20,7 +20,7 @@ from ..recorded.graphs import ReplayError
 from ..workers.pool import Pool
 from ..workers.scripts import Scripts
 from .blame import Finding, Guilty, blame
-from .candidates import OF_TRACER, WHOLE_GRAPH, Unit
+from .candidates import OF_TRACER, WHOLE_GRAPH, Unit, condensed
 from .narrow import Forced, Narrowing
 
 FAILS_IN_EAGER = "the script fails the same way when nothing is compiled"
@@ -52,7 +52,8 @@ class ScriptBisection:
                 forced = self._search(outcome, folder)
         except KeyboardInterrupt:
             finished, forced = False, self.best
-        guilty = tuple(self.known.get(name) or Guilty.of(name, option, self.made) for name, option in forced.items())
+        found = condensed(forced).items()
+        guilty = tuple(self.known.get(name) or Guilty.of(name, option, self.made) for name, option in found)
         runs, spent = self.pool.ran - ran + self.scripts.ran, self.pool.cpu - cpu + self.scripts.cpu
         return Finding(outcome, guilty, finished, runs, time.perf_counter() - start, spent)
 

@@ -5,10 +5,14 @@
 """
 from __future__ import annotations
 
+import hashlib
 import os
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
@@ -88,7 +92,8 @@ class Pool:
 
     def _memo(self, case: Case) -> Memo:
         if case.imports not in self._memos:
-            self._memos[case.imports] = Memo("\n".join(case.imports), self._keep and not case.imports)
+            about = "\n".join(f"{name} {_content(name)}" for name in case.imports)
+            self._memos[case.imports] = Memo(about, self._keep)
         return self._memos[case.imports]
 
     # ---- running
@@ -132,6 +137,15 @@ class Pool:
             return _Answer(Outcome("invalid", f"the case could not be run: {words}", **spent))
         file.unlink()
         return _Answer(replace(found.outcome, **spent), found.made)
+
+
+def _content(name: str) -> str:
+    """A hash of the file that an import reads, which its outcomes depend on; another each time where there is none."""
+    with suppress(ImportError, AttributeError, ValueError, OSError):
+        found = find_spec(name.partition(":")[0])
+        if found is not None and found.origin is not None:
+            return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()
+    return str(time.time())
 
 
 class _Found(msgspec.Struct):
