@@ -33,12 +33,19 @@ def counted_by_torch(calls: list[Any]) -> tuple[list[str], list[str]]:
         with torch.set_grad_enabled(grad):
             found = torch._dynamo.explain(function)(*arguments)
         return [reason.reason.splitlines()[0] for reason in found.break_reasons], []
-    graphs: list[int] = []
-    compiled = torch.compile(calls[0][0], backend=lambda module, _: graphs.append(number) or module)
+    graphs: list[Any] = []
+
+    def keep(module: Any, _inputs: Any) -> Any:
+        graphs.append(module)
+        return module
+
+    compiled, again = torch.compile(calls[0][0], backend=keep), []
     for number, (_, arguments, grad) in enumerate(calls):
+        before = len(graphs)
         with torch.set_grad_enabled(grad):
             compiled(*arguments)
-    return [], [f"call {number}" for number in dict.fromkeys(graphs) if number]
+        again += [f"call {number}"] if number and len(graphs) > before else []
+    return [], again
 
 
 def recorded_by_ptdebug(calls: list[Any]) -> tuple[list[str], list[str]]:
