@@ -712,13 +712,11 @@ def held_by_another_generator(compile):
 def sent_into_a_block(compile):
     def g(x):
         y = yield x
-        while True:
+        while y is not None:
             try:
                 y = yield x * y
             finally:
                 print("leaving")
-                if y is None:
-                    break
 
     def rebound(x):
         it = g(x)
