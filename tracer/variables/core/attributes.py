@@ -18,7 +18,7 @@ from ..python.builtin_functions import BuiltinValue
 from ..python.partials import MethodValue, PartialValue
 from .base import Value
 from .constant import BoundBuiltin, ConstantValue, constant
-from .identity_guards import guard_library_method, guard_unchanged
+from .identity_guards import guard_library_member, guard_unchanged
 from .registry import build, builds, existing, from_python, is_library
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def bind(tx: Translator, found: Any, name: str, owner: Value, cls: type, cls_sou
     if cls_source is None:  # an instance made in the trace, perhaps of a class that has a source
         cls_source = from_python(tx, cls).source
     kind = type(found)
+    guard_library_member(tx, cls, name, found)
     if kind is FunctionType:
-        guard_library_method(tx, cls, name, found)
         return MethodValue(class_member(tx, found, name, cls_source), owner)
     if kind is staticmethod:
         return class_member(tx, found.__func__, name, cls_source)
