@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import functools
 from types import (
+    BuiltinFunctionType,
     ClassMethodDescriptorType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
+    MethodDescriptorType,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -194,6 +196,10 @@ def _plain(tx: Translator, found: Any, name: str, owner: Value, cls_source: Sour
     return class_member(tx, found, name, cls_source)
 
 
+_OF_BUILTINS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType)
+"""The types of methods of builtin classes; pybind11 and Cython have others."""
+
+
 class BaseMethod(BoundBuiltin):
     """A method that a builtin base class of the owner defines: `super().__setattr__`, `dict.update` of a subclass.
 
@@ -207,7 +213,9 @@ class BaseMethod(BoundBuiltin):
         self.function = function
 
     def call(self, tx: Translator, args: Any, kwargs: Any) -> Value:
-        """The builtin's behaviour, past any override."""
+        """The builtin's behaviour, past any override; that of an extension's class is not known."""
+        if not isinstance(self.function, _OF_BUILTINS):
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, self.owner, self.name)
         return self.owner.base_method(tx, self.name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
