@@ -35,7 +35,7 @@ from .lowering.describe import loops_records
 from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
-from .toolchain.cpp_build import Building, BuiltLibrary
+from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
@@ -175,9 +175,10 @@ def _wrapper(work: Built, context: CompileContext) -> Wrapped:
 
 
 def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
+    report = vector_report(library.log)
     return Kernel(
-        "cpp", "cpp", source.lines, tuple(s.name for s in source.signatures), tuple(library.command), library.log,
-        library.seconds, library.cached, str(library.path),
+        "cpp", "cpp", source.lines, tuple(s.name for s in source.signatures), tuple(library.command), said(library.log),
+        library.seconds, library.cached, str(library.path), outputs={"vectors": report} if report else {},
     )
 
 
