@@ -136,14 +136,16 @@ def _overrides(reports: Sequence[GraphReport], several: bool) -> dict[str, str]:
 def _graph_document(report: GraphReport) -> dict[str, Any]:
     found = _document(report.finding) if report.finding is not None else {}
     rungs = [{"compiler": name, "kind": outcome.kind, "detail": outcome.detail} for name, outcome in report.rungs]
-    return {"compile": report.compile_id, "why": report.why, **found, "rungs": rungs}
+    inputs = "random" if report.made_up else "recorded"
+    return {"compile": report.compile_id, "why": report.why, "inputs": inputs, **found, "rungs": rungs}
 
 
 def _print_graph(report: GraphReport) -> None:
     if report.finding is None:
         say(f"ptdebug: {report.compile_id}: {report.why}")
         return
-    print_title(f"{report.compile_id}  {report.finding.outcome}")
+    inputs = "  (on random inputs: none were recorded)" if report.made_up else ""
+    print_title(f"{report.compile_id}  {report.finding.outcome}{inputs}")
     lines = [f"  {name:<16} {outcome}" for name, outcome in report.rungs]
     print_lines([Line(printable(line)) for line in lines])
     if report.finding.outcome.failed and not report.rungs:
