@@ -57,7 +57,7 @@ class ScriptBisection:
         found = condensed(forced).items()
         guilty = tuple(self.known.get(name) or Guilty.of(name, option, self.made) for name, option in found)
         runs, spent = self.pool.ran - ran + self.scripts.ran, self.pool.cpu - cpu + self.scripts.cpu
-        return Finding(outcome, guilty, finished, runs, time.perf_counter() - start, spent)
+        return Finding(outcome, guilty, finished, True, runs, time.perf_counter() - start, spent)
 
     # ---- the search
     def _search(self, outcome: Outcome, folder: Path) -> Forced:

@@ -70,8 +70,9 @@ class Case:
 
     `forced` are decisions (ids, or patterns) and the options that they take; `options` those of the compilation
     (memory_budget, freezing, cpp_wrapper). `imports` are loaded first, each MODULE or MODULE:FUNCTION, which is called:
-    for operators of other libraries. `slow` makes it a failure to take so many times as long as eager. Of inputs
-    that are `made_up`, only the layouts were recorded.
+    for operators of other libraries. `slow` makes it a failure to take so many times as long as eager. What is
+    compiled runs `repeat` times, and fails if it does once. Of inputs that are `made_up`, only the layouts were
+    recorded.
     """
 
     graph: Graph
@@ -83,6 +84,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     slow: float = 0.0
+    repeat: int = 1
     trust: bool = False
     made_up: bool = False
 
@@ -108,7 +110,7 @@ class Case:
     def header(self) -> bytes:
         """The case without the values of its inputs, as JSON."""
         stored = _Stored(self.graph, self.inputs.records, self.training, self.device, self.compiler, dict(self.forced),
-                         dict(self.options), self.imports, self.slow, self.trust, self.made_up)
+                         dict(self.options), self.imports, self.slow, self.repeat, self.trust, self.made_up)
         return bytes(msgspec.json.encode(stored))
 
     @classmethod
@@ -121,7 +123,8 @@ class Case:
             raise ReplayError(f"the case is damaged: {error}") from error
         assert isinstance(graph, Graph)
         return cls(graph, Inputs(stored.inputs, flats), stored.training, stored.device, stored.compiler, stored.forced,
-                   stored.options, stored.imports, stored.slow, stored.trust, stored.made_up)
+                   stored.options, stored.imports, stored.slow, stored.repeat, stored.trust,
+                   stored.made_up)
 
     def save(self, path: Path) -> None:
         """Write the case as one safetensors file."""
@@ -226,5 +229,6 @@ class _Stored(msgspec.Struct):
     options: dict[str, Any]
     imports: tuple[str, ...]
     slow: float
+    repeat: int
     trust: bool
     made_up: bool = False
