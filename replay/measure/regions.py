@@ -77,7 +77,8 @@ class Region:
             "selector": self.selector, "what": self.what, "eager_seconds": self.eager.seconds,
             "compiled_seconds": self.compiled.seconds, "ratio": round(self.ratio, 4),
             "noise": round(max(self.eager.noise, self.compiled.noise), 4), "overhead_seconds": self.overhead,
-            "reasons": list(self.reasons), "notes": list(self.notes), "machine": {"device": self.machine.device, "threads": self.machine.threads,
+            "reasons": list(self.reasons), "notes": list(self.notes),
+            "machine": {"device": self.machine.device, "threads": self.machine.threads,
                 "bandwidth": self.machine.bandwidth, "flops": self.machine.flops},
             "kernels": [{
                 "part": k.part, "name": k.name, "kind": k.kind, "seconds": k.seconds, "noise": round(k.noise, 4),
