@@ -103,7 +103,7 @@ def measure(case: Case, selector: str) -> Region:
     inside = sum(k.seconds for k in kernels)
     overhead = max(whole["compiled"].seconds - inside, 0.0)
     what = "forward and backward" if case.training else "forward"
-    reasons = [] if why else _reasons(whole["eager"], whole["compiled"], overhead, kernels)
+    reasons = [] if why else slower_because(whole["eager"], whole["compiled"], overhead, kernels)
     return Region(selector, what, whole["eager"], whole["compiled"], overhead, tuple(kernels), tuple(reasons), peaks,
                   tuple(why))
 
@@ -209,7 +209,7 @@ def _location(part: Part, nodes: list[str]) -> Location | None:
 
 
 # ---- reasons ---------------------------------------------------------------------------------------------------------
-def _reasons(eager: Timing, compiled: Timing, overhead: float, kernels: list[KernelTime]) -> list[str]:
+def slower_because(eager: Timing, compiled: Timing, overhead: float, kernels: list[KernelTime]) -> list[str]:
     """What makes the compiled graph slower than eager; nothing where it is not, beyond noise."""
     noise = max(eager.noise, compiled.noise)
     if compiled.seconds <= eager.seconds * SLOWER:
