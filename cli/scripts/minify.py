@@ -1,0 +1,134 @@
+"""Makes a failing script small: finds what is wrong with it by itself, reduces it, and proves what is left."""
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...replay.reduce.ddmin import Reduction
+from ...replay.reduce.script import reduce_script
+from ...replay.reduce.source import Project
+from ...replay.failures.signature import Signature, normalized
+from ..errors import CommandError
+from .child import Task
+from .forks import Answer, forked
+from .judge import Failure, Judge, write
+
+FIRST_LIMIT = 600.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to look for; nothing of it: whatever is wrong."""
+
+    check: str = ""
+    match: str = ""
+    graph_break: str = ""
+    recompile: str = ""
+
+
+@dataclass(frozen=True)
+class Minified:
+    """The result: the small script, what it shows, and its nearest neighbour that passes."""
+
+    failure: Failure
+    answer: Answer
+    original: Project
+    small: Project
+    neighbour: Project | None
+    ran: int
+    seconds: float
+    interrupted: bool = False
+
+
+def minify_script(
+    script: str, arguments: tuple[str, ...], wanted: Wanted, workers: int = 0, limit: float = 0.0,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Minified:
+    """Reduce a script by the failure that it shows. Raises CommandError if it shows none."""
+    started = time.perf_counter()
+    path = Path(script).resolve()
+    task = Task(
+        str(path), str(path.parent), arguments, os.getcwd(), engine=not (wanted.graph_break or wanted.recompile),
+        record=bool(wanted.graph_break or wanted.recompile), check=wanted.check, match=wanted.match,
+        eager=not (wanted.graph_break or wanted.recompile), trace=True,
+    )
+    warm_up()
+    began = time.perf_counter()
+    answer = _first(task)
+    took = time.perf_counter() - began
+    failure = _failure(task, wanted, answer)
+    progress(f"{failure.signature}")
+    project = _project(path, answer)
+    workers = workers or max(2, len(os.sched_getaffinity(0)))
+    judge = Judge(replace(task, trace=False), path.parent, failure, workers, limit or max(10.0, 3 * took + 5))
+    if not judge([project])[0]:
+        raise CommandError(f"run a second time, {script} does not show it again ({failure.signature})", 1)
+
+    def smaller(project: Project) -> None:
+        progress(f"{project.lines()} lines after {judge.ran} runs")
+
+    reduction = Reduction(project, judge, workers, smaller)
+    interrupted = False
+    try:
+        reduce_script(reduction, judge.probe)
+    except KeyboardInterrupt:
+        interrupted = True
+    final = judge.run([reduction.best])[0]
+    seconds = time.perf_counter() - started
+    return Minified(failure, final, project, reduction.best, judge.neighbour(reduction.best), judge.ran, seconds,
+                    interrupted)
+
+
+def warm_up() -> None:
+    """Import here what each fork would import."""
+    from ...replay.workers.warm import warm_up as compile_something
+    from .. import api, wiring
+
+    assert api
+    wiring._engine()
+    wiring._compiler()
+    compile_something()
+
+
+def _first(task: Task) -> Answer:
+    """The run of the script as it is."""
+    if task.eager:
+        return forked([task], 1, FIRST_LIMIT)[0]
+    seen, found = forked([replace(task, eager=True), task], 2, FIRST_LIMIT)
+    return seen | found
+
+
+def _failure(task: Task, wanted: Wanted, answer: Answer) -> Failure:
+    name = os.path.basename(task.script)
+    if answer["kind"] in ("invalid", "lost"):
+        raise CommandError(f"{name} does not run in eager: {answer['detail']}", 1)
+    if wanted.graph_break:
+        return _of_code("break", wanted.graph_break, [(code, message) for code, message, _ in answer["breaks"]])
+    if wanted.recompile:
+        return _of_code("recompile", wanted.recompile, [(guard, actual) for guard, actual in answer["recompiles"]])
+    if answer["kind"] == "passed":
+        what = "the check passes" if wanted.check or wanted.match else "what it computes compiled is what eager computes"
+        raise CommandError(f"nothing to minify in {name}: {what} (--break CODE and --recompile ask for other things)", 1)
+    return Failure.of(answer)
+
+
+def _of_code(kind: str, code: str, found: list[tuple[str, str]]) -> Failure:
+    about = [normalized(first) for first, _ in found]
+    matching = [text for text in about if text == normalized(code)]
+    if not matching:
+        there = ", ".join(sorted(set(about))) or "none"
+        raise CommandError(f"no graph {kind} {code!r}; there are: {there}" if kind == "break" else
+                           f"no recompilation for {code!r}; there are: {there}", 1)
+    return Failure(Signature(kind, matching[0]))
+
+
+def _project(path: Path, answer: Answer) -> Project:
+    """The script with the modules that it imports from beside it."""
+    folder = path.parent
+    others = [Path(file) for file in answer.get("files", ()) if Path(file) != path]
+    return Project(tuple((str(file.relative_to(folder)), file.read_text(encoding="utf-8")) for file in (path, *others)))
