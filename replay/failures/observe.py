@@ -12,7 +12,6 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
-from ...artifacts.records import Decision
 from ...engine.compile import compile_graph
 from ...engine.graphs.functional_graph import Captured
 from ..ladder.rungs import run_graph
@@ -90,7 +89,8 @@ def _compiled(case: Case, saved: tuple[Any, ...], recorder: Recorder | None) -> 
     if case.compiler != "ptdebug":
         return _of_torch(case, saved)
     context = CompileContext(
-        CompileId(0, 0), recorder or NullRecorder(), dict(case.forced), recording=recorder is not None, **case.options)
+        CompileId(0, 0), recorder or NullRecorder(), dict(case.forced), recording=recorder is not None,
+        thorough=recorder is not None, **case.options)
     captured: Captured = rebuild(case, saved)
     compiled = compile_graph(captured, context)
     asked = context.overrides.get("compile:graph") == "eager"
@@ -201,14 +201,3 @@ def _timed(
 
 def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10) + 'Exception raised from')[0]}"
-
-
-class Decisions(NullRecorder):
-    """A recorder that keeps the decisions of a compilation, in their order."""
-
-    def __init__(self) -> None:
-        self.found: list[Decision] = []
-
-    def decision(self, compile_id: str, decision: Decision) -> None:
-        """Keep it."""
-        self.found.append(decision)

@@ -20,9 +20,9 @@ from typing import IO, Any
 
 from safetensors.torch import save_file
 
-from ...artifacts.records import Decision
 from ...dependencies import msgspec
 from ..failures.case import Case, Inputs
+from ..failures.decisions import Made, read_told
 from ..failures.outcome import Outcome
 from .memo import Memo, forget_old
 
@@ -42,7 +42,7 @@ class WorkersError(Exception):
 @dataclass(frozen=True)
 class _Answer:
     outcome: Outcome
-    decisions: tuple[Decision, ...] = ()
+    made: tuple[Made, ...] = ()
 
 
 class Pool:
@@ -97,10 +97,10 @@ class Pool:
             found.append(outcome)
         return found
 
-    def decisions(self, case: Case) -> tuple[Outcome, tuple[Decision, ...]]:
+    def decisions(self, case: Case) -> tuple[Outcome, tuple[Made, ...]]:
         """What comes of a case, and the decisions that its compilation makes."""
         answer = self._run({case.key(): case}, True)[case.key()]
-        return answer.outcome, answer.decisions
+        return answer.outcome, answer.made
 
     def _memo(self, case: Case) -> Memo:
         if case.imports not in self._memos:
@@ -118,7 +118,7 @@ class Pool:
                 running[self._send(case, ask)] = key
             line = self._receive()
             key = running.pop(line["id"])
-            answer = self._answer(line)
+            answer = self._answer(line, cases[key])
             self.ran += 1
             self.cpu += answer.outcome.cpu
             self._memo(cases[key]).put(key, answer.outcome)
@@ -169,22 +169,24 @@ class Pool:
         received: dict[str, Any] = json.loads(line)
         return received
 
-    def _answer(self, line: dict[str, Any]) -> _Answer:
+    def _answer(self, line: dict[str, Any], case: Case) -> _Answer:
         file = self._answer_file(line["id"])
         spent = {"seconds": line["seconds"], "cpu": line["cpu"]}
+        died = line["late"] or line["code"] < 0
+        told = tuple(read_told(file.with_suffix(".decisions"), case.graph)) if died else ()
         if line["late"]:
-            return _Answer(Outcome("hang", f"longer than {self.limit:g} s", **spent))
+            return _Answer(Outcome("hang", f"longer than {self.limit:g} s", **spent), told)
         if line["code"] < 0:
-            return _Answer(Outcome("signal", Signals(-line["code"]).name, **spent))
+            return _Answer(Outcome("signal", Signals(-line["code"]).name, **spent), told)
         try:
             found = msgspec.json.decode(file.read_bytes(), type=_Found)
         except (OSError, msgspec.MsgspecError):
             words = line["words"].strip().rpartition("\n")[2]
             return _Answer(Outcome("invalid", f"the case could not be run: {words}", **spent))
         file.unlink()
-        return _Answer(replace(found.outcome, **spent), found.decisions)
+        return _Answer(replace(found.outcome, **spent), found.made)
 
 
 class _Found(msgspec.Struct):
     outcome: Outcome
-    decisions: tuple[Decision, ...] = ()
+    made: tuple[Made, ...] = ()

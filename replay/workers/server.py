@@ -22,7 +22,8 @@ from safetensors import safe_open
 
 from ...dependencies import msgspec
 from ..failures.case import Case
-from ..failures.observe import Decisions, observe
+from ..failures.decisions import Decisions
+from ..failures.observe import observe
 from .warm import warm_up
 
 LAST_WORDS = 2000  # bytes of what a child that died had written to stderr
@@ -70,6 +71,7 @@ def main() -> None:
                 out.write(json.dumps(answer) + "\n")
     for pid in children:
         _kill(pid)
+    os._exit(0)  # there is nothing to tidy up
 
 
 def _patience(children: dict[int, Child]) -> float | None:
@@ -103,10 +105,10 @@ def _run(request: dict[str, Any], answer: Path) -> None:
         with safe_open(request["tensors"], "pt") as file:
             flats = {key: file.get_tensor(key) for key in file.keys()}
         case = Case.of_header(Path(request["header"]).read_bytes(), flats)
-        decisions = Decisions() if request["ask"] else None
+        decisions = _telling(case, answer.with_suffix(".decisions")) if request["ask"] else None
         found: dict[str, Any] = {"outcome": asdict(observe(case, decisions))}
         if decisions is not None:
-            found["decisions"] = decisions.found
+            found["made"] = decisions.made()
         unfinished = answer.with_suffix(".part")
         unfinished.write_bytes(msgspec.json.encode(found))
         unfinished.rename(answer)
@@ -115,6 +117,12 @@ def _run(request: dict[str, Any], answer: Path) -> None:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
+
+
+def _telling(case: Case, path: Path) -> Decisions:
+    """A recorder of decisions that writes each at once."""
+    file = path.open("wb", buffering=0)
+    return Decisions(case.graph, lambda decision: file.write(msgspec.json.encode(decision) + b"\n"))
 
 
 def _end_late(children: dict[int, Child]) -> None:

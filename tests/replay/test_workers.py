@@ -32,7 +32,7 @@ def test_outcomes_of_workers(cache: Path):
         assert pool.ran == 5
         assert pool([case, case])[0].passed and pool.ran == 5
         outcome, decisions = pool.decisions(case)
-        assert outcome.passed and any(d.id == "compile:graph" for d in decisions)
+        assert outcome.passed and any(made.decision.id == "compile:graph" for made in decisions)
     with Pool() as pool:  # another search, later
         assert pool([case])[0].passed and pool.ran == 0
         assert pool([replace(case, imports=("no_such_module",))])[0].kind == "invalid"
