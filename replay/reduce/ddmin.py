@@ -58,7 +58,7 @@ class Reduction(Generic[T]):
         while waiting:
             batch = [waiting.popleft() for _ in range(min(self.width, len(waiting)))]
             made = [apply([*taken, *part]) for part in batch]
-            found = self._verdicts(made)
+            found = self.verdicts(made)
             passed = [i for i, fails in enumerate(found) if fails]
             if passed:
                 first = passed[0]
@@ -75,8 +75,8 @@ class Reduction(Generic[T]):
                     waiting += [part[:middle], part[middle:]]
         return taken
 
-    def _verdicts(self, made: Sequence[T | None]) -> list[bool]:
-        """Of candidates that may be None; one that is the best already does not count as smaller."""
+    def verdicts(self, made: Sequence[T | None]) -> list[bool]:
+        """Whether each of some candidates fails, which may be None; one that is the best already does not count as smaller."""
         real = [m for m in made if m is not None and m != self.best]
         verdicts = iter(self._judged(real))
         return [m is not None and m != self.best and next(verdicts) for m in made]
