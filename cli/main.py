@@ -29,6 +29,7 @@ COMMANDS = {
     "diff": "what differs between two recordings, compilations or stages",
     "replay": "run the recorded graphs again, stage by stage, against eager",
     "repro": "write anything recorded as a script that runs by itself",
+    "minify": "make a failing compilation or script small, and write it as a script",
     "doctor": "what works on this machine, and how to fix what does not",
 }
 

@@ -29,6 +29,7 @@ from ...replay.reduce.values import HOOK, Recorder
 from ...tracer.frames import dispatch
 from .. import session, torch_compile_patch
 from ..launch import Program, execute
+from .calls import Calls
 from .events import Apart, Event, Observer, first_apart, program_globals
 from .forks import Answer
 
@@ -240,6 +241,7 @@ class Seen:
         self.lines: dict[str, set[int]] = {}
         self.known: dict[str, str] = {}  # file names as code objects have them, with the path they mean or ""
         self.values = Recorder()
+        self.calls = Calls()
 
     def watch(self) -> None:
         """From now on."""
@@ -263,8 +265,11 @@ class Seen:
             return None
         lines = self.lines.setdefault(path, set())
         lines.add(frame.f_lineno)
+        self.calls.called(path, frame)
 
         def local(frame: FrameType, event: str, argument: Any) -> Any:
+            if event == "return":
+                self.calls.returned(path, frame.f_code, argument)
             if self.values.on:
                 lines.add(frame.f_lineno)
                 if (path, frame.f_lineno) == self.stop_at:
@@ -281,4 +286,5 @@ class Seen:
         }  # fmt: skip
         return {"reached": {path: sorted(lines) for path, lines in self.lines.items()},
                 "files": sorted(f for f in files if f.startswith(self.folder)),
-                "plain": list(self.values.plain.items()), "tensors": list(self.values.tensors.items())}
+                "plain": list(self.values.plain.items()), "tensors": list(self.values.tensors.items()),
+                "calls": self.calls.document()}

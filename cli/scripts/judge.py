@@ -13,6 +13,7 @@ from pathlib import Path
 from ...replay.failures.outcome import Outcome
 from ...replay.failures.signature import Signature, normalized
 from ...replay.reduce.source import Project
+from ...replay.reduce.units import Call
 from ...replay.reduce.values import Probe, Recorder, instrumented
 from ...replay.workers.memo import Memo
 from .child import Task
@@ -61,6 +62,7 @@ class Judge:
         self.limit = limit
         self.ran = 0
         self.passed: list[Project] = []
+        self.least_events = 0
         self._memo = Memo(repr((replace(task, script="", folder=""), limit)))
         self._answers: dict[str, Answer] = {}
 
@@ -74,8 +76,10 @@ class Judge:
         found = []
         for key, project in zip(keys, projects):
             answer = self._answers[key]
-            if answer["kind"] == "passed" and not self.failure.shown_by(answer):
+            if answer["kind"] == "passed" and answer["events"] > self.least_events and not self.failure.shown_by(answer):
                 self.passed.append(project)
+            elif self.failure.shown_by(answer):  # a neighbour gets as far as the smallest failing one
+                self.least_events = answer.get("events", 0)
             found.append(self.failure.shown_by(answer))
         return found
 
@@ -116,7 +120,10 @@ class Judge:
                    for file, found in lines.get("reached", {}).items()}
         recorder = Recorder()
         recorder.plain, recorder.tensors = dict(seen.get("plain", ())), dict(seen.get("tensors", ()))
-        return recorder.probe(spans, reached)
+        calls = tuple(
+            Call(str(Path(c["file"]).relative_to(folders[0])), c["function"], tuple(map(tuple, c["arguments"])), c["result"],
+                 c["method"]) for c in lines.get("calls", ()))
+        return replace(recorder.probe(spans, reached), calls=calls)
 
     def neighbour(self, project: Project) -> Project | None:
         """Of the projects that ran and passed, the one most like `project`."""

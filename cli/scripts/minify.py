@@ -1,9 +1,7 @@
 """Makes a failing script small: finds what is wrong with it by itself, reduces it, and proves what is left."""
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,17 +49,8 @@ def minify_script(
 ) -> Minified:
     """Reduce a script by the failure that it shows. Raises CommandError if it shows none."""
     started = time.perf_counter()
-    path = Path(script).resolve()
-    task = Task(
-        str(path), str(path.parent), arguments, os.getcwd(), engine=not (wanted.graph_break or wanted.recompile),
-        record=bool(wanted.graph_break or wanted.recompile), check=wanted.check, match=wanted.match,
-        eager=not (wanted.graph_break or wanted.recompile), trace=True,
-    )
-    warm_up()
-    began = time.perf_counter()
-    answer = _first(task)
-    took = time.perf_counter() - began
-    failure = _failure(task, wanted, answer)
+    task, answer, failure = look(script, arguments, wanted)
+    path, took = Path(task.script), time.perf_counter() - started
     progress(f"{failure.signature}")
     project = _project(path, answer)
     workers = workers or max(2, len(os.sched_getaffinity(0)))
@@ -75,13 +64,25 @@ def minify_script(
     reduction = Reduction(project, judge, workers, smaller)
     interrupted = False
     try:
-        reduce_script(reduction, judge.probe)
+        reduce_script(reduction, judge.probe, gradient=failure.what == "gradient",
+                      twice=failure.signature.kind == "recompile")
     except KeyboardInterrupt:
         interrupted = True
     final = judge.run([reduction.best])[0]
     seconds = time.perf_counter() - started
     return Minified(failure, final, project, reduction.best, judge.neighbour(reduction.best), judge.ran, seconds,
                     interrupted)
+
+
+def look(script: str, arguments: tuple[str, ...], wanted: Wanted) -> tuple[Task, Answer, Failure]:
+    """Run a script as it is: the task, what came of it, and the failure. Raises CommandError if it shows none."""
+    path = Path(script).resolve()
+    capture_only = bool(wanted.graph_break or wanted.recompile)
+    task = Task(str(path), str(path.parent), arguments, os.getcwd(), engine=not capture_only, record=capture_only,
+                check=wanted.check, match=wanted.match, eager=not capture_only, trace=True)
+    warm_up()
+    answer = _first(task)
+    return task, answer, _failure(task, wanted, answer)
 
 
 def warm_up() -> None:

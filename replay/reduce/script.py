@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from . import expressions, statements, unused, values
 from .ddmin import Reduction
 from .source import Change, Project, apply, without_comments
+from .units import units
 from .values import Probe
 
 List = Callable[[Project], list[Change]]
@@ -22,9 +23,16 @@ DETAILS: tuple[tuple[List, int], ...] = (
 """Changes that leave as much, but simpler."""
 
 
-def reduce_script(reduction: Reduction[Project], probe: Callable[[Project], Probe] = lambda project: Probe()) -> Project:
-    """Make the script as small as possible. `probe` runs it and tells what it reaches and computes."""
+def reduce_script(
+    reduction: Reduction[Project], probe: Callable[[Project], Probe] = lambda project: Probe(), *,
+    gradient: bool = False, twice: bool = False,
+) -> Project:
+    """Make the script as small as possible. `probe` runs it and tells what it reaches and computes. `gradient`: a
+    gradient is wrong; `twice`: a function has to be called twice."""
     reduction.first([without_comments(reduction.best)])
+    calls = probe(reduction.best).calls
+    if reduction.first(units(reduction.best, calls, gradient, twice)):
+        _without_unused(reduction)
     while True:
         before = reduction.best
         _by_values(reduction, probe)

@@ -1,7 +1,7 @@
 """Expressions replaced by the values that they have in a run: what led to a value is no longer needed then.
 
-A probe runs the `instrumented` project, in which each expression hands its value to `__ptdebug_value__`. Plain values are
-written as literals; tensors as random ones of the same shape, dtype and range.
+A probe runs the `instrumented` project, in which each expression hands its value to `__ptdebug_value__`. Plain values
+are written as literals; tensors as random ones of the same shape, dtype and range.
 """
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from typing import Any
 import torch
 
 from .source import Change, Edit, Project, Source, sources
+from .units import Call
 
 Span = tuple[str, int, int]
 HOOK = "__ptdebug_value__"
 LONGEST = 60
-_WRAPPED = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.BinOp, ast.Compare, ast.IfExp, ast.BoolOp, ast.UnaryOp)
+_WRAPPED = (
+    ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.BinOp, ast.Compare, ast.IfExp, ast.BoolOp, ast.UnaryOp,
+)  # fmt: skip
 FACTORIES = ("randn", "rand", "randint", "ones", "zeros", "empty", "tensor", "arange")
 
 
@@ -30,6 +33,7 @@ class Probe:
     reached: Mapping[str, frozenset[int]] = field(default_factory=dict)
     plain: dict[Span, str] = field(default_factory=dict)
     tensors: dict[Span, str] = field(default_factory=dict)
+    calls: tuple[Call, ...] = ()
 
 
 def instrumented(project: Project) -> tuple[Project, list[Span]]:
@@ -83,7 +87,7 @@ class Recorder:
         if self.on:
             if isinstance(value, torch.Tensor):
                 if number not in self.tensors:
-                    self.tensors[number] = _tensor_text(value)
+                    self.tensors[number] = tensor_text(value)
             elif self.plain.get(number, None) != "":
                 text = literal(value)
                 self.plain[number] = text if self.plain.get(number, text) == text else ""
@@ -115,7 +119,8 @@ def literal(value: Any) -> str:
     return text if len(text) <= LONGEST else ""
 
 
-def _tensor_text(value: torch.Tensor) -> str:
+def tensor_text(value: torch.Tensor) -> str:
+    """Python that makes a random tensor like `value`; "" for layouts that it does not know."""
     if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
         return ""
     shape = ", ".join(map(str, value.shape)) or "()"
@@ -151,6 +156,6 @@ def tensors(project: Project, probe: Probe) -> list[Change]:
     by_file = {source.file: source for source in sources(project)}
     for (file, start, end), text in probe.tensors.items():
         written = by_file[file].bytes[start:end].decode()
-        if not written.startswith(tuple(f"torch.{name}(" for name in FACTORIES)):
+        if not written.replace(".", "_").isidentifier() and not written.startswith(tuple(f"torch.{name}(" for name in FACTORIES)):
             changes.append((Edit(file, start, end, text),))
     return changes

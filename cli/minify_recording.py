@@ -1,0 +1,100 @@
+"""`ptdebug minify` of recorded compilations: finds one that fails, reduces it, reports."""
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ..artifacts.recording import Recording
+from ..replay.failures.case import Case
+from ..replay.failures.outcome import Outcome
+from ..replay.program.program import is_ours
+from ..replay.recorded.graphs import ReplayError
+from ..replay.reduce.minify import MinifiedGraph, minify_graph, write_minified
+from ..replay.reduce.subgraph import computed
+from ..replay.workers.pool import LIMIT, Pool
+from .errors import CommandError
+from .printing import print_json, say, selected
+
+
+def run_recording(arguments: argparse.Namespace) -> int:
+    """Minify the compilation of a selector, or the first one of a recording that fails."""
+    with selected(arguments.target) as (recording, selector):
+        if arguments.trust is False and not is_ours(recording):
+            say("ptdebug: the recording was not made by you here: only operators of torch are run (--trust runs all)")
+        ids = [selector.compile] if selector.compile else [
+            c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
+        cases = dict(_cases(recording, ids, arguments))
+        if not cases:
+            raise CommandError(f"nothing of {arguments.target} can be run again")
+        with Pool(arguments.workers, arguments.limit or LIMIT) as pool:
+            compile_id, case, outcome = _failing(arguments.target, cases, pool)
+            progress(f"{compile_id}: {outcome}")
+            minified = minify_graph(case, outcome, pool, _told)
+        _end_progress()
+        write_minified(minified, Path(arguments.out), (f"Reduced from {recording.name}:{compile_id}.",))
+    report(arguments, minified, f"{recording.name}:{compile_id}")
+    return 0
+
+
+def _cases(recording: Recording, ids: list[str], arguments: argparse.Namespace) -> list[tuple[str, Case]]:
+    found = []
+    for compile_id in ids:
+        try:
+            case = Case.from_recording(recording, compile_id, trust=arguments.trust)
+        except ReplayError as error:
+            say(f"ptdebug: {compile_id}: {error}")
+            continue
+        found.append((compile_id, replace(case, slow=arguments.slower)))
+    return found
+
+
+def _failing(target: str, cases: dict[str, Case], pool: Pool) -> tuple[str, Case, Outcome]:
+    outcomes = pool(list(cases.values()))
+    for (compile_id, case), outcome in zip(cases.items(), outcomes):
+        if outcome.failed:
+            return compile_id, case, outcome
+    silent = [f"{i}: {o}" for i, o in zip(cases, outcomes) if not o.passed]
+    words = "; ".join(silent) or "results and gradients of its graphs are eager's (minify the script to look at capture)"
+    raise CommandError(f"nothing to minify in {target}: {words}", 1)
+
+
+def _told(case: Case, ran: int) -> None:
+    progress(f"{len(computed(case.graph))} operators, {ran} runs")
+
+
+def report(arguments: argparse.Namespace, minified: MinifiedGraph, selector: str) -> None:
+    """Print the result."""
+    verified = minified.verified
+    shown = verified is not None and verified.shows(minified.signature)
+    before = len(computed(minified.original.graph))
+    if arguments.json:
+        print_json(
+            selector=selector, signature=str(minified.signature), files=[str(f) for f in minified.files], verified=shown,
+            outcome=str(verified.outcome) if verified else None, operators=[before, minified.operators()],
+            runs=minified.ran, seconds=round(minified.seconds, 3), interrupted=minified.interrupted,
+            neighbour=minified.neighbour is not None)
+        return
+    print(f"{minified.signature}: {before} operators to {minified.operators()}, {minified.ran} runs, "
+          f"{minified.seconds:.1f} s{' (interrupted)' if minified.interrupted else ''}")
+    for file in minified.files:
+        print(file)
+    print(f"run in a fresh process: {verified.outcome if verified else 'no'}")
+    if not shown:
+        say("ptdebug: the script does not show the same failure by itself")
+
+
+# ---- progress -------------------------------------------------------------------------------------------------------
+def progress(line: str) -> None:
+    """Say on a terminal how far it is."""
+    with suppress(OSError, ValueError):
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{line[:100]}")
+            sys.stderr.flush()
+
+
+def _end_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
