@@ -27,7 +27,8 @@ class Calls:
         """A function of the program begins."""
         code = frame.f_code
         own = [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name in frame.f_locals]
-        if code.co_flags & 0x0C or code.co_name.startswith("<"):  # *args, **kwargs; lambdas, comprehensions
+        if code.co_flags & 0x0C or not code.co_flags & 1 or code.co_name.startswith("<"):
+            # *args and **kwargs; bodies of classes; lambdas, comprehensions
             return
         key = (path, code.co_firstlineno)
         calls = self.found.setdefault(key, [])

@@ -212,12 +212,16 @@ def _judged(task: Task, output: Path, ended: Answer) -> Answer:
 
 
 # ---- what is seen on the way ----------------------------------------------------------------------------------------
-class Collector(NullRecorder):
-    """Keeps graph breaks and recompilations."""
+class Collector:
+    """A recorder that keeps graph breaks and recompilations. (Not a NullRecorder, with which nothing is described.)"""
 
     def __init__(self) -> None:
         self.breaks: list[list[str]] = []
         self.recompiles: list[list[str]] = []
+        self._nothing = NullRecorder()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._nothing, name)
 
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Keep it, if it is one."""

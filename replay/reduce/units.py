@@ -50,10 +50,10 @@ def _tails(project: Project, call: Call, again: Sequence[Call], gradient: bool) 
     if None in calls:
         return
     lines = [*subject[:-1], f"function = torch.compile({subject[-1]})"]
-    lines += [f"result = function({arguments})" for arguments in calls]
     if not gradient:
-        yield "\n".join(lines)
+        yield "\n".join([*lines, *(f"function({arguments})" for arguments in calls)])
         return
+    lines.append(f"result = function({calls[0]})")
     result = f"result{call.result if call.result != '.' else ''}"
     for reduced in (f"{result}.sum()", f"{result}.pow(2).sum()"):
         yield "\n".join([*lines, f"{reduced}.backward()"])
