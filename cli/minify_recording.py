@@ -23,9 +23,9 @@ def run_recording(arguments: argparse.Namespace) -> int:
     """Minify the compilation of a selector, or the first one of a recording that fails."""
     with selected(arguments.target) as (recording, selector):
         if arguments.trust is False and not is_ours(recording):
-            say("ptdebug: the recording was not made by you here: only operators of torch are run (--trust runs all)")
-        ids = [selector.compile] if selector.compile else [
-            c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
+            say("ptdebug: this recording was not made by you here: only torch's operators run (--trust runs all)")
+        captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
+        ids = [selector.compile] if selector.compile else captured
         cases = dict(_cases(recording, ids, arguments))
         if not cases:
             raise CommandError(f"nothing of {arguments.target} can be run again")
@@ -57,7 +57,7 @@ def _failing(target: str, cases: dict[str, Case], pool: Pool) -> tuple[str, Case
         if outcome.failed:
             return compile_id, case, outcome
     silent = [f"{i}: {o}" for i, o in zip(cases, outcomes) if not o.passed]
-    words = "; ".join(silent) or "results and gradients of its graphs are eager's (minify the script to look at capture)"
+    words = "; ".join(silent) or "what its graphs compute is what eager computes (for capture, minify the script)"
     raise CommandError(f"nothing to minify in {target}: {words}", 1)
 
 
@@ -72,7 +72,7 @@ def report(arguments: argparse.Namespace, minified: MinifiedGraph, selector: str
     before = len(computed(minified.original.graph))
     if arguments.json:
         print_json(
-            selector=selector, signature=str(minified.signature), files=[str(f) for f in minified.files], verified=shown,
+            selector=selector, signature=str(minified.signature), files=list(map(str, minified.files)), verified=shown,
             outcome=str(verified.outcome) if verified else None, operators=[before, minified.operators()],
             runs=minified.ran, seconds=round(minified.seconds, 3), interrupted=minified.interrupted,
             neighbour=minified.neighbour is not None)

@@ -43,9 +43,7 @@ class Calls:
     def _constructed(self, subject: Any, arguments: list[tuple[str, str]]) -> None:
         if id(subject) in self.made and self.made[id(subject)][0] is subject:
             return  # the constructor of a base class
-        name = type(subject).__qualname__
-        known = all(text for _, text in arguments) and "<locals>" not in name
-        self.made[id(subject)] = subject, f"{name}({', '.join(f'{n}={t}' for n, t in arguments)})" if known else ""
+        self.made[id(subject)] = subject, _call(type(subject), arguments)
 
     def returned(self, path: str, code: CodeType, value: Any) -> None:
         """It ends."""
@@ -69,12 +67,10 @@ class Calls:
         if depth and type(value) in (list, tuple, dict):
             return self._container(value, depth)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = [(f.name, self.text(getattr(value, f.name, None), depth - 1)) for f in dataclasses.fields(value) if f.init]
-            return f"{type(value).__qualname__}({', '.join(f'{n}={t}' for n, t in fields)})" if all(
-                t for _, t in fields) else ""
-        if isinstance(value, torch.nn.Module) and type(value).__module__.startswith("torch.nn.modules") and not list(
-                value.children()):
-            return f"torch.nn.{value!r}"
+            names = [field.name for field in dataclasses.fields(value) if field.init]
+            return _call(type(value), [(n, self.text(getattr(value, n, None), depth - 1)) for n in names])
+        if isinstance(value, torch.nn.Module) and type(value).__module__.startswith("torch.nn.modules"):
+            return "" if list(value.children()) else f"torch.nn.{value!r}"
         return ""
 
     def _container(self, value: Any, depth: int) -> str:
@@ -94,6 +90,12 @@ class Calls:
             dataclasses.asdict(dataclasses.replace(call, result=self.results.get(key) or ""))
             for key, calls in reversed(self.found.items()) for call in calls
         ]  # fmt: skip
+
+
+def _call(kind: type, arguments: list[tuple[str, str]]) -> str:
+    """The call of a class; "" where an argument is unknown."""
+    known = all(text for _, text in arguments) and "<locals>" not in kind.__qualname__
+    return f"{kind.__qualname__}({', '.join(f'{name}={text}' for name, text in arguments)})" if known else ""
 
 
 def _in_class(code: CodeType) -> bool:

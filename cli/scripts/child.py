@@ -246,6 +246,7 @@ class Seen:
         self.known: dict[str, str] = {}  # file names as code objects have them, with the path they mean or ""
         self.values = Recorder()
         self.calls = Calls()
+        self.before = set(sys.modules)
 
     def watch(self) -> None:
         """From now on."""
@@ -285,8 +286,9 @@ class Seen:
     def document(self) -> Answer:
         """Lines by path, the paths of the modules, and values by number."""
         files = {
-            os.path.realpath(f) for m in list(sys.modules.values())
-            if isinstance(f := getattr(m, "__file__", None), str) and f.endswith(".py")
+            os.path.realpath(file) for name, module in list(sys.modules.items())
+            if name not in self.before and isinstance(file := getattr(module, "__file__", None), str)
+            and file.endswith(".py") and os.path.isabs(file)
         }  # fmt: skip
         return {"reached": {path: sorted(lines) for path, lines in self.lines.items()},
                 "files": sorted(f for f in files if f.startswith(self.folder)),

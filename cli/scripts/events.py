@@ -86,7 +86,8 @@ class Observer:
     # ---- backwards
     def watch_backwards(self) -> None:
         """Observe what autograd computes, through the one function that starts its engine."""
-        engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+        autograd: Any = torch.autograd
+        engine = autograd._engine_run_backward
 
         def run_backward(roots: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             if self.depth:
@@ -101,7 +102,7 @@ class Observer:
             self._went_back(roots, leaves, labels, result)
             return result
 
-        torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
+        autograd._engine_run_backward = run_backward
 
     def _label(self, leaf: torch.Tensor) -> str:
         if id(leaf) not in self.labels:

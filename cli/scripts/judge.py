@@ -76,11 +76,12 @@ class Judge:
         found = []
         for key, project in zip(keys, projects):
             answer = self._answers[key]
-            if answer["kind"] == "passed" and answer["events"] > self.least_events and not self.failure.shown_by(answer):
-                self.passed.append(project)
-            elif self.failure.shown_by(answer):  # a neighbour gets as far as the smallest failing one
+            shown = self.failure.shown_by(answer)
+            if shown:  # a neighbour gets as far as the smallest failing one
                 self.least_events = answer.get("events", 0)
-            found.append(self.failure.shown_by(answer))
+            elif answer["kind"] == "passed" and answer["events"] > self.least_events:
+                self.passed.append(project)
+            found.append(shown)
         return found
 
     def _known(self, key: str) -> bool:
@@ -106,7 +107,8 @@ class Judge:
         """What a run in eager reaches, and the values that its expressions have, up to where it fails."""
         answer = self._answers[_key(project)]
         made, spans = instrumented(project)
-        probing = replace(self.task, trace=True, compiled=False, eager=True, stop=answer.get("events", -1), check="", match="")
+        stop = answer.get("events", -1)
+        probing = replace(self.task, trace=True, compiled=False, eager=True, stop=stop, check="", match="")
         with tempfile.TemporaryDirectory(prefix="ptdebug-minify-") as scratch:
             tasks, folders = [], []
             for number, text in enumerate((project, made)):
@@ -121,8 +123,8 @@ class Judge:
         recorder = Recorder()
         recorder.plain, recorder.tensors = dict(seen.get("plain", ())), dict(seen.get("tensors", ()))
         calls = tuple(
-            Call(str(Path(c["file"]).relative_to(folders[0])), c["function"], tuple(map(tuple, c["arguments"])), c["result"],
-                 c["method"]) for c in lines.get("calls", ()))
+            Call(str(Path(c["file"]).relative_to(folders[0])), c["function"], tuple(map(tuple, c["arguments"])),
+                 c["result"], c["method"]) for c in lines.get("calls", ()))
         return replace(recorder.probe(spans, reached), calls=calls)
 
     def neighbour(self, project: Project) -> Project | None:
@@ -139,7 +141,7 @@ def _key(project: Project) -> str:
 
 def stop_at(failure: Failure, answer: Answer, folder: Path) -> tuple[str, int]:
     """The line of the first graph break that is looked for."""
-    for code, message, place in answer.get("breaks", ()):
+    for code, _, place in answer.get("breaks", ()):
         if failure.signature.kind == "break" and normalized(code) == failure.signature.about:
             file, _, line = place.rpartition(":")
             return str(folder / Path(file).name), int(line)

@@ -1,20 +1,21 @@
 """Makes a failing script small: finds what is wrong with it by itself, reduces it, and proves what is left."""
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...replay.failures.signature import Signature, normalized
 from ...replay.reduce.ddmin import Reduction
 from ...replay.reduce.script import reduce_script
 from ...replay.reduce.source import Project
-from ...replay.failures.signature import Signature, normalized
 from ..errors import CommandError
 from .child import Task
 from .forks import Answer, forked
-from .judge import Failure, Judge, write
+from .judge import Failure, Judge
 
 FIRST_LIMIT = 600.0
 
@@ -94,6 +95,8 @@ def warm_up() -> None:
     wiring._engine()
     wiring._compiler()
     compile_something()
+    gc.collect()
+    gc.freeze()  # forks share what a collection would write to
 
 
 def _first(task: Task) -> Answer:
@@ -113,8 +116,8 @@ def _failure(task: Task, wanted: Wanted, answer: Answer) -> Failure:
     if wanted.recompile:
         return _of_code("recompile", wanted.recompile, [(guard, actual) for guard, actual in answer["recompiles"]])
     if answer["kind"] == "passed":
-        what = "the check passes" if wanted.check or wanted.match else "what it computes compiled is what eager computes"
-        raise CommandError(f"nothing to minify in {name}: {what} (--break CODE and --recompile ask for other things)", 1)
+        what = "the check passes" if wanted.check or wanted.match else "compiled, it computes what eager computes"
+        raise CommandError(f"nothing to minify in {name}: {what} (see also --break and --recompile)", 1)
     return Failure.of(answer)
 
 

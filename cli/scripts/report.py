@@ -63,7 +63,7 @@ def _dry_run(arguments: argparse.Namespace, wanted: Wanted, words: tuple[str, ..
     if arguments.json:
         print_json(selector=arguments.target, signature=signature, outcome=detail)
     else:
-        print(signature or detail)
+        print(detail)
     return int(signature is not None)
 
 
@@ -83,7 +83,7 @@ def _header(minified: Minified, wanted: Wanted) -> Iterator[str]:
     yield f"# {outcome_of(minified.answer) if minified.answer['kind'] != 'passed' else minified.failure.signature}"
     yield f"# Reduced from {minified.original.files[0][0]} ({minified.original.lines()} lines)."
     yield from (f"# {line}" for line in environment())
-    yield f"# Run: ptdebug minify --dry-run{_flags(wanted)} THIS_FILE  (exit code 1: it shows; ptdebug run THIS_FILE runs it)"
+    yield f"# Run: ptdebug minify --dry-run{_flags(wanted)} THIS_FILE  (exit code 1: the failure shows)"
     if minified.neighbour is not None:
         yield "# It passes with this change:"
         yield from (f"#     {line}" for line in _difference(minified.small, minified.neighbour))

@@ -2,8 +2,8 @@
 
 The search of Zeller and Hildebrandt's ddmin (2002), turned around: an *edit* makes the subject smaller, all edits are
 tried at once first, then halves, quarters, and single ones. Candidates are judged in batches, so that several workers
-have something to do. A search that is interrupted leaves its best so far in `Reduction.best`; one that starts again asks
-the same questions in the same order, so that a judge with a memory answers them at once.
+have something to do. A search that is interrupted leaves its best so far in `Reduction.best`; one that starts again
+asks the same questions in the same order, so that a judge with a memory answers them at once.
 """
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Reduction(Generic[T]):
         return taken
 
     def verdicts(self, made: Sequence[T | None]) -> list[bool]:
-        """Whether each of some candidates fails, which may be None; one that is the best already does not count as smaller."""
+        """Whether each of some candidates fails. None, and what is the best already, count as not failing."""
         real = [m for m in made if m is not None and m != self.best]
         verdicts = iter(self._judged(real))
         return [m is not None and m != self.best and next(verdicts) for m in made]

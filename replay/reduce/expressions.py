@@ -4,11 +4,12 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from .source import Change, Edit, Project, Source, sources
 from .statements import FunctionNode
 
-SIMPLER_NUMBERS = (1, 2, 0)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 # ---- replaced by a part ---------------------------------------------------------------------------------------------
@@ -30,9 +31,12 @@ def constants(project: Project) -> list[Change]:
             if isinstance(node, (ast.Compare, ast.BoolOp)) or (
                     isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
                 found += [(source.span(node), source.replace(node, text)) for text in ("True", "False")]
-            elif isinstance(node, (ast.Call, ast.BinOp, ast.IfExp, ast.Subscript, ast.Attribute)) and not _is_target(node):
+            elif isinstance(node, _COMPUTED) and not _is_target(node):
                 found += [(source.span(node), source.replace(node, text)) for text in ("1", "None")]
     return _largest_first(found)
+
+
+_COMPUTED = (ast.Call, ast.BinOp, ast.IfExp, ast.Subscript, ast.Attribute)
 
 
 def _largest_first(found: Iterable[tuple[tuple[int, int], Edit]]) -> list[Change]:
@@ -69,10 +73,12 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
         yield from (generator.iter for generator in node.generators)
 
 
+_ATOMS = (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Dict, ast.Set)
+
+
 def _enclosed(source: Source, node: ast.expr) -> str:
     text = source.segment(node)
-    simple = isinstance(node, (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Dict, ast.Set))
-    return text if simple or text.startswith("(") else f"({text})"
+    return text if isinstance(node, _ATOMS) or text.startswith("(") else f"({text})"
 
 
 # ---- elements dropped -----------------------------------------------------------------------------------------------
@@ -153,7 +159,7 @@ def coupled(project: Project) -> list[Change]:
 
 
 def coupled_parameters(
-    project: Project, source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, only: set[str] | None = None,
+    project: Project, source: Source, function: Function, only: set[str] | None = None,
 ) -> Iterator[Change]:
     """Each parameter (of `only`) is dropped with the arguments for it."""
     parameters = function.args.args
@@ -179,7 +185,7 @@ def _without_argument(source: Source, call: ast.Call, position: int, name: str) 
         yield _until_comma(source, *source.span(call.args[position]))
 
 
-def _called_as(project: Project, function: ast.FunctionDef) -> set[str]:
+def _called_as(project: Project, function: Function) -> set[str]:
     """The names by which a function may be called; a class for its `__init__`, any variable for a `forward`."""
     if function.name == "__init__":
         return {
@@ -204,7 +210,7 @@ def _calls(source: Source, names: set[str]) -> Iterator[ast.Call]:
             yield node
 
 
-def _without_results(project: Project, source: Source, function: ast.FunctionDef) -> Iterator[Change]:
+def _without_results(project: Project, source: Source, function: Function) -> Iterator[Change]:
     returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and isinstance(n.value, ast.Tuple)]
     sizes = {len(t.elts) for t in returned}
     if len(sizes) != 1:
@@ -232,17 +238,38 @@ def substituted(project: Project) -> list[Change]:
     """A variable that is assigned once and read once is replaced by its value; a constant also where read often."""
     changes: list[Change] = []
     for source in sources(project):
-        stored = Counter(n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+        names = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name)]
+        stored = Counter(n.id for n in names if not isinstance(n.ctx, ast.Load))
         for node in ast.walk(source.tree):
             if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
                 continue
             name = node.targets[0].id
-            reads = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name
-                     and isinstance(n.ctx, ast.Load)]  # fmt: skip
+            reads = [n for n in names if n.id == name and isinstance(n.ctx, ast.Load)]
             if stored[name] == 1 and (len(reads) == 1 or isinstance(node.value, (ast.Constant, ast.Name))):
                 value = _enclosed(source, node.value)
                 changes.append((source.remove(node), *(source.replace(read, value) for read in reads)))
     return changes
+
+
+def merged(project: Project) -> list[Change]:
+    """A variable that the next statement, a `return` or a call, reads is replaced there by its value."""
+    changes: list[Change] = []
+    for source in sources(project):
+        for block in source.blocks():
+            for first, second in pairwise(block):
+                if isinstance(first, ast.Assign) and isinstance(second, (ast.Return, ast.Expr, ast.Assign)):
+                    changes += _merged(source, first, second)
+    return changes
+
+
+def _merged(source: Source, first: ast.Assign, second: ast.stmt) -> Iterator[Change]:
+    target = first.targets[0]
+    if len(first.targets) != 1 or not isinstance(target, ast.Name):
+        return
+    names = [n for n in ast.walk(second) if isinstance(n, ast.Name) and n.id == target.id]
+    reads = [n for n in names if isinstance(n.ctx, ast.Load)]
+    if len(reads) == 1:
+        yield (source.remove(first), source.replace(reads[0], _enclosed(source, first.value)))
 
 
 def single_results(project: Project) -> list[Change]:
@@ -298,8 +325,8 @@ def single_numbers(project: Project) -> list[Change]:
     changes: list[Change] = []
     for source in sources(project):
         for node in _numbers(source):
-            simpler = _smaller(node.value) if isinstance(node.value, int) else (
-                n for n in (1.0, 0.5) if n != node.value)
+            simpler: Iterable[float] = _smaller(node.value) if isinstance(node.value, int) else (
+                () if node.value in (0.0, 0.5, 1.0) else (1.0, 0.5))
             changes += [(source.replace(node, str(n)),) for n in simpler]
     return changes
 

@@ -1,7 +1,7 @@
 """Makes a captured graph that fails smaller: first to its end, then from its beginning, then node by node."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from ...artifacts.records import NodeRef, TensorMeta
 from ..failures.case import Case
 from .ddmin import Reduction
 from .inputs import reduce_inputs
-from .subgraph import Values, arguments, computed, eager_values, extract, live_after, results, substituted
+from .subgraph import arguments, computed, eager_values, extract, live_after, results, substituted
 
 
 def reduce_graph(reduction: Reduction[Case]) -> Case:
@@ -34,11 +34,13 @@ def _settings(reduction: Reduction[Case]) -> None:
     case = reduction.best
     plain = replace(case, forced={}, options={}, imports=case.imports)
     if (case.forced or case.options) and not reduction.first([plain]):
-        reduction.take(
-            list(case.forced), lambda gone: replace(case, forced={k: v for k, v in case.forced.items() if k not in gone}))
+        reduction.take(list(case.forced), lambda gone: replace(case, forced=_without(case.forced, gone)))
         best = reduction.best
-        reduction.take(
-            list(best.options), lambda gone: replace(best, options={k: v for k, v in best.options.items() if k not in gone}))
+        reduction.take(list(best.options), lambda gone: replace(best, options=_without(best.options, gone)))
+
+
+def _without(mapping: Mapping[str, Any], gone: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key not in gone}
 
 
 def latest(reduction: Reduction[Case], places: Sequence[Any], at: Callable[[Any], Case | None], last: bool) -> None:
@@ -153,6 +155,3 @@ def likeness(case: Case, other: Case) -> float:
 
     mine, its = content(case), content(other)
     return len(mine & its) / len(mine | its)
-
-
-__all__ = ["Values", "eager_values", "likeness", "reduce_graph"]

@@ -23,16 +23,14 @@ def reduce_inputs(reduction: Reduction[Case]) -> None:
     if made is not None:
         reduction.first([made])
     _sizes(reduction)
-    for simpler in (torch.Tensor.contiguous, _float32, _without_gradient):
-        _each(reduction, simpler)
-    for simpler in (torch.zeros_like, torch.ones_like, _counting, _rounded):
+    for simpler in (_contiguous, _float32, _without_gradient, *LEVELS):
         _each(reduction, simpler)
 
 
 def _each(reduction: Reduction[Case], simpler: Value) -> None:
     case = reduction.best
     names = [node.id for node, record in _tensors(case) if not _is(case, node.id, simpler)]
-    reduction.take(names, lambda chosen: changed(case, {name: simpler for name in chosen}))
+    reduction.take(names, lambda chosen: changed(case, dict.fromkeys(chosen, simpler)))
 
 
 def _tensors(case: Case) -> list[tuple[Node, SavedInput]]:
@@ -51,11 +49,10 @@ def _is(case: Case, name: str, simpler: Value) -> bool:
     value = _value(case, name)
     if simpler is _without_gradient:
         return not _requires(case, name)
-    if simpler in (torch.Tensor.contiguous, _float32):
+    if simpler in (_contiguous, _float32):
         made = simpler(value)
         return made.dtype == value.dtype and made.stride() == value.stride()
-    levels = [torch.zeros_like, torch.ones_like, _counting, _rounded]
-    return any(torch.equal(level(value), value) for level in levels[: levels.index(simpler) + 1])
+    return any(torch.equal(level(value), value) for level in LEVELS[: LEVELS.index(simpler) + 1])
 
 
 def _requires(case: Case, name: str) -> bool:
@@ -73,6 +70,18 @@ def _without_gradient(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
+def _contiguous(value: torch.Tensor) -> torch.Tensor:
+    return value.contiguous()
+
+
+def _zeros(value: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(value)
+
+
+def _ones(value: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(value)
+
+
 def _counting(value: torch.Tensor) -> torch.Tensor:
     if value.dtype is torch.bool or not value.numel():
         return value
@@ -83,6 +92,10 @@ def _rounded(value: torch.Tensor) -> torch.Tensor:
     return (value * 4).round() / 4 if value.is_floating_point() else value
 
 
+LEVELS: tuple[Value, ...] = (_zeros, _ones, _counting, _rounded)
+"""Ways to simplify values, the simplest result first."""
+
+
 def changed(case: Case, how: Mapping[str, Value]) -> Case:
     """The case with other values for some inputs, each in memory of its own."""
     new, nodes = [], []
@@ -90,7 +103,7 @@ def changed(case: Case, how: Mapping[str, Value]) -> Case:
         simpler = how.get(node.id)
         if simpler is not None and record.meta is not None:
             made = simpler(value)
-            strides = value.stride() if made.shape == value.shape and simpler is not torch.Tensor.contiguous else None
+            strides = value.stride() if made.shape == value.shape and simpler is not _contiguous else None
             made = made if strides is None else torch.empty_strided(made.shape, strides, dtype=made.dtype).copy_(made)
             needs = record.meta.requires_grad and simpler is not _without_gradient and made.is_floating_point()
             meta = msgspec.structs.replace(meta_of(made, needs), device=record.meta.device)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from . import expressions, statements, unused, values
 from .ddmin import Reduction
@@ -13,6 +14,7 @@ List = Callable[[Project], list[Change]]
 
 STRUCTURE: tuple[tuple[List, int], ...] = (
     (statements.unwrapped, 1), (statements.absorbed, 1), (statements.inlined, 1), (expressions.substituted, 1),
+    (expressions.merged, 1), (statements.unclassed, 1),
     (expressions.single_results, 1), (expressions.dropped, 8), (expressions.coupled, 1), (expressions.parts, 2),
 )
 """Lists of changes that leave less, and how many of a list are tried at once."""
@@ -48,12 +50,11 @@ def _by_values(reduction: Reduction[Project], probe: Callable[[Project], Probe])
     """What is not reached goes, and what leads to values that can be written down."""
     while True:
         before = reduction.best
-        seen = probe(before)
-        _take(reduction, lambda project: statements.unreached(project, seen.reached), None)
+        reached = probe(before).reached
+        _take(reduction, partial(statements.unreached, reached=reached), None)
         _without_unused(reduction)
         _cut(reduction, probe)
-        seen = probe(reduction.best)
-        _take(reduction, lambda project: values.literals(project, seen), None)
+        _take(reduction, partial(values.literals, probe=probe(reduction.best)), None)
         _without_unused(reduction)
         _take(reduction, unused.statements_with_calls, None)
         _without_unused(reduction)
@@ -107,8 +108,7 @@ def _without_statements(reduction: Reduction[Project]) -> None:
         before = reduction.best
         depth = 0
         while depth < statements.deepest(reduction.best):
-            level = depth
-            _take(reduction, lambda project, level=level: statements.removals(project, level), None)  # type: ignore[misc]
+            _take(reduction, partial(statements.removals, depth=depth), None)
             depth += 1
         if reduction.best == before:
             return

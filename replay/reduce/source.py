@@ -99,7 +99,8 @@ class Source:
         if before.strip():  # after another statement or a colon
             return start, end
         if after.startswith(b";"):
-            return start, end + self.bytes[end:last].index(b";") + 1
+            following = self.bytes[end:last].partition(b";")[2]
+            return start, last - len(following.lstrip(b" \t"))
         return first, last if not after or after.startswith(b"#") else end
 
     def indentation(self, statement: ast.stmt) -> str:
@@ -218,7 +219,10 @@ _OF_MODULES = frozenset(dir(torch.nn.Module())) | frozenset(dir(object))
 @lru_cache(maxsize=1024)
 def _names(file: str, text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
     """Of one file: names that it reads, and binds; attributes of `self` that it reads, and attributes that it sets."""
-    reads, binds, read_attributes, bound_attributes = set(), set(), set(), set()
+    reads: set[str] = set()
+    binds: set[str] = set()
+    read_attributes: set[str] = set()
+    bound_attributes: set[str] = set()
     for node in ast.walk(parsed(file, text).tree):
         if isinstance(node, ast.Name):
             (reads if isinstance(node.ctx, ast.Load) else binds).add(node.id)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -190,6 +189,42 @@ def _bound(source: Source, function: ast.FunctionDef, call: ast.Call) -> list[tu
     return [(name, values[name]) for name in names] if all(name in values for name in names) else None
 
 
+def unclassed(project: Project) -> list[Change]:
+    """A class that has one method, which does not look at its object, is replaced by a function: `C().f` by `f`."""
+    changes: list[Change] = []
+    for source in sources(project):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef) and len(node.body) == 1 and isinstance(node.body[0], ast.FunctionDef):
+                changes += _unclassed(source, node, node.body[0])
+    return changes
+
+
+def _unclassed(source: Source, owner: ast.ClassDef, method: ast.FunctionDef) -> Iterator[Change]:
+    parameters = method.args.args
+    inside = {n.id for statement in method.body for n in ast.walk(statement) if isinstance(n, ast.Name)}
+    if not parameters or parameters[0].arg in inside or method.decorator_list:
+        return
+    start = source.span(parameters[0])[0]
+    following = parameters[1:] + method.args.kwonlyargs
+    end = source.span(following[0])[0] if following and not method.args.kwonlyargs else source.span(parameters[0])[1]
+    first, last = source.lines_of(method)
+    text = (source.bytes[first:start] + source.bytes[end:last]).decode()
+    definition = textwrap.indent(textwrap.dedent(text), source.indentation(owner))
+    edits = [Edit(source.file, *source.lines_of(owner), definition)]
+    forward = method.name in ("forward", "__call__")
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr == method.name and _makes(node.value, owner.name):
+            edits.append(source.replace(node, method.name))
+        elif forward and isinstance(node, ast.expr) and _makes(node, owner.name):
+            edits.append(source.replace(node, method.name))
+    yield tuple(edits)
+
+
+def _makes(node: ast.expr, name: str) -> bool:
+    """Whether an expression constructs an object of that class."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
 # ---- modules beside the script --------------------------------------------------------------------------------------
 def absorbed(project: Project) -> list[Change]:
     """A module beside the script is put into it: `from helper import f` becomes the text of helper.py."""
@@ -216,21 +251,12 @@ def _through_module(script: Source, name: str, text: str) -> Iterator[Edit]:
             aliases.add(node.names[0].asname or name)
             yield Edit(script.file, *script.lines_of(node), text)
             text = ""
-    for node in ast.walk(script.tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
-            yield script.replace(node, node.attr)
+    for found in ast.walk(script.tree):
+        if isinstance(found, ast.Attribute) and isinstance(found.value, ast.Name) and found.value.id in aliases:
+            yield script.replace(found, found.attr)
 
 
 def without_empty_files(project: Project) -> Project:
     """The project without modules that have become empty."""
     script, *others = project.files
     return Project((script, *((file, text) for file, text in others if text.strip())))
-
-
-def renamed(tree: ast.AST, names: Mapping[str, str]) -> ast.AST:
-    """A copy of an expression with other names."""
-    made = copy.deepcopy(tree)
-    for node in ast.walk(made):
-        if isinstance(node, ast.Name) and node.id in names:
-            node.id = names[node.id]
-    return made

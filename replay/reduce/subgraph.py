@@ -32,7 +32,8 @@ def eager_values(case: Case) -> dict[str, Any]:
 
 def computed(graph: Graph, op: str = "") -> list[Node]:
     """The nodes that compute something; or those of one kind."""
-    return [n for n in graph.nodes if (n.op == op if op else n.op not in ("placeholder", "output", "get_attr"))]
+    others = ("placeholder", "output", "get_attr")
+    return [n for n in graph.nodes if (n.op == op if op else n.op not in others)]
 
 
 def references(tree: Any) -> Iterator[str]:
@@ -75,7 +76,8 @@ def writes(node: Node) -> bool:
 
 
 def _is_state(target: str) -> bool:
-    return any(word in target for word in ("_autocast", "_set_grad", "set_deterministic", "inference_mode", "grad_mode"))
+    words = ("_autocast", "_set_grad", "set_deterministic", "inference_mode", "grad_mode")
+    return any(word in target for word in words)
 
 
 def extract(case: Case, values: Values, outputs: Sequence[str], inputs: Collection[str] = ()) -> Case | None:
@@ -113,8 +115,8 @@ def _as_input(node: Node, value: Any, training: bool) -> tuple[Node, SavedInput,
         meta = meta_of(value, needs)
     elif not isinstance(value, (bool, int, float)):
         return None
-    placeholder = Node(node.id, "placeholder", node.id, value=meta if meta is not None else node.value, stack=node.stack)
-    return placeholder, SavedInput(node.id, meta, value=None if meta is not None else value), value
+    placeholder = Node(node.id, "placeholder", node.id, value=meta or node.value, stack=node.stack)
+    return placeholder, SavedInput(node.id, meta, value=None if meta else value), value
 
 
 def meta_of(value: torch.Tensor, requires_grad: bool = False) -> TensorMeta:

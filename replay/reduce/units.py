@@ -1,5 +1,5 @@
-"""One function of a script in the place of the whole: its definition, and a call of it with arguments like those that it
-had. Where the failure is in that function, most of a script is gone at once."""
+"""One function of a script in the place of the whole: its definition, and a call of it with arguments like those that
+it had. Where the failure is in that function, most of a script is gone at once."""
 from __future__ import annotations
 
 import ast
@@ -61,7 +61,7 @@ def _tails(project: Project, call: Call, again: Sequence[Call], gradient: bool) 
 
 def _subject(project: Project, call: Call) -> tuple[list[str], int] | None:
     """Lines that make what is compiled, which is the last of them; and how many arguments these take."""
-    owner, _, name = call.function.rpartition(".")
+    name = call.function.rpartition(".")[2]
     if not call.method:
         return [name], 0
     if name in ("__init__", "__post_init__") or not call.arguments:
@@ -75,9 +75,10 @@ def _subject(project: Project, call: Call) -> tuple[list[str], int] | None:
 
 
 def _uses_self(project: Project, call: Call) -> bool:
+    name = call.function.rpartition(".")[2]
     for source in sources(project):
         for node in ast.walk(source.tree):
-            if source.file == call.file and isinstance(node, FunctionNode) and node.name == call.function.rpartition(".")[2]:
+            if isinstance(node, FunctionNode) and (source.file, node.name) == (call.file, name):
                 return any(isinstance(n, ast.Name) and n.id == "self" for n in ast.walk(node))
     return True
 
@@ -121,7 +122,7 @@ def _text(source: Source, node: ast.stmt) -> str:
 
 def _imports(project: Project, call: Call, tail: str) -> str:
     """Imports of what the tail names from other files, and of torch."""
-    script, *others = list(sources(project))
+    others = list(sources(project))[1:]
     names = {node.id for node in ast.walk(ast.parse(tail)) if isinstance(node, ast.Name)}
     lines = ["import torch\n"]
     for other in others:

@@ -22,7 +22,7 @@ LONGEST = 60
 _WRAPPED = (
     ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.BinOp, ast.Compare, ast.IfExp, ast.BoolOp, ast.UnaryOp,
 )  # fmt: skip
-FACTORIES = ("randn", "rand", "randint", "ones", "zeros", "empty", "tensor", "arange")
+FACTORIES = frozenset(f"torch.{name}" for name in ("randn", "rand", "randint", "ones", "zeros", "empty", "tensor"))
 
 
 @dataclass
@@ -150,12 +150,21 @@ def literals(project: Project, probe: Probe) -> list[Change]:
     ]  # fmt: skip
 
 
+def _is_made(text: str) -> bool:
+    """Whether an expression makes a tensor from nothing but literals, as a replacement would."""
+    node = ast.parse(text, mode="eval").body
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in FACTORIES:
+        return False
+    names = {n.id for part in (*node.args, *node.keywords) for n in ast.walk(part) if isinstance(n, ast.Name)}
+    return names <= {"torch"}
+
+
 def tensors(project: Project, probe: Probe) -> list[Change]:
     """A tensor is replaced by a random one, in the order in which they are computed."""
     changes: list[Change] = []
     by_file = {source.file: source for source in sources(project)}
     for (file, start, end), text in probe.tensors.items():
         written = by_file[file].bytes[start:end].decode()
-        if not written.replace(".", "_").isidentifier() and not written.startswith(tuple(f"torch.{name}(" for name in FACTORIES)):
+        if not written.replace(".", "_").isidentifier() and not _is_made(written):
             changes.append((Edit(file, start, end, text),))
     return changes

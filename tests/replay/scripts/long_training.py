@@ -12,9 +12,8 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from long_training_data import Batches, Vocabulary, make_sentences
+from torch import nn
 
 LEVELS = ("debug", "info", "warning")
 DEFAULTS = {"width": 32, "heads": 4, "layers": 2, "dropout": 0.0, "steps": 4, "batch": 8, "length": 12}
