@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +13,12 @@ from ..replay.recorded.graphs import ReplayError
 from ..replay.reduce.minify import MinifiedGraph, minify_graph, write_minified
 from ..replay.reduce.subgraph import computed
 from ..replay.workers.pool import LIMIT, Pool
+from ..replay.workers.progress import Progress
 from .errors import CommandError
 from .printing import print_json, say, selected
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, when the best so far has been written."""
 
 
 def run_recording(arguments: argparse.Namespace) -> int:
@@ -29,14 +31,18 @@ def run_recording(arguments: argparse.Namespace) -> int:
         cases = dict(_cases(recording, ids, arguments))
         if not cases:
             raise CommandError(f"nothing of {arguments.target} can be run again")
-        with Pool(arguments.workers, arguments.limit or LIMIT) as pool:
-            compile_id, case, outcome = _failing(arguments.target, cases, pool)
-            progress(f"{compile_id}: {outcome}")
-            minified = minify_graph(case, outcome, pool, _told)
-        _end_progress()
+        progress = Progress("minify")
+        jobs = 1 if arguments.slow else arguments.jobs
+        with Pool(jobs, arguments.limit or LIMIT, told=progress.ran) as pool:
+            try:
+                compile_id, case, outcome = _failing(arguments.target, cases, pool)
+                progress.say(f"{compile_id}: {outcome}")
+                minified = minify_graph(case, outcome, pool, lambda case, ran: progress.say(_words(case)))
+            finally:
+                progress.end()
         write_minified(minified, Path(arguments.out), (f"Reduced from {recording.name}:{compile_id}.",))
     report(arguments, minified, f"{recording.name}:{compile_id}")
-    return 0
+    return INTERRUPTED if minified.interrupted else 0
 
 
 def _cases(recording: Recording, ids: list[str], arguments: argparse.Namespace) -> list[tuple[str, Case]]:
@@ -47,7 +53,9 @@ def _cases(recording: Recording, ids: list[str], arguments: argparse.Namespace) 
         except ReplayError as error:
             say(f"ptdebug: {compile_id}: {error}")
             continue
-        found.append((compile_id, replace(case, slow=arguments.slower)))
+        found.append((compile_id, replace(
+            case, slow=arguments.slow, imports=tuple(arguments.imports), device=arguments.device or case.device,
+            forced={**arguments.forced, **case.forced})))
     return found
 
 
@@ -61,8 +69,8 @@ def _failing(target: str, cases: dict[str, Case], pool: Pool) -> tuple[str, Case
     raise CommandError(f"nothing to minify in {target}: {words}", 1)
 
 
-def _told(case: Case, ran: int) -> None:
-    progress(f"{len(computed(case.graph))} operators, {ran} runs")
+def _words(case: Case) -> str:
+    return f"{len(computed(case.graph))} operators"
 
 
 def report(arguments: argparse.Namespace, minified: MinifiedGraph, selector: str) -> None:
@@ -84,17 +92,3 @@ def report(arguments: argparse.Namespace, minified: MinifiedGraph, selector: str
     print(f"run in a fresh process: {verified.outcome if verified else 'no'}")
     if not shown:
         say("ptdebug: the script does not show the same failure by itself")
-
-
-# ---- progress -------------------------------------------------------------------------------------------------------
-def progress(line: str) -> None:
-    """Say on a terminal how far it is."""
-    with suppress(OSError, ValueError):
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r\x1b[K{line[:100]}")
-            sys.stderr.flush()
-
-
-def _end_progress() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")

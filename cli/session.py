@@ -26,6 +26,7 @@ class Settings:
     overrides: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     engine: bool = True  # False: captured graphs run as they are, in eager
+    cache: bool = True  # False: what other processes have compiled is not used, nor is anything kept for them
 
 
 @dataclass

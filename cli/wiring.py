@@ -137,7 +137,10 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
     try:
         load_or_compile = _engine()
         with no_warnings():  # torch's warnings about the engine's work are not for the program
-            compiled = load_or_compile(captured, context, _compiler)
+            if session.current().settings.cache:
+                compiled = load_or_compile(captured, context, _compiler)
+            else:
+                compiled = _compiler()(captured, context)
     except DataDependentError:
         raise
     except Exception as error:

@@ -59,6 +59,7 @@ class Task:
     stop: int = -1
     stop_at: tuple[str, int] = ("", 0)
     overrides: Mapping[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()  # loaded before the forks
 
     def __call__(self) -> Answer:
         """Run it, in this process."""
@@ -81,10 +82,10 @@ def _compared(task: Task, scratch: Path) -> Answer:
     if not task.compiled:
         return answer | {"kind": "passed"}
     output = scratch / "compiled.txt"
-    answer |= _in_compiler(task, expected, output)
-    if answer["kind"] != "values" and (task.check or task.match):
-        answer |= _judged(task, output, answer)
-    return answer
+    if task.check or task.match:
+        answer |= _in_compiler(task, None, output)
+        return answer | _judged(task, output, answer)
+    return answer | _in_compiler(task, expected, output)
 
 
 # ---- the two runs ---------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def _in_compiler(task: Task, expected: list[Event] | None, output: Path) -> Answ
 def _run(task: Task, observer: Observer, seen: Seen | None) -> Answer:
     """Run the script in this process: {"kind": "" | "exception" | "exit", "detail", "code"}."""
     sys.dont_write_bytecode = True
-    settings = session.Settings(engine=task.engine, overrides=task.overrides)
+    settings = session.Settings(engine=task.engine, cache=not task.imports, overrides=task.overrides)
     session.enter(session.Session(settings, recorder=session.current().recorder, observe=observer.around))
     torch_compile_patch.watch_for_torch()
     os.chdir(task.working_folder or os.path.dirname(task.script))

@@ -1,13 +1,15 @@
 """Makes a failing script small: finds what is wrong with it by itself, reduces it, and proves what is left."""
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...replay.failures.observe import load_import
 from ...replay.failures.signature import Signature, normalized
 from ...replay.reduce.ddmin import Reduction
 from ...replay.reduce.script import reduce_script
@@ -46,11 +48,12 @@ class Minified:
 
 def minify_script(
     script: str, arguments: tuple[str, ...], wanted: Wanted, workers: int = 0, limit: float = 0.0,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Callable[[str], None] = lambda line: None, overrides: Mapping[str, str] | None = None,
+    imports: Sequence[str] = (),
 ) -> Minified:
     """Reduce a script by the failure that it shows. Raises CommandError if it shows none."""
     started = time.perf_counter()
-    task, answer, failure = look(script, arguments, wanted)
+    task, answer, failure = look(script, arguments, wanted, overrides, imports)
     path, took = Path(task.script), time.perf_counter() - started
     progress(f"{failure.signature}")
     project = _project(path, answer)
@@ -75,12 +78,18 @@ def minify_script(
                     interrupted)
 
 
-def look(script: str, arguments: tuple[str, ...], wanted: Wanted) -> tuple[Task, Answer, Failure]:
+def look(
+    script: str, arguments: tuple[str, ...], wanted: Wanted, overrides: Mapping[str, str] | None = None,
+    imports: Sequence[str] = (),
+) -> tuple[Task, Answer, Failure]:
     """Run a script as it is: the task, what came of it, and the failure. Raises CommandError if it shows none."""
     path = Path(script).resolve()
     capture_only = bool(wanted.graph_break or wanted.recompile)
     task = Task(str(path), str(path.parent), arguments, os.getcwd(), engine=not capture_only, record=capture_only,
-                check=wanted.check, match=wanted.match, eager=not capture_only, trace=True)
+                check=wanted.check, match=wanted.match, eager=not capture_only, trace=True,
+                overrides=dict(overrides or {}), imports=tuple(imports))
+    for name in imports:
+        load_import(name)
     warm_up()
     answer = _first(task)
     return task, answer, _failure(task, wanted, answer)
@@ -97,6 +106,7 @@ def warm_up() -> None:
     compile_something()
     gc.collect()
     gc.freeze()  # forks share what a collection would write to
+    atexit.register(gc.unfreeze)
 
 
 def _first(task: Task) -> Answer:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from ...replay.reduce.source import Project
 from ...replay.repro.script import environment
+from ...replay.workers.progress import Progress
 from ..errors import CommandError
-from ..minify_recording import progress
+from ..minify_recording import INTERRUPTED
 from ..printing import print_json, say
 from .judge import outcome_of
 from .minify import Minified, Wanted, look, minify_script
@@ -24,22 +25,25 @@ PATIENCE = 600.0
 def run_script(arguments: argparse.Namespace) -> int:
     """Minify a script, or only say what it shows."""
     wanted = Wanted(arguments.check, arguments.match, arguments.graph_break, arguments.recompile)
-    words = tuple(arguments.arguments)
+    words = tuple(arguments.program)
     if arguments.dry_run:
         return _dry_run(arguments, wanted, words)
-    minified = minify_script(arguments.target, words, wanted, arguments.workers, arguments.limit, progress)
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
+    progress = Progress("minify")
+    try:
+        minified = minify_script(arguments.target, words, wanted, arguments.jobs, arguments.limit, progress.say,
+                                 arguments.forced, arguments.imports)
+    finally:
+        progress.end()
     path = Path(arguments.out)
     files = _write(minified, path, wanted)
-    verified = _verify(path, wanted)
+    verified = _verify(path, wanted, arguments)
     same = verified == str(minified.failure.signature)
     before, after = minified.original.lines(), minified.small.lines()
     if arguments.json:
         print_json(selector=arguments.target, signature=str(minified.failure.signature), files=files, verified=same,
                    outcome=verified, lines=[before, after], runs=minified.ran, seconds=round(minified.seconds, 3),
                    interrupted=minified.interrupted, neighbour=minified.neighbour is not None)
-        return 0
+        return INTERRUPTED if minified.interrupted else 0
     print(f"{minified.failure.signature}: {before} lines to {after}, {minified.ran} runs, {minified.seconds:.1f} s"
           f"{' (interrupted)' if minified.interrupted else ''}")
     for file in files:
@@ -47,13 +51,13 @@ def run_script(arguments: argparse.Namespace) -> int:
     print(f"run in a fresh process: {verified or 'nothing is wrong'}")
     if not same:
         say("ptdebug: the script does not show the same failure by itself")
-    return 0
+    return INTERRUPTED if minified.interrupted else 0
 
 
 def _dry_run(arguments: argparse.Namespace, wanted: Wanted, words: tuple[str, ...]) -> int:
     """Say what a script shows: exit code 1 if anything."""
     try:
-        _, answer, failure = look(arguments.target, words, wanted)
+        _, answer, failure = look(arguments.target, words, wanted, arguments.forced, arguments.imports)
     except CommandError as error:
         if error.exit_code != 1:
             raise
@@ -100,12 +104,16 @@ def _difference(small: Project, other: Project) -> list[str]:
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
-def _verify(path: Path, wanted: Wanted) -> str:
+def _verify(path: Path, wanted: Wanted, arguments: argparse.Namespace) -> str:
     """What the written script shows in a fresh process."""
     flags = [part for flag, value in (("--check", wanted.check), ("--match", wanted.match),
                                       ("--break", wanted.graph_break), ("--recompile", wanted.recompile)) if value
              for part in (flag, value)]  # fmt: skip
-    command = [sys.executable, "-m", __package__.partition(".")[0], "minify", "--dry-run", "--json", *flags, str(path)]
+    flags += [part for name in arguments.imports for part in ("--import", name)]
+    flags += ["--override", arguments.override] if arguments.override else []
+    program = ["--", *arguments.program] if arguments.program else []
+    command = [sys.executable, "-m", __package__.partition(".")[0], "minify", "--dry-run", "--json", *flags, str(path),
+               *program]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     try:

@@ -41,7 +41,10 @@ def test_an_interruption_leaves_the_best_so_far() -> None:
             raise KeyboardInterrupt
         return ["x" in t for t in texts]
 
+    def without(gone: Sequence[int]) -> str:
+        return "".join(c for i, c in enumerate("aaaaxaaaa") if i not in gone)
+
     reduction = Reduction("aaaaxaaaa", judge)
     with pytest.raises(KeyboardInterrupt):
-        reduction.take(list(range(9)), lambda gone: "".join(c for i, c in enumerate("aaaaxaaaa") if i not in gone), chunk=1)
+        reduction.take(list(range(9)), without, chunk=1)
     assert reduction.best == "xaaaa"

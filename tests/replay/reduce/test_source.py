@@ -121,7 +121,8 @@ def test_values_of_a_run_replace_what_led_to_them() -> None:
 
 def test_one_function_stands_for_the_whole() -> None:
     before = project("import os\nimport torch\nclass Net(torch.nn.Module):\n    def __init__(self, n):\n"
-                     "        super().__init__()\n        self.n = n\n    def forward(self, x):\n        return x * self.n\n"
+                     "        super().__init__()\n        self.n = n\n    def forward(self, x):\n"
+                     "        return x * self.n\n"
                      "def main():\n    Net(2)(torch.ones(3))\n    print(os.getpid())\nmain()\n")
     call = Call("script.py", "Net.forward", (("self", "Net(n=2)"), ("x", "torch.rand(3)")), ".", True)
     (unit,) = units(before, [call])
