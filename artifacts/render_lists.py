@@ -18,6 +18,7 @@ from .records import (
     Guard,
     Guards,
     Location,
+    LoopSchedule,
     Option,
     Recompile,
     Runtime,
@@ -247,10 +248,10 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
         costs += [f"{group.flops:,} flops"] if group.flops else []
         texts = [f"{group.id}: {group.kind} {group.kernel}" + (f"  ({', '.join(costs)})" if costs else "")]
         texts += [f"    members: {', '.join(group.members)}"]
-        texts += [f"    loops: {' '.join(group.loop_order)}" + (f", {group.tiling}" if group.tiling else "")
-                  ] if group.loop_order or group.tiling else []
+        texts += [f"    loops: {' '.join(group.loop_order)}"] if group.loop_order else []
         texts += [f"    reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
                   + (f"; not materialized: {', '.join(group.internal)}" if group.internal else "")]
+        texts += _loop_schedule(group.schedule) if group.schedule is not None else []
         lines += [Line(printable(text), item, origins) for text in texts]
     lines += [Line(""), Line("# buffers")] if record.buffers else []
     for buffer in record.buffers:
@@ -259,6 +260,18 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
         lines.append(Line(printable(f"{buffer.id}: {buffer.role}, {size}, {buffer.first} to {buffer.last}{reuse}"),
                           ref(stage, buffer.id, name)))
     return Listing("schedule", "text", tuple(lines))
+
+
+def _loop_schedule(schedule: LoopSchedule) -> list[str]:
+    """What was chosen for the loops of a kernel, then its loop nest."""
+    chosen = {
+        "threads share": schedule.threads, "vectors along": schedule.vectors, "tile": (schedule.tile,),
+        "pieces": schedule.pieces, "accumulators": schedule.accumulators, "stores": schedule.stores,
+        "conversions": schedule.conversions, "prefetch": schedule.prefetch, "scatter": (schedule.scatter,),
+        "scratch": schedule.scratch,
+    }
+    lines = [f"    {name}: {'; '.join(filter(None, found))}" for name, found in chosen.items() if any(found)]
+    return [*lines, *[f"      {line}" for line in schedule.nest]]
 
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:

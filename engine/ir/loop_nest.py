@@ -20,6 +20,8 @@ from .body_affine import form_or_none, static
 from .ir import Axis, Group, LoopBody, Statement
 
 SERIAL, VECTOR = "serial", "vector"
+FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
+"""The iterations of its outermost loop that the shared nest of a `Foreach` runs."""
 
 
 class Node:

@@ -9,9 +9,8 @@ import sympy
 
 from ....artifacts.records import ref
 from ...ir.ir import Foreach, KernelSignature, Member, Program
-from ...ir.loop_nest import LoopNest
+from ...ir.loop_nest import COUNT, FIRST, LoopNest
 from ...scheduler.cpu.cost import PARALLEL_WORK, body_work
-from ...scheduler.cpu.foreach import COUNT, FIRST
 from ...scheduler.templates import with_all_origins
 from .entry import Entry
 from .kernel import Kernel

@@ -4,12 +4,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....artifacts.context import CompileContext
-from ...ir.affine import axis_symbol
 from ...ir.ir import Axis, Foreach, Group, Program
-from ...ir.loop_nest import LoopNest
+from ...ir.loop_nest import COUNT, FIRST, LoopNest
 from .build import loop_nest
-
-FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
 
 
 def shared_nest(foreach: Foreach, program: Program, context: CompileContext) -> LoopNest:
