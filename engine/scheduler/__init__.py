@@ -11,7 +11,7 @@ independent ones that differ in names and sizes (`templates.py`); `memory.py` le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import BufferPlan, FusionCandidate
@@ -41,7 +41,7 @@ class ScheduledPlan(Plan):
     candidates: tuple[FusionCandidate, ...] = ()
     lives: tuple[BufferPlan, ...] = ()
     peak_bytes: int | None = None
-    nests: Mapping[str, LoopNest] | None = None  # of the kernels that run on a CPU, by name
+    nests: Mapping[str, LoopNest] = field(default_factory=dict)  # of the kernels that run on a CPU, by name
 
 
 def schedule(program: Program, context: CompileContext) -> ScheduledPlan:

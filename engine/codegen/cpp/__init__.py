@@ -15,9 +15,8 @@ from functools import cached_property
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import CodeLine
-from ...ir.ir import Foreach, Group, KernelSignature, Plan
+from ...ir.ir import Foreach, Group, KernelSignature
 from ...scheduler import ScheduledPlan
-from ...scheduler.cpu import loop_nests
 from .entry import Entry, write_entries
 from .foreach import write_foreach
 from .kernel import Kernel
@@ -52,7 +51,7 @@ class CppSource:
         return "\n".join([line.text for line in self.lines]) + "\n"
 
 
-def generate(plan: Plan, context: CompileContext) -> CppSource:
+def generate(plan: ScheduledPlan, context: CompileContext) -> CppSource:
     """The C++ file of all groups of `plan` that run on the CPU. No lines when there is none.
 
     Kernels that differ in names only (the layers of a model) are written and compiled once.
@@ -60,18 +59,16 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
     Raises NotImplementedError for an operation or dtype without C++.
     """
     writer, entries = Writer(), []
-    ready = plan.nests if isinstance(plan, ScheduledPlan) else None
-    nests = loop_nests(plan.items, plan.program, context) if ready is None else ready
     written: dict[str, tuple[str, int]] = {}  # shape of a kernel's text -> name and first line of the one that has it
     twins: dict[int, list[list[CodeLine]]] = {}  # by that line, the texts of those that were not written
     for item in plan.items:
         if not isinstance(item, Group) or item.device.type != "cpu":
             continue
         if isinstance(item, Foreach):
-            entries.append(write_foreach(item, nests[item.kernel], plan.program, writer))
+            entries.append(write_foreach(item, plan.nests[item.kernel], plan.program, writer))
             continue
         own = Writer()
-        kernel = Kernel(nests[item.kernel], plan.program, own)
+        kernel = Kernel(plan.nests[item.kernel], plan.program, own)
         kernel.emit()
         shape = kernel.canonical(own.lines)
         function, start = written.setdefault(shape, (item.kernel, len(writer.lines) + 1))
