@@ -121,7 +121,7 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     kinds = _device_kinds(work.plan)
-    source = cpp.generate(work.plan, context) if kinds != {"cuda"} else None
+    source = cpp.generate(work.plan) if kinds != {"cuda"} else None
     around = None
     if source is not None:
         source, around = add_wrapper(work.aten, work.plan, source, context)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ....artifacts.context import CompileContext
 from ....artifacts.records import CodeLine
 from ...ir.ir import Foreach, Group, KernelSignature
 from ...scheduler import ScheduledPlan
@@ -51,7 +50,7 @@ class CppSource:
         return "\n".join([line.text for line in self.lines]) + "\n"
 
 
-def generate(plan: ScheduledPlan, context: CompileContext) -> CppSource:
+def generate(plan: ScheduledPlan) -> CppSource:
     """The C++ file of all groups of `plan` that run on the CPU. No lines when there is none.
 
     Kernels that differ in names only (the layers of a model) are written and compiled once.

@@ -154,9 +154,15 @@ class Kernel:
         own = {buffer_name(b) for b in (*self.buffers, *self.local)} | set(self.emission.scopes.names)
         own.add(self.nest.group.kernel)
         numbers: dict[str, str] = {}
+        known: dict[str, str] = {}
 
         def number(word: re.Match[str]) -> str:
             name = word.group()
+            if name not in known:
+                known[name] = numbered(name)
+            return known[name]
+
+        def numbered(name: str) -> str:
             base = next((name[: -len(s)] for s in SUFFIXES if name.endswith(s) and name[: -len(s)] in own), name)
             if base not in own:
                 return name
