@@ -5,8 +5,9 @@ Nothing here depends on Textual, so all of it can be tested as plain functions a
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from ..artifacts.break_costs import BreakCost
@@ -14,15 +15,22 @@ from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
 from ..artifacts.provenance import Links, links
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
-from ..artifacts.records import Break, Kernel, Ref, split_ref
+from ..artifacts.records import Break, Kernel, Recompile, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.selector import Selector
 from ..artifacts.stages import LINKED, NAMES
-from ..artifacts.summary import break_costs, breaks, summary
+from ..artifacts.summary import ranked_breaks, summary
+from ..artifacts.weighted_cache import WeightedCache
 
+LARGE = 300
+"""Compilations above which a recording is large."""
+CACHED_LINES = 100_000
+"""Lines of listings that are kept."""
 SOURCE = "source"  # beside the stages: a file of the program
 LINKED_STAGES = (SOURCE, *LINKED)
+CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "schedule", "kernels", "wrapper")
+"""The stages of the breadcrumb."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +50,50 @@ class Session:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.listing = lru_cache(maxsize=256)(self._listing)
+        self._listings: WeightedCache[Target, Listing] = WeightedCache(CACHED_LINES)
         self.links = lru_cache(maxsize=16)(self._links)
-        self.breaks: list[tuple[str, Break, int]] = breaks(recording)
-        self.break_costs: list[BreakCost] = break_costs(recording)
         self.compiles: list[CompileInfo] = recording.compiles()
+        self.recompiled = {info.compile for info in recording.artifacts(kind="Recompile")}
+        self.breaks_in = {info.compile: info.items for info in recording.artifacts(kind="Breaks") if info.items}
+
+    @cached_property
+    def _ranked(self) -> list[tuple[tuple[str, Break, int], BreakCost]]:
+        return ranked_breaks(self.recording)
+
+    @property
+    def breaks(self) -> list[tuple[str, Break, int]]:
+        """The graph breaks, the most expensive function first."""
+        return [entry for entry, _ in self._ranked]
+
+    @property
+    def break_costs(self) -> list[BreakCost]:
+        """What each of `breaks` cost."""
+        return [cost for _, cost in self._ranked]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether overviews take time: they are made in the background."""
+        return len(self.compiles) > LARGE
+
+    def recompilation(self, compile_id: str) -> Recompile | None:
+        """Why it was compiled again."""
+        return self.recording.find(Recompile, compile_id, "guards", "recompile")
+
+    def is_cheap(self, target: Target) -> bool:
+        """Whether its listing is there, or made at once."""
+        return target in self._listings or bool(target.compile) or not self.is_large
+
+    def listing(self, target: Target) -> Listing:
+        """The lines of what is shown."""
+        if target not in self._listings:
+            made = self._listing(target)
+            self._listings.put(target, made, len(made.lines))
+        return self._listings[target]
+
+    def stamp(self) -> tuple[float, ...]:
+        """Changes when the recording grows."""
+        files = [path for path in self.recording.path.glob("recording*.db*") if path.suffix in (".db", ".db-wal")]
+        return tuple(value for path in sorted(files) for value in _size_and_time(path))
 
     def stages(self, compile_id: str) -> list[str]:
         """The stages of a compilation that can be shown, the program's text first."""
@@ -124,6 +171,39 @@ class Session:
             return Target(owner, SOURCE, path), int(item) - 1
         return None
 
+    def chain(self, target: Target, line: Line | None) -> list[tuple[str, str]]:
+        """The whole chain that a line belongs to, from the program to machine code: for each stage its first item, and
+        how many there are more."""
+        item = next((item for item in (line.ref, *line.origins) if item), "") if line is not None else ""
+        if not item or not target.compile:
+            return []
+        stages: dict[str, list[str]] = {}
+        for reference in self.links(target.compile).everywhere(item):
+            stage, name, number = split_ref(reference)
+            if stage == SOURCE:
+                text = f"{source_path(name).rpartition('/')[2]}:{number}"
+            else:
+                text = f"{name}:{number}" if name and number else name or number
+            stages.setdefault(stage, []).append(text)
+        order = [SOURCE, *(stage for stage in NAMES if stage in CHAIN)]
+        return [(stage, stages[stage][-1 if stage == SOURCE else 0]
+                 + (f" +{len(stages[stage]) - 1}" if len(stages[stage]) > 1 else ""))
+                for stage in order if stage in stages]
+
+    def program_line(self, target: Target, line: Line | None) -> tuple[str, int] | None:
+        """The file and line of the program behind a line of `target`: its own, its innermost origin, or the function's
+        first line."""
+        if line is not None:
+            items = [item for item in (line.ref, *line.origins) if item]
+            if target.compile:
+                items += [r for item in items[:1] for r in self.links(target.compile).origins(item)]
+            for item in items:
+                stage, name, number = split_ref(item)
+                if stage == SOURCE:
+                    return source_path(name), int(number)
+        info = next((info for info in self.compiles if info.id == target.compile), None)
+        return (info.file, info.line) if info is not None else None
+
     def search(self, text: str) -> Search:
         """Look for `text` (case ignored where it is all lower case) in every artifact and source file."""
         return Search(self, text)
@@ -147,6 +227,14 @@ class Session:
         return links(self.recording, compile_id)
 
 
+def _size_and_time(path: Path) -> tuple[float, float]:
+    try:
+        found = path.stat()
+    except OSError:  # gone since: the last process closed its log
+        return 0.0, 0.0
+    return float(found.st_size), found.st_mtime
+
+
 @dataclass(frozen=True)
 class Match:
     """A line that a search found; `row` counts from 0."""
@@ -166,15 +254,15 @@ class Search:
         self._text = text
         self._fold = text == text.lower()
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> Iterator[Target]:
         """What is looked through: the program, then each compilation's artifacts in order."""
         session = self._session
         first = session.compiles[0].id if session.compiles else ""
-        found = [Target(first, SOURCE, path) for path in session.recording.sources()]
+        yield from (Target(first, SOURCE, path) for path in session.recording.sources())
         for info in session.compiles:
-            found += [Target(info.id, stage, name) for stage in NAMES if stage in session.recording.stages(info.id)
-                      for name in session.names(info.id, stage)]
-        return found
+            there = session.recording.stages(info.id)
+            yield from (Target(info.id, stage, name) for stage in NAMES if stage in there
+                        for name in session.names(info.id, stage))
 
     def matches(self, target: Target) -> list[Match]:
         """The lines of one artifact that hold the text."""

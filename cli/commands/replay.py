@@ -21,12 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SELECTOR, --device, --trust and --json."""
     add_selector(parser)
     parser.add_argument("--device", default="cpu", help="where to run: cpu (default) or cuda")
+    parser.add_argument("--time", action="store_true",
+                        help="time each graph and kernel instead, compiled and in eager")
     parser.add_argument("--trust", action="store_true",
                         help="also run the program and the functions that a recording from elsewhere names")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay one compilation, or all compiled ones of a recording."""
+    if arguments.time:
+        return _time(arguments)
     from ...replay.ladder.ladder import replay
     from ...replay.program.program import ProgramRuns
     from ...replay.recorded.graphs import ReplayError  # imports torch
@@ -52,6 +56,31 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json(**_combined(documents, arguments.selector))
     return 1 if any(d["verdict"] == "different" for d in documents) else 0
+
+
+def _time(arguments: argparse.Namespace) -> int:
+    """Time one compilation, or all compiled ones of a recording; 0 also where eager is faster."""
+    from ...replay.failures.case import Case
+    from ...replay.measure.regions import measure
+    from ...replay.recorded.graphs import ReplayError  # imports torch
+    from ..measured import print_region
+
+    with selected(arguments.selector) as (recording, selector):
+        regions = []
+        for compile_id in [selector.compile] if selector.compile else _compiled(recording):
+            try:
+                case = Case.from_recording(recording, compile_id, arguments.device, arguments.trust)
+                regions.append(measure(case, f"{recording.name}:{compile_id}"))
+            except ReplayError as error:
+                if selector.compile:
+                    raise CommandError(str(error)) from error
+                say(f"ptdebug: {compile_id}: {error}")
+                continue
+            if not arguments.json:
+                print_region(regions[-1])
+        if arguments.json:
+            print_json(selector=arguments.selector, regions=[region.document() for region in regions])
+    return 0
 
 
 def _compiled(recording: Recording) -> list[str]:

@@ -1,0 +1,90 @@
+"""From a graph's case that fails to the decisions to blame."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...artifacts.records import Location
+from ..failures.case import Case
+from ..failures.decisions import Made
+from ..failures.outcome import Outcome
+from ..workers.pool import Pool
+from .candidates import WHOLE_GRAPH, condensed
+from .narrow import Forced, Narrowing
+
+
+@dataclass(frozen=True)
+class Guilty:
+    """A decision to blame: its id, what it chose, what makes it right, and the lines of the program behind it."""
+
+    id: str
+    chosen: str
+    forced: str
+    why: str = ""
+    lines: tuple[Location, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, option: str, made: Mapping[str, Made]) -> Guilty:
+        """The one of that id (or pattern), forced to `option`."""
+        known = made.get(name)
+        if known is None:
+            return cls(name, "", option)
+        return cls(name, known.decision.chosen, option, known.decision.why.partition("\n")[0], known.lines)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        places = [{"file": line.file, "line": line.line} for line in self.lines]
+        return {"decision": self.id, "chosen": self.chosen, "forced": self.forced, "why": self.why, "places": places}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of a bisection. `guilty` is empty where `outcome` is no failure, or nothing makes it right. `finished`
+    is False after an interruption: then it is the best so far."""
+
+    outcome: Outcome
+    guilty: tuple[Guilty, ...] = ()
+    finished: bool = True
+    runs: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+    @property
+    def whole_graph(self) -> bool:
+        """Whether only to compile nothing at all makes it right."""
+        return any(g.id.endswith(WHOLE_GRAPH) for g in self.guilty)
+
+    @property
+    def overrides(self) -> Forced:
+        """What to force."""
+        return {g.id: g.forced for g in self.guilty}
+
+
+def blame(case: Case, pool: Pool, told: Callable[[str], None] = lambda text: None) -> Finding:
+    """Bisect a case. Ctrl-C ends it with the best so far."""
+    start, ran, cpu = time.perf_counter(), pool.ran, pool.cpu
+
+    def forcing(forced: Mapping[str, str]) -> Case:
+        return replace(case, forced={**forced, **case.forced})
+
+    def passes(forcings: Sequence[Mapping[str, str]]) -> list[bool]:
+        return [outcome.passed for outcome in pool([forcing(forced) for forced in forcings])]
+
+    def ask(forced: Mapping[str, str]) -> tuple[bool, Sequence[Made]]:
+        outcome, made = pool.decisions(forcing(forced))
+        return outcome.passed, made
+
+    search = Narrowing(passes, ask, pool.workers, told)
+    outcome, made = pool.decisions(case)
+    finished, forced = True, {}
+    try:
+        if outcome.failed:
+            forced = search.among(made)
+        if outcome.failed and not forced and passes([{WHOLE_GRAPH: "eager"}])[0]:
+            forced = {WHOLE_GRAPH: "eager"}
+    except KeyboardInterrupt:
+        finished, forced = False, search.best
+    guilty = tuple(Guilty.of(name, option, search.made) for name, option in condensed(forced).items())
+    return Finding(outcome, guilty, finished, pool.ran - ran, time.perf_counter() - start, pool.cpu - cpu)

@@ -1,0 +1,153 @@
+"""Runs cases: several at once, each in a child of a warm process, with a limit of seconds; what is known is not run.
+
+    with Pool() as pool:
+        first, second = pool([case, replace(case, forced={"fuse:*": "separate"})])
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from signal import Signals
+from types import TracebackType
+from typing import Any
+
+from safetensors.torch import save_file
+
+from ...dependencies import msgspec
+from ..failures.case import Case, Inputs
+from ..failures.decisions import Made, read_told
+from ..failures.outcome import Outcome
+from .client import Workers
+from .memo import Memo, forget_old
+
+LIMIT = 120.0
+"""Seconds for one case."""
+
+Predicate = Callable[[Sequence[Case]], Sequence[Outcome]]
+"""Runs cases and says what came of each. Searches hand over all that they would like to know at once."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    outcome: Outcome
+    made: tuple[Made, ...] = ()
+
+
+class Pool:
+    """A predicate over cases. `workers` at once; `limit` seconds each; `keep` outcomes on disk, for later searches."""
+
+    def __init__(
+        self, workers: int = 0, limit: float = LIMIT, keep: bool = True, told: Callable[[], None] | None = None
+    ) -> None:
+        self.workers = workers or max(2, len(os.sched_getaffinity(0)))
+        self.limit = limit
+        self.ran = 0
+        self.cpu = 0.0
+        self._keep = keep
+        self._told = told or (lambda: None)
+        self._memos: dict[tuple[str, ...], Memo] = {}
+        self.processes = Workers()
+        self._inputs: dict[str, Path] = {}
+        forget_old()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        self.processes.close()
+
+    # ---- asking
+    def __call__(self, cases: Sequence[Case]) -> list[Outcome]:
+        """What comes of each case, in order."""
+        keys = [case.key() for case in cases]
+        missing: dict[str, Case] = {}
+        for key, case in zip(keys, cases):
+            if self._memo(case).get(key) is None:
+                missing.setdefault(key, case)
+        self._run(missing, False)
+        found = []
+        for key, case in zip(keys, cases):
+            outcome = self._memo(case).get(key)
+            assert outcome is not None
+            found.append(outcome)
+        return found
+
+    def decisions(self, case: Case) -> tuple[Outcome, tuple[Made, ...]]:
+        """What comes of a case, and the decisions that its compilation makes."""
+        answer = self._run({case.key(): case}, True)[case.key()]
+        return answer.outcome, answer.made
+
+    def _memo(self, case: Case) -> Memo:
+        if case.imports not in self._memos:
+            about = "\n".join(f"{name} {_content(name)}" for name in case.imports)
+            self._memos[case.imports] = Memo(about, self._keep)
+        return self._memos[case.imports]
+
+    # ---- running
+    def _run(self, cases: dict[str, Case], ask: bool) -> dict[str, _Answer]:
+        keys, found = list(cases), {}
+        requests = [partial(self._request, case, ask) for case in cases.values()]
+        for position, file, line in self.processes.run(requests, self.workers):
+            key = keys[position]
+            found[key] = answer = self._answer(file, line, cases[key])
+            self.ran += 1
+            self.cpu += answer.outcome.cpu
+            self._memo(cases[key]).put(key, answer.outcome)
+            self._told()
+        return found
+
+    def _request(self, case: Case, ask: bool, answer: Path) -> dict[str, Any]:
+        header = answer.with_suffix(".json")
+        header.write_bytes(case.header())
+        return {"header": str(header), "tensors": str(self._tensors(case.inputs)), "ask": ask, "limit": self.limit}
+
+    def _tensors(self, inputs: Inputs) -> Path:
+        """The file with the values of the inputs, which many cases share."""
+        if inputs.key not in self._inputs:
+            path = self.processes.folder / f"{len(self._inputs)}.safetensors"
+            save_file({k: v.contiguous() for k, v in inputs.flats.items()}, path)
+            self._inputs[inputs.key] = path
+        return self._inputs[inputs.key]
+
+    def _answer(self, file: Path, line: dict[str, Any], case: Case) -> _Answer:
+        spent = {"seconds": line["seconds"], "cpu": line["cpu"]}
+        died = line["late"] or line["code"] < 0
+        told = tuple(read_told(file.with_suffix(".decisions"), case.graph)) if died else ()
+        if line["late"]:
+            return _Answer(Outcome("hang", f"longer than {self.limit:g} s", **spent), told)
+        if line["code"] < 0:
+            return _Answer(Outcome("signal", Signals(-line["code"]).name, **spent), told)
+        try:
+            found = msgspec.json.decode(file.read_bytes(), type=_Found)
+        except (OSError, msgspec.MsgspecError):
+            words = line["words"].strip().rpartition("\n")[2]
+            return _Answer(Outcome("invalid", f"the case could not be run: {words}", **spent))
+        file.unlink()
+        return _Answer(replace(found.outcome, **spent), found.made)
+
+
+def _content(name: str) -> str:
+    """A hash of the file that an import reads, which its outcomes depend on; another each time where there is none."""
+    with suppress(ImportError, AttributeError, ValueError, OSError):
+        found = find_spec(name.partition(":")[0])
+        if found is not None and found.origin is not None:
+            return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()
+    return str(time.time())
+
+
+class _Found(msgspec.Struct):
+    outcome: Outcome
+    made: tuple[Made, ...] = ()
