@@ -251,7 +251,9 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
         texts += [f"    loops: {' '.join(group.loop_order)}"] if group.loop_order else []
         texts += [f"    reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
                   + (f"; not materialized: {', '.join(group.internal)}" if group.internal else "")]
-        texts += _loop_schedule(group.schedule) if group.schedule is not None else []
+        if group.schedule is not None:
+            texts += [f"    {name}: {chosen}" for name, chosen in loop_choices(group.schedule).items()]
+            texts += [f"      {line}" for line in group.schedule.nest]
         lines += [Line(printable(text), item, origins) for text in texts]
     lines += [Line(""), Line("# buffers")] if record.buffers else []
     for buffer in record.buffers:
@@ -262,16 +264,15 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
     return Listing("schedule", "text", tuple(lines))
 
 
-def _loop_schedule(schedule: LoopSchedule) -> list[str]:
-    """What was chosen for the loops of a kernel, then its loop nest."""
+def loop_choices(schedule: LoopSchedule) -> dict[str, str]:
+    """What was chosen for the loops of a kernel, by kind."""
     chosen = {
         "threads share": schedule.threads, "vectors along": schedule.vectors, "tile": (schedule.tile,),
         "pieces": schedule.pieces, "accumulators": schedule.accumulators, "stores": schedule.stores,
         "conversions": schedule.conversions, "prefetch": schedule.prefetch, "scatter": (schedule.scatter,),
         "scratch": schedule.scratch,
     }
-    lines = [f"    {name}: {'; '.join(filter(None, found))}" for name, found in chosen.items() if any(found)]
-    return [*lines, *[f"      {line}" for line in schedule.nest]]
+    return {name: "; ".join(found) for name, found in chosen.items() if any(found)}
 
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:
