@@ -15,7 +15,7 @@ from ptdebug.engine.ir.loop_nest_text import HEADS, format_nest
 from ptdebug.engine.ir.loop_nest_verifier import verify_nest
 from ptdebug.engine.ir.verifier import VerifyError
 from ptdebug.engine.lowering import lower
-from ptdebug.engine.scheduler import column_sums, schedule
+from ptdebug.engine.scheduler import column_sums, describe, schedule
 from ptdebug.engine.scheduler.cpu import gather_prefetch, loop_shape, prefetch
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -121,6 +121,28 @@ def test_all_nodes_were_run_printed_and_shown():
     if len(seen) > 10:  # the tests above ran in this process
         assert seen == set(RULES)
     assert set(RULES) - set(HEADS) == {t for t in RULES if t.__name__ == "Compute"}
+
+
+# ---- as a record -----------------------------------------------------------------------------------------------------
+def chosen(name):
+    context = CompileContext(overrides=PROGRAMS[name][2])
+    plan = scheduled(PROGRAMS[name][0], *inputs(name), context=context)
+    record = next(record for stage, _, record in describe(plan) if stage == "schedule")
+    return record.groups[-1].schedule
+
+
+def test_the_record_holds_what_was_chosen():
+    assert chosen("transposed").tile == "16 x 64 of i0 in 70 and i1 in 90, with y_1 transposed"
+    assert chosen("transposed").threads == ("i0, i1",) and chosen("transposed").vectors == ("i1",)
+    assert len(chosen("reflected").pieces) == 3 and chosen("reflected").pieces[1].startswith("piece i1 from 3 to 67")
+    assert chosen("large").stores == ("with buf0 stored past the cache",)
+    assert chosen("gathered").prefetch == ("prefetch the row of x_1 that is read 8 iterations of i0 later",)
+    assert chosen("adding to places").scatter == "no threads" and chosen("rows").scatter == ""
+    assert chosen("sums in chunks").scatter == ""  # its last kernel adds nothing up
+    assert chosen("columns").accumulators[0] == "4 rows of r0 in 37 at a time, vector i0 in 40"
+    assert chosen("long halves").conversions == (
+        "with a row of x_1 converted to float32", "with buf3 converted between float16 and float32")
+    assert chosen("rows").nest[0] == "kernel fused_0_sum_amax_argmax"
 
 
 # ---- as text ---------------------------------------------------------------------------------------------------------

@@ -42,9 +42,10 @@ def loop_schedule(nest: LoopNest) -> LoopSchedule:
 
     tiles, scatters = found(TileBlocks), found(Owners, Privatized)
     scratch = [f"{node.buffer}: {node.elements} elements" for node in nodes if isinstance(node, Allocate)]
+    threads = tuple(dict.fromkeys(text for node in nodes for text in _threads(node)))
     moded = any(s.op == "store" and s.mode for n in nodes if isinstance(n, Compute) for s in n.statements)
     return LoopSchedule(
-        threads=tuple(dict.fromkeys(text for node in nodes for text in _threads(node))),
+        threads=threads,
         vectors=_vectors(nodes, nest.vector_bits),
         tile=tiles[0].removeprefix("tiles of ") if tiles else "",
         pieces=found(Piece),
@@ -52,10 +53,17 @@ def loop_schedule(nest: LoopNest) -> LoopSchedule:
         stores=found(Streamed),
         conversions=found(Widened, WidenRow),
         prefetch=found(PrefetchNext, PrefetchGathered),
-        scatter=(scatters[0] if scatters else "loops in order, or along axes that do not collide") if moded else "",
+        scatter=_scatter(scatters, threads) if moded else "",
         scratch=tuple(scratch),
         nest=tuple(format_nest(nest, statements=False)),
     )
+
+
+def _scatter(apart: tuple[str, ...], threads: tuple[str, ...]) -> str:
+    """How stores to addresses that data says are kept apart."""
+    if apart:
+        return apart[0]
+    return "threads share loops along which no two iterations collide" if threads else "no threads"
 
 
 def _threads(node: Node) -> tuple[str, ...]:
