@@ -13,8 +13,7 @@ import torch
 from ....artifacts.context import CompileContext
 from ...ir.body_affine import static
 from ...ir.ir import Buffer, Group, LoopBody
-from .dtypes import ctype
-from .operators import EXPENSIVE
+from .cost import EXPENSIVE
 from .scatter import scatters
 
 MEMORY = 4 << 20  # bytes that a kernel reads and writes, at least: more than L2 has
@@ -34,13 +33,13 @@ def streams(
     statements = [s for b in bodies for s in b.statements if s.op != "constant"]
     if any(s.mask or s.op in EXPENSIVE or s.op in ("index", "indirect") for s in statements):
         return False
-    widths = {ctype(s.dtype).bytes for s in statements if s.buffer or s.dtype is not torch.bool}
+    widths = {s.dtype.itemsize for s in statements if s.buffer or s.dtype is not torch.bool}
     read, written = ({s.buffer for s in statements if s.op == op and s.buffer in buffers} for op in ("load", "store"))
     operations = sum(s.op not in ("load", "store") for s in statements)
     elements = static(sympy.Mul(*[a.extent for a in group.axes]))
     if elements is None or len(widths) != 1 or min(widths) < 4 or written & read:
         return False
-    moved = sum(min(elements, static(sympy.Mul(*buffers[b].size)) or 0) * ctype(buffers[b].dtype).bytes
+    moved = sum(min(elements, static(sympy.Mul(*buffers[b].size)) or 0) * buffers[b].dtype.itemsize
                 for b in read | written)
     if moved < MEMORY or operations > OPERATIONS * len(written):
         return False

@@ -13,21 +13,16 @@ time (medians). The fastest of 25 runs, with the result at each of six page offs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import sympy
 
 from ....artifacts.context import CompileContext
 from ...ir.body_affine import static
 from ...ir.ir import Axis, Buffer, Group, Statement
-from .dtypes import ctype
-from .indices import c_expression
-from .nests import Nest
-from .scope import buffer_name
-
-if TYPE_CHECKING:
-    from .nest_writer import NestWriter
+from ...ir.loop_nest import Accumulate, Band, Blocks, Loop, PrefetchNext, rewritten
+from .distribution import Nest
+from .nest_facts import NestFacts
 
 LINE = 64  # bytes that one instruction fetches
 BLOCK = 32  # elements of the last loop between two fetches, at least
@@ -66,7 +61,7 @@ def prefetched_rows(
         for s in [s for p in nest.parts for s in p.loads if s.buffer in memory and s.buffer not in written]:
             index = _along(s, nest.loops[0], loop, outer)
             if index is not None:
-                reads[s.buffer, index.xreplace(following)] = ctype(s.dtype).bytes
+                reads[s.buffer, index.xreplace(following)] = s.dtype.itemsize
     block = max([BLOCK, *[LINE // size for size in reads.values()]])
     total = sum(length * rows * size for size in reads.values())
     fits = all(SHORTEST <= length * size <= LONGEST for size in reads.values()) and length % block == 0
@@ -78,34 +73,14 @@ def prefetched_rows(
     return Prefetch(inner[-1], tuple([(buffer, index, size) for (buffer, index), size in reads.items()]), block)
 
 
-def write_prefetching(nest: NestWriter, loop: Axis, depth: int) -> bool:
-    """Write the innermost loop in blocks, each of which first prefetches a part of the next row, if decided."""
-    prefetch, writer, g = nest.kernel.prefetch, nest.writer, loop.symbol
-    if prefetch is None or nest.nest is not prefetch.nest:
-        return False
-    with nest.scopes.open(), writer.block(
-        f"for (int64 {g}_0 = 0; {g}_0 < {c_expression(loop.extent)}; {g}_0 += {prefetch.block})"
-    ):
-        for buffer, index, size in prefetch.reads:
-            for k in range(0, prefetch.block, LINE // size):
-                place = c_expression(index.xreplace({g: sympy.Symbol(f"{g}_0", integer=True) + k}))
-                writer.line(f"__builtin_prefetch({buffer_name(buffer)} + {place});")
-        nest.pragma(depth, True)
-        with nest.scopes.open(), writer.block(f"for (int64 {g} = {g}_0; {g} < {g}_0 + {prefetch.block}; {g}++)"):
-            nest.innermost()
-    return True
-
-
-def prefetch_block(nest: NestWriter, start: str, stop: str) -> None:
-    """Write the fetches of a block of the next row, if the last loop is written in blocks for another reason."""
-    prefetch = nest.kernel.prefetch
-    if prefetch is None or nest.nest is not prefetch.nest:
-        return
-    at = nest.scopes.name("ahead")
-    for buffer, index, size in prefetch.reads:
-        place = c_expression(index.xreplace({nest.loops[-1].symbol: sympy.Symbol(at, integer=True)}))
-        header = f"for (int64 {at} = {start}; {at} < {stop}; {at} += {LINE // size})"
-        nest.writer.line(f"{header} __builtin_prefetch({buffer_name(buffer)} + {place});")
+def prefetch_rows(band: Band, facts: NestFacts, prefetch: Prefetch | None) -> Band:
+    """The innermost loop in blocks, each of which first prefetches a part of the next row, if decided."""
+    if prefetch is None or facts.nest is not prefetch.nest:
+        return band
+    loop, size = facts.axes[-1], prefetch.block
+    fetch = PrefetchNext(loop, prefetch.reads, size)
+    return replace(band, body=rewritten(
+        band.body, loop, lambda inner: (Blocks(loop, size, (fetch, inner), even=True),), (Accumulate, Loop)))
 
 
 def _plain(nest: Nest) -> bool:

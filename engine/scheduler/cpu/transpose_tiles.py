@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import sympy
 import torch
@@ -18,9 +17,7 @@ import torch
 from ....artifacts.context import CompileContext
 from ...ir.body_affine import coefficient, index_forms, static
 from ...ir.ir import Axis, Group, LoopBody, Statement
-from .dtypes import ctype
-from .indices import c_expression
-from .scope import buffer_name
+from ...ir.loop_nest import Tile
 
 LINE = 64  # bytes
 COLUMNS = 64  # elements of a tile along the vector loop
@@ -29,59 +26,6 @@ FIRST = (4096, 8)  # bytes after which addresses map to the same L1 set again, a
 SECOND = (65536, 12)  # the same of L2, with some ways left to others
 WORTH_VECTORS = 1 << 16  # elements of a kernel
 PAGE, PAGES = 4096, 1024  # bytes of a page, and entries of the TLB
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Blocks of `rows` of the loop `row` times `COLUMNS` of the innermost loop `column`; `arrays` names the copies of
-    operands, by buffer and index."""
-
-    row: Axis
-    column: Axis
-    rows: int
-    arrays: dict[tuple[str, sympy.Expr], str]
-    loads: tuple[Statement, ...]
-
-    def headers(self) -> list[str]:
-        """The loops over tiles."""
-        return [f"for (int64 {a.symbol}_0 = 0; {a.symbol}_0 < {c_expression(a.extent)}; {a.symbol}_0 += {step})"
-                for a, step in ((self.row, self.rows), (self.column, COLUMNS))]
-
-    def ends(self) -> list[str]:
-        """Where a tile ends."""
-        lines = []
-        for a, step in ((self.row, self.rows), (self.column, COLUMNS)):
-            g, extent = a.symbol, c_expression(a.extent)
-            lines.append(f"const int64 {g}_1 = {g}_0 + {step} < {extent} ? {g}_0 + {step} : {extent};")
-        return lines
-
-    @property
-    def span(self) -> tuple[str, str]:
-        """Where the vector loop begins and ends."""
-        return f"{self.column.symbol}_0", f"{self.column.symbol}_1"
-
-    def copies(self) -> Iterator[tuple[str, Statement]]:
-        """The code that copies the operands of a tile, with the load that each line is for."""
-        (i, rows), (j, columns) = ((a.symbol, f"{a.symbol}_1 - {a.symbol}_0") for a in (self.row, self.column))
-        for load in self.loads:
-            assert load.index is not None
-            kind, array = ctype(load.dtype).memory, self.arrays[load.buffer, load.index]
-            start = load.index.subs({i: sympy.Symbol(f"{i}_0"), j: sympy.Symbol(f"{j}_0")})
-            stride = c_expression(sympy.expand(load.index).coeff(j))
-            source = f"{buffer_name(load.buffer)} + {c_expression(start)}"
-            yield f"{kind} {array}[{self.rows * COLUMNS}];", load
-            yield f"transposed<{kind}>({source}, {stride}, {array}, {COLUMNS}, {rows}, {columns});", load
-
-    def results(self) -> Iterator[tuple[str, Statement]]:
-        """Nothing: results of a tile are stored directly."""
-        yield from ()
-
-    def element(self, s: Statement, loops: Sequence[Axis]) -> str:
-        """Where a tile holds what `s`, inside of `loops`, reads; "" if it does not."""
-        assert s.index is not None
-        array = self.arrays.get((s.buffer, s.index)) if s.op == "load" and not s.mask else None
-        i, j = self.row.symbol, self.column.symbol
-        return f"{array}[{COLUMNS}*({i} - {i}_0) + {j} - {j}_0]" if array else ""
 
 
 def find_tile(
@@ -108,8 +52,8 @@ def find_tile(
         ", and blocks are transposed in vector registers" if vectors else "")
     if context.decide("tile", group.kernel, ("tiles", "rows"), "tiles" if lost or vectors else "rows", why) == "rows":
         return None
-    rows = max(LEAST, LINE // min(ctype(s.dtype).bytes for s in loads.values()))
-    return Tile(row, column, rows, {key: f"tile{k}" for k, key in enumerate(loads)}, tuple(loads.values()))
+    rows = max(LEAST, LINE // min(s.dtype.itemsize for s in loads.values()))
+    return Tile(row, column, rows, COLUMNS, {key: f"tile{k}" for k, key in enumerate(loads)}, tuple(loads.values()))
 
 
 def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
@@ -121,7 +65,7 @@ def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
 
 def block_side(dtype: torch.dtype) -> int:
     """The rows and columns of a block that is transposed as vectors; 0 for a dtype whose elements go one by one."""
-    return {1: 16, 2: 8, 4: 8}.get(ctype(dtype).bytes, 0)
+    return {1: 16, 2: 8, 4: 8}.get(dtype.itemsize, 0)
 
 
 def _lines_are_lost(step: int | None, column: Axis) -> bool:
@@ -154,5 +98,5 @@ def _transposed(body: LoopBody, axes: tuple[Axis, ...]) -> list[tuple[Axis, Stat
         along = next((a for a in axes[:-1] if coefficient(form, a.symbol) == 1 and _long(a)), None)
         if step is None or step == 0 or along is None or step == 1:
             continue
-        found.append((along, s, abs(step) * ctype(s.dtype).bytes if isinstance(step, int) else None))
+        found.append((along, s, abs(step) * s.dtype.itemsize if isinstance(step, int) else None))
     return found

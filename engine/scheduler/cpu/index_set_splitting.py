@@ -12,15 +12,17 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
-from ....artifacts.context import CompileContext
 from ...ir.ir import Axis, Statement
-from .nests import Part, dependent
+from ...ir.loop_nest import Accumulate, Band, Known, Loop, Nodes, Part, Piece, Tile, rewritten
+from .distribution import dependent
+from .nest_facts import NestFacts
+from .plain_loops import masked_starts
 
 LONG = 16  # elements of the longest piece, at least
 MOST = 5  # pieces
@@ -29,19 +31,6 @@ STATEMENTS = 200  # of all pieces together
 COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
 }
-
-
-@dataclass(frozen=True)
-class Piece:
-    """The elements from `first` up to `last` of a loop.
-
-    `known`: comparisons that are constant there, by body and name; `places`: quotients and remainders in indices.
-    """
-
-    first: int
-    last: int
-    known: Mapping[tuple[int, str], bool]
-    places: Mapping[sympy.Basic, sympy.Expr]
 
 
 @dataclass(frozen=True)
@@ -94,12 +83,48 @@ class Quotient:
         return self.step * loop.symbol + (self.start - self.divisor * self.at(place))
 
 
-def split_pieces(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext, alone: bool) -> list[Piece]:
-    """The pieces of the innermost loop over `parts`; [] where it stays whole (a decision, where there is a choice).
+def split_index_set(band: Band, facts: NestFacts) -> Band:
+    """The innermost loop in pieces (a decision, where there is a choice)."""
+    if not facts.axes or facts.reductions or facts.lane is not None or isinstance(facts.site.tile, Tile):
+        return band
+    ranges = _ranges(facts, facts.axes[-1], len(facts.axes) == 1 and not facts.site.outer)
+    if not ranges:
+        return band
+
+    def split(loop: Loop) -> Nodes:
+        return tuple([_piece(facts, loop, found) for found in ranges])
+
+    return replace(band, body=rewritten(band.body, facts.axes[-1], split, (Accumulate, Loop)))
+
+
+@dataclass(frozen=True)
+class Range:
+    """The elements from `first` up to `last` of a loop; `known`: comparisons that are constant there, by body and name;
+    `places`: quotients and remainders in indices."""
+
+    first: int
+    last: int
+    known: Mapping[tuple[int, str], bool]
+    places: Mapping[sympy.Basic, sympy.Expr]
+
+
+def _piece(facts: NestFacts, loop: Loop, found: Range) -> Piece:
+    known: list[Known] = []
+    for part, depths in zip(facts.nest.parts, facts.depths):
+        values = folded(part, found.known)
+        kept = {n: v for n, v in values.items() if isinstance(v, bool) or depths[v] < len(facts.axes)}
+        masked = [s for s in part.statements if s.op == "load" and isinstance(kept.get(s.mask), str)]
+        known.append(Known(part, kept, tuple(masked_starts(facts, part, masked, loop.axis))))
+    return Piece(loop.axis, found.first, found.last, tuple(known), found.places, (loop,))
+
+
+def _ranges(facts: NestFacts, loop: Axis, alone: bool) -> list[Range]:
+    """The pieces of the innermost loop; [] where it stays whole.
 
     `alone`: there is no other loop, so lanes that a mask hides may be outside of the tensor's memory, where masked
     loads are slow.
     """
+    parts = facts.nest.parts
     masked = [s.index for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
     masks = Counter((p.key, s.mask) for p in parts for s in p.statements if s.op == "load" and s.mask)
     if not loop.extent.is_Integer:
@@ -115,13 +140,13 @@ def split_pieces(parts: Sequence[Part], loop: Axis, kernel: str, context: Compil
     ends = [0, *cuts, extent]
     if not cuts or max(b - a for a, b in pairwise(ends)) < LONG:
         return []
-    pieces = [Piece(first, last, {(c.part.key, c.statement.name): c.holds(first) for c in comparisons},
+    pieces = [Range(first, last, {(c.part.key, c.statement.name): c.holds(first) for c in comparisons},
                     {q.found: q.value(first, loop) for q in quotients})
               for first, last in pairwise(ends)]
     statements = sum(_left(part, loop, piece.known) for piece in pieces for part in parts)
     few = len(cuts) < MOST and statements <= STATEMENTS
-    chosen = context.decide(
-        "split-loop", f"{kernel}:{parts[0].body.name}", ("split", "whole"), "split" if few else "whole",
+    chosen = facts.context.decide(
+        "split-loop", facts.subject, ("split", "whole"), "split" if few else "whole",
         f"masks or remainders along {loop.symbol} change at {', '.join(map(str, cuts))}"
         + ("" if few else f": {len(cuts) + 1} loops of {statements} statements"))
     return pieces if chosen == "split" else []

@@ -16,12 +16,10 @@ import sympy
 
 from ....artifacts.context import CompileContext
 from ...ir.affine import Linear, axis_symbol
-from ...ir.body_affine import NotLinear, coefficient, mentions, static
+from ...ir.body_affine import coefficient, form_or_none, mentions, static
 from ...ir.ir import Axis, Group, LoopBody, Statement
-from .dtypes import ctype
-from .indices import c_expression
-from .nests import Nest, nests_of
-from .scope import buffer_name, form_of
+from ...ir.loop_nest import RowOperand, RowPlace, RowTile, row_place
+from .distribution import Nest, nests_of
 from .transpose_tiles import FIRST, LINE, block_side, room
 
 LEAST = 8  # rows, and elements of a row, of a block that is transposed as vectors
@@ -30,73 +28,6 @@ MOST_BYTES = 512 * 1024  # of all arrays of a tile: a part of L2
 LONG = 64  # elements of a row of which a part of a block may be transposed one by one
 LANES = 64  # rows that are a block of lanes, about
 LOST = 3  # transpositions that cost less than a pass of lanes over lines that are evicted
-ALONG = axis_symbol("along")  # what the loops along a row are called where they are compared
-
-Place = tuple[str, sympy.Expr, int]
-"""What a loop along a row accesses: a buffer, the index in terms of `ALONG`, and the extent."""
-
-
-@dataclass(frozen=True)
-class Operand:
-    """What a tile holds of a buffer: `read` before its rows run, `written` to memory after them."""
-
-    array: str
-    load: Statement
-    place: Place
-    wide: int  # elements from one row to the next in the array
-    read: bool
-    written: bool
-
-
-@dataclass(frozen=True)
-class RowTile:
-    """Blocks of `rows` of the loop `row`; an alternative to `Tile`."""
-
-    row: Axis
-    rows: int
-    operands: dict[Place, Operand]
-    axes: tuple[Axis, ...]  # of the group
-    span = ("0", "")  # the loops along a row are whole
-
-    def headers(self) -> list[str]:
-        """The loop over tiles."""
-        g = self.row.symbol
-        return [f"for (int64 {g}_0 = 0; {g}_0 < {c_expression(self.row.extent)}; {g}_0 += {self.rows})"]
-
-    def ends(self) -> list[str]:
-        """Where a tile ends."""
-        g, extent = self.row.symbol, c_expression(self.row.extent)
-        return [f"const int64 {g}_1 = {g}_0 + {self.rows} < {extent} ? {g}_0 + {self.rows} : {extent};"]
-
-    def copies(self) -> Iterator[tuple[str, Statement]]:
-        """The arrays of a tile and the code that fills them, with the statement that each line is for."""
-        for x in self.operands.values():
-            kind, count = ctype(x.load.dtype).memory, f"{self.row.symbol}_1 - {self.row.symbol}_0"
-            yield f"alignas({LINE}) {kind} {x.array}[{self.rows * x.wide}];", x.load
-            if x.read:
-                start, step = self._memory(x)
-                yield f"transposed<{kind}>({start}, {step}, {x.array}, {x.wide}, {count}, {x.place[2]});", x.load
-
-    def results(self) -> Iterator[tuple[str, Statement]]:
-        """The code that writes the results of a tile to memory."""
-        for x in self.operands.values():
-            kind, count = ctype(x.load.dtype).memory, f"{self.row.symbol}_1 - {self.row.symbol}_0"
-            if x.written:
-                start, step = self._memory(x)
-                yield f"transposed<{kind}>({x.array}, {x.wide}, {start}, {step}, {x.place[2]}, {count});", x.load
-
-    def _memory(self, x: Operand) -> tuple[str, str]:
-        """Where the first row of a tile starts, and the way from one of its elements to the next."""
-        buffer, index, _ = x.place
-        first = index.subs({self.row.symbol: sympy.Symbol(f"{self.row.symbol}_0"), ALONG: 0})
-        return f"{buffer_name(buffer)} + {c_expression(first)}", c_expression(sympy.expand(index).coeff(ALONG))
-
-    def element(self, s: Statement, loops: Sequence[Axis]) -> str:
-        """Where a tile holds what `s`, inside of `loops`, loads or stores; "" if it does not."""
-        form = _form(s.index, self.axes, loops) if loops and not s.mask else None
-        x = None if form is None else self.operands.get(_place(s.buffer, form, loops[-1]))
-        g = self.row.symbol
-        return f"{x.array}[{x.wide}*({g} - {g}_0) + {loops[-1].symbol}]" if x is not None else ""
 
 
 @dataclass(frozen=True)
@@ -109,10 +40,10 @@ class Access:
     form: Linear | None  # of its index; None where it is data-dependent or masked
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RowPlace:
         """What its innermost loop accesses."""
         assert self.form is not None
-        return _place(self.statement.buffer, self.form, self.loops[-1])
+        return row_place(self.statement.buffer, self.form, self.loops[-1])
 
     def across(self, row: Axis) -> bool:
         """Whether it is contiguous along `row`, and strided in its innermost loop."""
@@ -130,7 +61,7 @@ class Access:
     def scatters(self, row: Axis) -> bool:
         """Whether the lines that a block of lanes touches, one for each row, do not stay in the first-level cache."""
         step = 0 if self.form is None else coefficient(self.form, row.symbol)
-        return isinstance(step, int) and 0 < room(abs(step) * ctype(self.statement.dtype).bytes, *FIRST) < LANES
+        return isinstance(step, int) and 0 < room(abs(step) * self.statement.dtype.itemsize, *FIRST) < LANES
 
 
 def find_row_tile(
@@ -168,31 +99,31 @@ def find_row_tile(
     return RowTile(row, lines, operands, group.axes) if chosen == "tiles" else None, chosen == "lanes"
 
 
-def _sized(passes: dict[Place, list[Access]]) -> tuple[int, dict[Place, Operand]]:
+def _sized(passes: dict[RowPlace, list[Access]]) -> tuple[int, dict[RowPlace, RowOperand]]:
     """How many rows a tile has (as many as a line has elements, or as fit) and what it holds; nothing where none
     fit."""
-    lines = max(LEAST, LINE // min(ctype(found[0].statement.dtype).bytes for found in passes.values()))
+    lines = max(LEAST, LINE // min(found[0].statement.dtype.itemsize for found in passes.values()))
     while lines >= LEAST:
         operands = {place: _operand(k, found, lines) for k, (place, found) in enumerate(passes.items())}
-        if sum(lines * x.wide * ctype(x.load.dtype).bytes for x in operands.values()) <= MOST_BYTES:
+        if sum(lines * x.wide * x.load.dtype.itemsize for x in operands.values()) <= MOST_BYTES:
             return lines, operands
         lines //= 2
     return LEAST, {}
 
 
-def _operand(number: int, found: Sequence[Access], rows: int) -> Operand:
+def _operand(number: int, found: Sequence[Access], rows: int) -> RowOperand:
     first, place = found[0].statement, found[0].place
-    line = LINE // ctype(first.dtype).bytes
+    line = LINE // first.dtype.itemsize
     width = -(-place[2] // line) * line
     if room(width // line * LINE, *FIRST) < 2 * rows:  # the lines of a column would map to few cache sets
         width += line
     stored = any(a.statement.op == "store" for a in found)
-    return Operand(f"tile{number}", first, place, width, first.op == "load", stored)
+    return RowOperand(f"tile{number}", first, place, width, first.op == "load", stored)
 
 
-def _passes(accesses: Sequence[Access], row: Axis) -> dict[Place, list[Access]]:
+def _passes(accesses: Sequence[Access], row: Axis) -> dict[RowPlace, list[Access]]:
     """The strided buffers, with all accesses to them; of buffers stored here, only if these agree in their elements."""
-    passes: dict[Place, list[Access]] = {}
+    passes: dict[RowPlace, list[Access]] = {}
     for a in accesses:
         if a.across(row):
             passes.setdefault(a.place, []).append(a)
@@ -210,19 +141,8 @@ def _accesses(nests: Sequence[Nest], group: Group, around: tuple[Axis, ...] = ()
             for s in p.statements:
                 if s.op in ("load", "store") and s.index is not None:
                     told = bool(s.mask) or not data.isdisjoint(s.index.free_symbols)
-                    yield Access(nest, loops, s, None if told else _form(s.index, group.axes, loops))
+                    yield Access(nest, loops, s, None if told else form_or_none(s.index, group.axes, loops))
         yield from _accesses(nest.inside, group, loops)
-
-
-def _form(index: sympy.Expr | None, *axes: Sequence[Axis]) -> Linear | None:
-    try:
-        return form_of(index, *axes)
-    except NotLinear:
-        return None
-
-
-def _place(buffer: str, form: Linear, loop: Axis) -> Place:
-    return buffer, form.expr.xreplace({loop.symbol: ALONG}), static(loop.extent) or 0
 
 
 def _long(extent: sympy.Expr) -> bool:

@@ -7,28 +7,11 @@ marks a buffer internal only when `row_terms` of all its loads fit those of its 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from ...ir.affine import Linear, Size
+from ...ir.affine import Size
 from ...ir.ir import Axis, Statement
-from .nests import Nest
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """A scratch array: the stride of an inner axis in the buffer -> its stride in the array."""
-
-    elements: int
-    strides: Mapping[Size, int]
-
-    def index(self, form: Linear, outer: Collection[str]) -> str:
-        """The C++ index of the element that `form` (of the buffer) names inside the loops `outer`."""
-        parts = []
-        for atom, factor in form.terms.items():
-            if atom.name not in outer:
-                stride = self.strides[factor]
-                parts.append(atom.name if stride == 1 else f"{stride}*{atom.name}")
-        return " + ".join(parts) or "0"
+from ...ir.loop_nest import Scratch
+from .distribution import Nest
 
 
 def layout(terms: Mapping[Size, int]) -> Scratch:

@@ -14,8 +14,7 @@ import sympy
 
 from ...ir.body_affine import NotLinear, environment, linear
 from ...ir.ir import Axis, LoopBody, Statement
-from .indices import c_expression
-from .nests import dependent
+from .distribution import dependent
 
 OWNED_WORK = 8  # operations for each address; for fewer, reading every index costs as much as the work
 
@@ -70,19 +69,10 @@ def owner(body: LoopBody, outer: Sequence[Axis]) -> Statement | None:
     return next((s for s in body.statements if s.op == "indirect" and s.name == name and name not in late), None)
 
 
-def range_lines(bound: sympy.Expr) -> list[str]:
-    """Declarations of the range of addresses that a thread owns."""
-    text = c_expression(bound)
-    return [
-        "const int64 threads = omp_get_num_threads(), thread = omp_get_thread_num();",
-        f"const int64 own_first = thread * ({text}) / threads, own_last = (thread + 1) * ({text}) / threads;",
-    ]
-
-
 def worth_owning(body: LoopBody, outer: Sequence[Axis]) -> bool:
     """True when there is enough work for each address to pay for every thread's reading every index."""
     inner = sympy.Mul(*[a.extent for a in body.axes[len(outer):]])
     return not inner.is_Integer or int(inner) * sum(s.op != "constant" for s in body.statements) >= OWNED_WORK * 4
 
 
-__all__ = ["free_axes", "owner", "range_lines", "scatters", "worth_owning"]
+__all__ = ["free_axes", "owner", "scatters", "worth_owning"]

@@ -10,24 +10,22 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...ir.body_affine import coefficient, index_forms, static
 from ...ir.ir import Axis, Group, LoopBody
-from ...scheduler.legality import accesses
-from .indices import c_expression
-from .nests import cut, dependent
-from .operators import EXPENSIVE
+from ...ir.loop_nest import RowTile, Threads
+from ..legality import accesses
+from .cost import FEW_ROWS, PARALLEL_WORK, body_work
+from .distribution import cut, dependent
 from .scatter import free_axes, owner, scatters, worth_owning
-from .transposed_row_tiles import RowTile, find_row_tile
-from .unroll_and_jam import FEW_ROWS
+from .transposed_row_tiles import find_row_tile
 
-PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread wakes up
 FEW = 4  # outer iterations that are too few for threads
 CHUNKS = 32  # of a reduction that runs in parallel itself; fixed, so that results do not depend on threads
 LANES = 128  # elements of a block in lane mode, at least, where threads share the blocks
 WIDE = 1024  # at most: in a narrow block each row is in another page
 LANE_SCRATCH = 64 * 1024  # elements of scratch for all lanes of a block: about the size of L2
-EXPENSIVE_COST = 8
 LONG = 64  # rows, at least, along which vectors run where the rows themselves fill none
 INNER, IN_LANES = "inner", "lanes"
 PARALLEL = {"outer": "outer", "nests": "inner", "": "serial"}  # options of the decision, by what Shape has
+ALWAYS = Threads()
 NEAR = (1, 2)  # steps of a vector loop: neighbours, or the real parts of complex numbers
 
 
@@ -43,7 +41,7 @@ class Shape:
     outer: int
     lanes: bool
     parallel: str
-    condition: str = ""  # of the OpenMP pragma, where the amount of work is not known
+    threads: Threads = ALWAYS  # with the condition, where the amount of work is not known
     shared: int = 0
     tile: RowTile | None = None  # blocks of an outer loop, inside of all others
     chunks: int = CHUNKS  # pieces of a reduction that threads share, or of loops that add to places
@@ -63,7 +61,7 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str],
     if not (pointwise or moded):
         tile, lanes = find_row_tile(group, bodies, local, lanes, 1 if serial else FEW, context)
     outer = count - 1 if (pointwise and count) or lanes else count
-    condition = "" if amount is not None else f" if({c_expression(work)} > {PARALLEL_WORK})"
+    threads = ALWAYS if amount is not None else Threads(work, PARALLEL_WORK)
     if serial and moded:
         return Shape(outer, lanes, "")
     if adds and len(bodies) > 1:
@@ -71,17 +69,17 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str],
             return Shape(outer, False, "")
         return Shape(outer, False, "chunks", chunks=_chunks(group, False, context))
     if moded:
-        return _scatter_shape(group, bodies, outer, condition, context)
+        return _scatter_shape(group, bodies, outer, threads, context)
     if tile is not None:
         parallel = _parallel(group, "" if serial else "outer", ("outer", ""), work, context)
-        return Shape(outer, False, parallel, condition, outer, tile)
+        return Shape(outer, False, parallel, threads, outer, tile)
     ways = ("outer", "nests", "") if outer + lanes else ("nests", "")
     parallel = _parallel(group, "" if serial else _threaded(group, outer, lanes), ways, work, context)
     if not parallel:
         return Shape(outer, lanes, "")
     reduces = parallel == "nests" and any(b.reduction_axes for b in bodies)
     chunks = _chunks(group, lanes, context) if reduces else CHUNKS
-    return Shape(outer, lanes, parallel, condition, outer + lanes, chunks=chunks)
+    return Shape(outer, lanes, parallel, threads, outer + lanes, chunks=chunks)
 
 
 def _in_lanes(group: Group, bodies: Sequence[LoopBody], free: bool, context: CompileContext) -> bool:
@@ -133,7 +131,7 @@ def _threaded(group: Group, outer: int, lanes: bool) -> str:
 
 
 def _scatter_shape(
-    group: Group, bodies: Sequence[LoopBody], outer: int, condition: str, context: CompileContext
+    group: Group, bodies: Sequence[LoopBody], outer: int, threads: Threads, context: CompileContext
 ) -> Shape:
     """How threads share a scatter (a decision): its leading loops, where they are free; else ranges of addresses."""
     leading = group.axes[:outer]
@@ -144,11 +142,11 @@ def _scatter_shape(
         count = next((k for k, a in enumerate(leading) if a.symbol not in free), outer)
         why = "any two iterations may write to the same address, and there is little work for each"
         if owner(bodies[0], leading) is not None:
-            forms["owner-computes"] = Shape(outer, False, "owners", condition)
+            forms["owner-computes"] = Shape(outer, False, "owners", threads)
     iterations = static(sympy.Mul(*[a.extent for a in leading[:count]]))
     default = "serial"
     if count and (iterations is None or iterations >= FEW):
-        forms["parallel-loops"] = Shape(outer, False, "outer", condition, count)
+        forms["parallel-loops"] = Shape(outer, False, "outer", threads, count)
         names = ", ".join(a.symbol.name for a in leading[:count])
         default, why = "parallel-loops", f"iterations of {names} write to different addresses"
     elif "owner-computes" in forms and worth_owning(bodies[0], leading):
@@ -199,9 +197,3 @@ def _short_rows(bodies: Sequence[LoopBody], lane: Axis) -> bool:
     place = max(b.axes.index(lane) for b in bodies if lane in b.axes) + 1
     inner = [sympy.Mul(*[a.extent for a in (*b.axes[place:], *b.reduction_axes)]) for b in bodies]
     return all(n.is_Integer and n <= FEW_ROWS for n in inner)
-
-
-def body_work(body: LoopBody) -> sympy.Expr:
-    """About how many simple operations a body takes."""
-    cost = sum(EXPENSIVE_COST if s.op in EXPENSIVE else 1 for s in body.statements if s.op != "constant")
-    return sympy.Mul(cost, *[a.extent for a in body.axes + body.reduction_axes])

@@ -9,47 +9,26 @@ streams: beyond what hardware prefetchers follow, a second loop over a row in ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import sympy
 
 from ...ir.affine import axis, size
 from ...ir.body_affine import NotLinear, environment, rewrite_statements
 from ...ir.ir import Axis, LoopBody, Statement
+from ...ir.loop_nest import Part
 
 MAX_STREAMS = 32  # memory streams of one loop; more than the prefetchers of a core follow
 LONGEST_ROW = 4096  # elements of a loop that is distributed over several: values between them fill an array
 
 
-@dataclass
-class Part:
-    """Statements of one body that run in one nest. `after` marks those that follow the body's reductions."""
-
-    body: LoopBody
-    statements: tuple[Statement, ...]
-    after: bool = False
-
-    @property
-    def key(self) -> int:
-        """Identifies a body in its kernel; several may write one buffer, and so have one name."""
-        return id(self.body)
-
-    @property
-    def loads(self) -> list[Statement]:
-        return [s for s in self.statements if s.op == "load"]
-
-    @property
-    def stores(self) -> list[Statement]:
-        return [s for s in self.statements if s.op == "store"]
-
-
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Nest:
     """Loops (none: straight code) around parts. With `inside`, the loops hold nests instead of parts."""
 
     loops: tuple[Axis, ...]
-    parts: list[Part] = field(default_factory=list)
-    inside: list[Nest] = field(default_factory=list)
+    parts: tuple[Part, ...] = ()
+    inside: tuple[Nest, ...] = ()
 
     @property
     def scans(self) -> bool:
@@ -57,9 +36,9 @@ class Nest:
         return any(p.body.scans for p in self.parts)
 
     @property
-    def all_parts(self) -> list[Part]:
+    def all_parts(self) -> tuple[Part, ...]:
         """The parts of the nest and of the nests inside it."""
-        return self.parts + [p for n in self.inside for p in n.all_parts]
+        return self.parts + tuple([p for n in self.inside for p in n.all_parts])
 
 
 def dependent(body: LoopBody, symbols: frozenset[sympy.Symbol]) -> set[str]:
@@ -88,13 +67,13 @@ def nests_of(bodies: Sequence[LoopBody], outer: int) -> list[Nest]:
         if not body.reduction_axes:
             _place(nests, Part(body, body.statements), inner, crowded)
         elif body.scans and not inner:
-            nests.append(Nest(body.reduction_axes, [Part(body, body.statements)]))
+            nests.append(Nest(body.reduction_axes, (Part(body, body.statements),)))
         elif not inner:
             over, after = cut(body)
             _place(nests, over, body.reduction_axes)
             _place(nests, after, ())
         else:
-            nests.append(Nest(inner, inside=nests_of([body], len(body.axes))))
+            nests.append(Nest(inner, inside=tuple(nests_of([body], len(body.axes)))))
     return nests if crowded else _drawn_together(nests)
 
 
@@ -148,9 +127,9 @@ def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...], crowded: bool
         if not loops or _related(nest, part):
             renamed = _renamed(part, loops, nest.loops)
             if renamed is not None and _compatible(nest, renamed):
-                nest.parts.append(renamed)
+                nests[position] = replace(nest, parts=(*nest.parts, renamed))
                 return
-    nests.append(Nest(loops, [part]))
+    nests.append(Nest(loops, (part,)))
 
 
 def _drawn_together(nests: list[Nest]) -> list[Nest]:
@@ -159,7 +138,7 @@ def _drawn_together(nests: list[Nest]) -> list[Nest]:
         for early in reversed(range(late)):
             moved = _waiting(nests, early, late)
             if moved:
-                joined = Nest(nests[late].loops, [*moved, *nests[late].parts])
+                joined = Nest(nests[late].loops, (*moved, *nests[late].parts))
                 return _drawn_together([*nests[:early], *nests[early + 1:late], joined, *nests[late + 1:]])
     return nests
 
@@ -181,7 +160,7 @@ def _waiting(nests: Sequence[Nest], early: int, late: int) -> list[Part]:
         return []
     renamed = [_renamed(p, first.loops, second.loops) for p in first.parts]
     parts = [p for p in renamed if p is not None]
-    fits = len(parts) == len(renamed) and all(_compatible(Nest(second.loops, parts), p) for p in second.parts)
+    fits = len(parts) == len(renamed) and all(_compatible(Nest(second.loops, tuple(parts)), p) for p in second.parts)
     return parts if fits else []
 
 
@@ -231,11 +210,3 @@ def _renamed(part: Part, loops: tuple[Axis, ...], target: tuple[Axis, ...]) -> P
         return Part(part.body, rewrite_statements(part.statements, environment(part.body), mapping), part.after)
     except NotLinear:
         return None
-
-
-def position_of(part: Part, s: Statement) -> Statement | None:
-    """The reduction of `part` that finds where the maximum (or minimum) `s` stands, and so what it is."""
-    if s.op != "reduce" or s.mode not in ("max", "min"):
-        return None
-    wanted = ("reduce", f"arg{s.mode}", s.args)
-    return next((x for x in part.statements if (x.op, x.mode, x.args) == wanted), None)

@@ -6,14 +6,22 @@ would change the bits of NaNs, which eager's copies keep and integer views show.
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
 
-from .dtypes import bits_literal, ctype
-from .nests import Part
+from ...ir.ir import Statement
+from ...ir.loop_nest import Part
 
+HALVES = (torch.float16, torch.bfloat16)
 MOST_LEAVES = 8  # values that are selected from
+
+
+def is_exact(number: float | bool | int, dtype: torch.dtype) -> bool:
+    """Whether `dtype` has the number, or it is NaN."""
+    stored = torch.tensor(float(number), dtype=torch.float64).to(dtype)
+    return stored.item() == float(number) or math.isnan(float(number))
 
 
 @dataclass
@@ -25,10 +33,14 @@ class Moves:
 
     def __post_init__(self) -> None:
         self.made = {s.name: s for s in self.part.statements}
-        stored = [(s.args[0], s.dtype) for s in self.part.stores if s.mode == "" and ctype(s.dtype).store]
+        stored = [(s.args[0], s.dtype) for s in self.part.stores if s.mode == "" and s.dtype in HALVES]
         viewed = [s.args[0] for s in self.part.statements if s.op == "bitcast"]
-        stored += [(name, dtype) for name in viewed if ctype(dtype := self.made[name].dtype).store]
+        stored += [(name, dtype) for name in viewed if (dtype := self.made[name].dtype) in HALVES]
         self.loads = {load for name, dtype in stored for load in self.leaves(name, dtype) or ()}
+
+    def moved(self, s: Statement) -> bool:
+        """Whether a load or store of a 16-bit float may move its bits as they are."""
+        return s.name in self.loads if s.op == "load" else self.leaves(s.args[0], s.dtype) is not None
 
     def leaves(self, name: str, dtype: torch.dtype) -> tuple[str, ...] | None:
         """The loads and views as `dtype` that a value is selected from; None if it may be computed otherwise."""
@@ -42,11 +54,11 @@ class Moves:
         if s is None or s.dtype not in (dtype, torch.float32, torch.float64):
             return None
         if s.op == "constant":
-            return () if bits_literal(s.number, dtype) else None
+            return () if is_exact(s.number, dtype) else None
         if s.op == "bitcast":
             return (name,) if s.dtype is dtype else None
         if s.op == "load":
-            return (name,) if s.dtype is dtype and (not s.mask or bits_literal(s.number, dtype)) else None
+            return (name,) if s.dtype is dtype and (not s.mask or is_exact(s.number, dtype)) else None
         found: tuple[str, ...] = ()
         for chosen in s.args[1:] if s.op == "where" else s.args if s.op == "cast" else ():
             more = self.leaves(chosen, dtype)
