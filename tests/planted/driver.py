@@ -1,0 +1,219 @@
+"""Each fault through the product: its program differs from eager, replay names the place, bisect the decision, minify
+makes a short repro. Every step is a command of the product, in a forked process with the fault."""
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import children
+import programs
+from fault import VARIABLE, Fault, matches, planted
+
+HERE = Path(__file__).parent
+LIMIT = 120.0
+MOST_OPERATORS = 5
+
+
+@dataclass
+class Result:
+    """What was found for one fault: "right", "wrong" or "none" (nothing was expected or asked), and the details."""
+
+    name: str
+    shown: str = "wrong"
+    replay: str = "none"
+    bisect: str = "none"
+    minify: str = "none"
+    difference: str = ""
+    said: str = ""
+    blamed: str = ""
+    repro: str = ""
+    seconds: float = 0.0
+
+
+def prepare() -> None:
+    """Load what every child needs, once; run no kernel, which would start threads."""
+    import ptdebug.cli.main
+    import ptdebug.cli.recorded_run
+    import ptdebug.engine.stages
+    import ptdebug.replay.ladder.training
+    import torch
+
+    ptdebug.compile(lambda: torch.zeros(()))  # the tracer
+
+
+def environment(fault: Fault | None) -> None:
+    """What children of a child need to have the fault too."""
+    os.environ.update(PTDEBUG_GRAPH_CACHE="0", **(fault.environment if fault else {}))
+    if fault is not None:
+        os.environ[VARIABLE] = fault.name
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        os.environ["OMP_NUM_THREADS"] = str(fault.threads)
+
+
+def command(fault: Fault | None, folder: Path, *words: str, limit: float = LIMIT) -> children.Ended:
+    """A `ptdebug` command with the fault."""
+
+    def call() -> int:
+        from ptdebug.cli.main import main
+
+        environment(fault)
+        if fault is None:
+            return main(words)
+        _threads(fault)
+        with planted(fault):
+            return main(words)
+
+    return children.forked(call, folder, limit)
+
+
+def _threads(fault: Fault) -> None:
+    import torch
+
+    if torch.get_num_threads() != fault.threads:
+        torch.set_num_threads(fault.threads)
+
+
+def shown(fault: Fault, folder: Path) -> tuple[bool, str]:
+    """Whether the program differs from eager as the fault says, and how."""
+
+    def call() -> int:
+        import ptdebug
+        import torch
+
+        environment(fault)
+        _threads(fault)
+        expected = programs.outcome(fault.program, lambda f: f)
+        with planted(fault):
+            found = programs.outcome(fault.program, ptdebug.compile)
+        print(programs.difference(found, expected) or "the same", torch.__version__[:0])
+        return 0
+
+    ended = children.forked(call, folder / "shown", LIMIT / 2)
+    if isinstance(ended.code, str):
+        return fault.shows == ("hang" if ended.code == children.HANG else "signal"), ended.code
+    said = ended.out.strip()
+    if ended.code:
+        return False, ended.errors.strip()[-400:]
+    if fault.shows == "fallback":
+        return said == "the same", "runs in eager"
+    return said != "the same" and fault.shows in ("values", "exception"), said
+
+
+def record(fault: Fault | None, program: str, folder: Path, options: Sequence[str] = ()) -> children.Ended:
+    """Record the program's script as `r`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "program.py").write_text(programs.script(program))
+    return command(fault, folder, "run", "--name", "r", *options, "program.py")
+
+
+def document(ended: children.Ended) -> dict[str, Any]:
+    """The JSON that a command printed; {} for none."""
+    try:
+        found = json.loads(ended.out)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def check(fault: Fault, folder: Path, steps: Sequence[str]) -> Result:
+    """All steps that are asked for."""
+    result = Result(fault.name)
+    right, result.difference = shown(fault, folder)
+    result.shown = "right" if right else "wrong"
+    if not steps:
+        return result
+    ran = record(fault, fault.program, folder, fault.options)
+    result.seconds = ran.seconds
+    for step in steps:
+        right = _STEPS[step](fault, folder, result)
+        setattr(result, step, "none" if right is None else "right" if right else "wrong")
+    return result
+
+
+def _replay(fault: Fault, folder: Path, result: Result) -> bool:
+    ended = command(fault, folder, "replay", "r", "--json")
+    found = document(ended)
+    first = found.get("first_difference") or {}
+    place = " ".join(str(first.get(k)) for k in ("stage", "node", "line"))
+    result.said = f"{found.get('verdict')}: {place}" if found else f"{ended.code}: {ended.errors.strip()[-300:]}"
+    result.seconds += ended.seconds
+    if fault.shows == "fallback":
+        return any(r["stage"] in fault.stages and fault.said in str(r["why"]) for r in found.get("rungs", ()))
+    lines = marked(fault)
+    return first.get("stage") in fault.stages and (not lines or first.get("line") in lines)
+
+
+def marked(fault: Fault) -> list[int]:
+    """The lines of the script that have the comment "# here"."""
+    lines = programs.script(fault.program).splitlines()
+    return [number for number, line in enumerate(lines, 1) if line.endswith("# here")]
+
+
+def _bisect(fault: Fault, folder: Path, result: Result) -> bool | None:
+    ended = command(fault, folder, "bisect", "r", "--json", limit=3 * LIMIT)
+    found = document(ended)
+    blamed = decisions(found)
+    result.blamed = " ".join(blamed) or f"{ended.code}: {str(found.get('outcome') or ended.errors.strip())[-300:]}"
+    result.seconds += ended.seconds
+    if not fault.decision:
+        return None
+    return len(blamed) > 0 and all(matches(fault.decision, one) for one in blamed)
+
+
+def decisions(found: dict[str, Any]) -> list[str]:
+    """The decisions that a bisection blames."""
+    named = found.get("decisions") or found.get("override") or []
+    named = list(named) if isinstance(named, dict) else named
+    return [d if isinstance(d, str) else str(d.get("id", d.get("decision", d))) for d in named]
+
+
+def _minify(fault: Fault, folder: Path, result: Result) -> bool:
+    ended = command(fault, folder, "minify", "r", "-o", "repro.py", "--json", limit=3 * LIMIT)
+    found, file = document(ended), folder / "repro.py"
+    result.seconds += ended.seconds
+    if not file.exists():
+        result.repro = f"{ended.code}: {ended.errors.strip()[-300:]}"
+        return False
+    count = found.get("operators", found.get("nodes"))
+    count = count if isinstance(count, int) else _operators(file.read_text())
+    result.repro = f"{count} operators"
+    return ended.code == 0 and count <= MOST_OPERATORS
+
+
+def _operators(source: str) -> int:
+    """How many operators a repro calls, by its text."""
+    return len(re.findall(r"torch\.ops\.|torch\.nn\.functional\.|= torch\.\w+\(", source))
+
+
+_STEPS: dict[str, Callable[[Fault, Path, Result], bool | None]] = {
+    "replay": _replay, "bisect": _bisect, "minify": _minify,
+}
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results as text, and the totals."""
+    rows = [("fault", "shown", "replay", "bisect", "minify", "said")]
+    rows += [(r.name, r.shown, r.replay, r.bisect, r.minify, _said(r)) for r in results]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = ["  ".join([*(word.ljust(width) for word, width in zip(row, widths)), row[5]]).rstrip() for row in rows]
+    totals = []
+    for step in ("shown", "replay", "bisect", "minify"):
+        asked = [getattr(r, step) for r in results if getattr(r, step) != "none"]
+        if asked:
+            totals.append(f"{step} {asked.count('right')} of {len(asked)}")
+    return "\n".join([*lines, "", ", ".join(totals)])
+
+
+def _said(result: Result) -> str:
+    words = [result.difference, result.said, result.blamed, result.repro]
+    return " | ".join(" ".join(word.split())[:110] for word in words if word)
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """The results as a JSON document."""
+    return json.dumps([asdict(r) for r in results], indent=1)
