@@ -95,13 +95,13 @@ def shown(fault: Fault, folder: Path) -> tuple[bool, str]:
 
     ended = children.forked(call, folder / "shown", LIMIT / 2)
     if isinstance(ended.code, str):
-        return fault.shows == ("hang" if ended.code == children.HANG else "signal"), ended.code
+        return fault.shows in (("hang",) if ended.code == children.HANG else ("signal", "memory")), ended.code
     said = ended.out.strip()
     if ended.code:
         return False, ended.errors.strip()[-400:]
     if fault.shows == "fallback":
         return said == "the same", "runs in eager"
-    return said != "the same" and fault.shows in ("values", "exception"), said
+    return said != "the same" and fault.shows in ("values", "exception", "memory"), said
 
 
 def record(fault: Fault | None, program: str, folder: Path, options: Sequence[str] = ()) -> children.Ended:

@@ -132,7 +132,8 @@ class Fault:
 
     `stages`: those that replay may name, the right one first. The line of the program that it should name has the
     comment "# here". `decision`: a regular expression for the decisions whose forcing turns wrong into right ("" where
-    there is none). `shows`: how the program differs from eager (values, exception, fallback, signal, hang). `program`
+    there is none). `shows`: how the program differs from eager (values, exception, fallback, signal, hang, or
+    memory: in some way or other). `program`
     defines `f` and `calls()`, the arguments of its calls. `said`: of what must be named in words (a part of the message
     of an internal error).
     """
@@ -165,7 +166,7 @@ def planted(fault: Fault) -> Iterator[None]:
 def _forget() -> None:
     """What the product's functions have kept of earlier calls, they may give otherwise now."""
     for found in gc.get_objects():
-        if isinstance(found, functools._lru_cache_wrapper) and str(found.__module__).startswith("ptdebug."):
+        if type(found) is functools._lru_cache_wrapper and str(found.__module__).startswith("ptdebug."):
             found.cache_clear()
 
 

@@ -23,7 +23,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8),)]
-""", "frames.output_code", "root.locals[n].source != LocalSource(n)]", 'root.locals[n].source != LocalSource(n) and n != "x"]'),
+""", "frames.output_code", "if n in root.locals and root.locals[n].source != LocalSource(n)]",
+           'if n in root.locals and root.locals[n].source != LocalSource(n) and n != "x"]'),
     _fault("resumed_without_a_local", BYTECODE, """
 def f(x):
     kept = x * 2

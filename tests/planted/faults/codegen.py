@@ -50,7 +50,7 @@ def calls():
 """, _edit("reductions", 'literal(float("-inf") if lowest', 'literal(0.0 if lowest')),
     _fault("argmax_takes_the_last", "lowering:argmax.*", """
 def f(x):
-    y = x.round()
+    y = x.round().clamp(-1, 1)
     z = y.argmax(1)  # here
     return z * 2
 
@@ -94,7 +94,7 @@ def calls():
     return [(torch.randn(60, 40)[20:], torch.tensor([3, -1, 0, -7, 5]))]
 """, _edit("statements", 'f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode',
            'f"(int64){value}" if s.mode', "(uint64){wrapped} >= (uint64)({bound});", "{wrapped} >= (int64)({bound});")),
-    _fault("negative_index_writes_before", "lowering:index_put.*", """
+    Fault("negative_index_writes_before", KERNELS, "lowering:index_put.*", """
 def f(x, i, v):
     y = x * 2
     z = y.index_put((i,), v)  # here
@@ -102,8 +102,9 @@ def f(x, i, v):
 
 def calls():
     return [(torch.randn(40, 40), torch.tensor([3, -1, 0, 7, 5]), torch.randn(5, 40))]
-""", _edit("statements", 'f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode',
-           'f"(int64){value}" if s.mode', "(uint64){wrapped} >= (uint64)({bound});", "{wrapped} >= (int64)({bound});")),
+""", (_edit("statements", 'f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode',
+           'f"(int64){value}" if s.mode', "(uint64){wrapped} >= (uint64)({bound});", "{wrapped} >= (int64)({bound});"),),
+          shows="memory"),
     _fault("sums_start_uninitialized", "(lowering:sum|vector-axis|tile|column-sum).*", """
 def f(x):
     y = x * 2
@@ -119,7 +120,7 @@ def f(x, y):
     return z * 2
 
 def calls():
-    return [(torch.randn(70, 101), torch.randn(101, 70))]
+    return [(torch.randn(256, 301), torch.randn(301, 256))]
 """, _entry("FUNCTIONS", "transposed", "i = j < last_column ? last_row : 0; i < rows", "i = last_row; i < rows")),
     _fault("piece_ends_late", "(split-loop|lowering|concat).*", """
 def f(x, y):

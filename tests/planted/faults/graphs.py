@@ -129,22 +129,31 @@ def calls():
            "found = torch.autograd.grad(roots[:1], edges, tangents[:1], allow_unused=True)"),
     _fault("backward_reads_a_changed_input", ("partition", "backward", "forward"), WHOLE, """
 def f(w, b):
-    y = w * b  # here
+    y = w * (b * 2 + 1)  # here
     b.add_(1)
     return y
 
 def calls():
     return [(torch.randn(6, 4, requires_grad=True), torch.randn(6, 4))]
 """, AOT + "autograd.joint", "        if not readers:\n            continue", "        if True:\n            continue"),
-    _fault("dropout_drawn_again", ("partition", "backward"), "(save-for-backward|memory-budget|compile|frame).*", """
-def f(x):
-    a = x * 2
-    b = F.dropout(a, 0.5)  # here
-    return b * 3
+    _fault("gradients_in_reverse", ("partition", "backward"), WHOLE, """
+def f(x, y):
+    a = x * y.exp()
+    return a
 
 def calls():
-    return [(torch.randn(64, 40, requires_grad=True),)]
-""", AOT + "autograd.costs", '        return "it draws random numbers"', '        return ""'),
+    return [(torch.randn(6, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True))]
+""", AOT + "autograd.extract_forward_backward", "if isinstance(g, Node) else g for g in gradients))", "if isinstance(g, Node) else g for g in gradients[::-1]))"),
+    _fault("saved_in_another_order", ("partition", "backward", "forward"), WHOLE, """
+def f(x):
+    a = x.exp()
+    b = a.softmax(1)
+    c = b.tanh()
+    return c
+
+def calls():
+    return [(torch.randn(6, 4, requires_grad=True),)]
+""", AOT + "autograd.extract_forward_backward", "    for node in cut.saved:\n        if node in inputs:", "    for node in cut.saved[::-1]:\n        if node in inputs:"),
 )
 
 OF_PASSES = (

@@ -207,5 +207,5 @@ def f(x):
 
 def calls():
     return [(torch.randn(1, 2, 8, 8),)]
-""", "pooling", "(o * s + (at * d - p) for", "(o * s + (at - p) for"),
+""", "pooling", "[o * s + (at * d - p) for o", "[o * s + (at - p) for o"),
 )
