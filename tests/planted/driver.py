@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import children
-import programs
-from fault import VARIABLE, Fault, matches, planted
+from . import children, programs
+from .fault import VARIABLE, Fault, matches, planted
 
 HERE = Path(__file__).parent
 LIMIT = 120.0
@@ -142,9 +141,14 @@ def _replay(fault: Fault, folder: Path, result: Result) -> bool:
     place = " ".join(str(first.get(k)) for k in ("stage", "node", "line"))
     result.said = f"{found.get('verdict')}: {place}" if found else f"{ended.code}: {ended.errors.strip()[-300:]}"
     result.seconds += ended.seconds
+    return named(fault, found)
+
+
+def named(fault: Fault, found: dict[str, Any]) -> bool:
+    """Whether a replay's document names the stage of the fault, and the line of the program."""
     if fault.shows == "fallback":
         return any(r["stage"] in fault.stages and fault.said in str(r["why"]) for r in found.get("rungs", ()))
-    lines = marked(fault)
+    first, lines = found.get("first_difference") or {}, marked(fault)
     return first.get("stage") in fault.stages and (not lines or first.get("line") in lines)
 
 

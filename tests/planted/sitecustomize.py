@@ -5,7 +5,7 @@ Each patch is applied right after its module has been loaded.
 import os
 import sys
 from importlib.abc import Loader, MetaPathFinder
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 
 NAME = os.environ.get("PTDEBUG_PLANTED", "")
 
@@ -50,6 +50,9 @@ class _Loader(Loader):
 KEPT = []
 
 if NAME:
-    from faults import FAULTS
+    here = os.path.dirname(os.path.abspath(__file__))
+    spec = spec_from_file_location("planted_bugs", os.path.join(here, "__init__.py"), submodule_search_locations=[here])
+    sys.modules["planted_bugs"] = module_from_spec(spec)
+    from planted_bugs.faults import FAULTS
 
     sys.meta_path.insert(0, _Planter(FAULTS[NAME].patches))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import importlib
 
-from fault import Fault
+from ..fault import Fault
 
 _MODULES = ("capture", "graphs", "lowering", "scheduling", "codegen", "wrapper", "crashes")
 

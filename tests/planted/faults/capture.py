@@ -1,7 +1,7 @@
 """Faults of capture: the graph, the guards or the new bytecode are not what the program says."""
 from __future__ import annotations
 
-from fault import Edit, Fault
+from ..fault import Edit, Fault
 
 ROOM = "ptdebug.tracer."
 FRAME = "(frame|inline|dynamic):.*"
@@ -33,7 +33,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8),)]
-""", "frames.output_code", "if (name in live or name == first", 'if (name in live and name != "kept" or name == first', shows="exception"),
+""", "frames.output_code", "if (name in live or name == first", 'if (name in live and name != "kept" or name == first',
+           shows="exception"),
     _fault("guard_on_a_string_dropped", ("guards",), """
 def f(x, kind):
     if kind == "sin":
@@ -43,7 +44,8 @@ def f(x, kind):
 def calls():
     x = torch.randn(8)
     return [(x, "sin"), (x, "cos")]
-""", "guards.kinds", "        manager.add_equals_match_guard(value, parts, None)", "        manager.add_equals_match_guard"),
+""", "guards.kinds", "        manager.add_equals_match_guard(value, parts, None)",
+           "        manager.add_equals_match_guard"),
     _fault("guard_on_a_function_dropped", ("guards",), """
 def f(x, function):
     return function(x) + 1
@@ -51,7 +53,8 @@ def f(x, function):
 def calls():
     x = torch.randn(8)
     return [(x, torch.sin), (x, torch.cos)]
-""", "guards.kinds", "    tree.manager(spec.source).add_id_match_guard(id(value), tree.parts(spec), None)\n    return Identity(subject(value)",
+""", "guards.kinds",
+           "    tree.manager(spec.source).add_id_match_guard(id(value), tree.parts(spec), None)\n    return Identity(subject(value)",
            "    tree.manager(spec.source).add_id_match_guard\n    return Identity(subject(value)"),
     _fault("appended_item_lost", BYTECODE, """
 def f(x, seen):
@@ -72,7 +75,8 @@ def f(x):
 
 def calls():
     return [(torch.ones(8),), (torch.ones(8),), (torch.ones(8),)]
-""", "effects.side_effects", "codegen.store_global(change.target, change.name, self.globals[change.target, change.name] is DELETED)",
+""", "effects.side_effects",
+           "codegen.store_global(change.target, change.name, self.globals[change.target, change.name] is DELETED)",
            'codegen.emit("POP_TOP")'),
     _fault("operands_exchanged", ("capture",), """
 def f(x):
@@ -82,7 +86,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8),)]
-""", "variables.torch.tensor", "return tx.graph.call(function, [_without_numpy(tx, left), _without_numpy(tx, right)], {}, tx)",
+""", "variables.torch.tensor",
+           "return tx.graph.call(function, [_without_numpy(tx, left), _without_numpy(tx, right)], {}, tx)",
            "return tx.graph.call(function, [_without_numpy(tx, v) for v in ((left, right) if left is self else (right, left))], {}, tx)"),
     _fault("loop_starts_counting_at_one", ("capture",), """
 def f(xs):
@@ -93,7 +98,8 @@ def f(xs):
 
 def calls():
     return [([torch.randn(8), torch.randn(8)],)]
-""", "variables.containers.iterators", "return make_tuple(tx, [constant(self.count - 1), item])", "return make_tuple(tx, [constant(self.count), item])"),
+""", "variables.containers.iterators", "return make_tuple(tx, [constant(self.count - 1), item])",
+           "return make_tuple(tx, [constant(self.count), item])"),
     _fault("no_grad_without_effect", ("capture",), """
 def f(x):
     with torch.no_grad():
@@ -103,7 +109,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8, requires_grad=True),)]
-""", "variables.torch.context_manager", "            set_grad_mode(tx, self.enabled)\n        return constant(None)", "            set_grad_mode(tx, self.previous)\n        return constant(None)"),
+""", "variables.torch.context_manager", "            set_grad_mode(tx, self.enabled)\n        return constant(None)",
+           "            set_grad_mode(tx, self.previous)\n        return constant(None)"),
     _fault("default_of_another_parameter", ("capture",), """
 def scaled(x, by=2.0, plus=5.0):
     return x * by + plus
@@ -114,7 +121,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8),)]
-""", "variables.core.binding", "bound[name] = signature.defaults[i - first]", "bound[name] = signature.defaults[first - i - 1]"),
+""", "variables.core.binding", "bound[name] = signature.defaults[i - first]",
+           "bound[name] = signature.defaults[first - i - 1]"),
     _fault("wrong_side_of_a_branch", ("capture",), """
 def f(x, n):
     y = x * 2

@@ -1,7 +1,7 @@
 """Faults of code generation for the CPU: the C++ computes something else than the loop IR says."""
 from __future__ import annotations
 
-from fault import Edit, Fault, Patch, Replace, text
+from ..fault import Edit, Fault, Patch, Replace, text
 
 ROOM = "ptdebug.engine.codegen.cpp."
 KERNELS = ("kernels",)
@@ -56,7 +56,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8, 100),)]
-""", _edit("reductions", 'sign = ">" if self.kind in ("max", "argmax") else "<"\n        floating'.replace("\\\n", "\n"),
+""", _edit("reductions", 'sign = ">" if self.kind in ("max", "argmax") else "<"\n        floating'.replace("\\\n",
+           "\n"),
            'sign = ">=" if self.kind in ("max", "argmax") else "<"\n        floating'.replace("\\\n", "\n"))),
     _fault("nan_lost_by_a_maximum", "lowering:amax.*", """
 def f(x):
@@ -103,7 +104,8 @@ def f(x, i, v):
 def calls():
     return [(torch.randn(40, 40), torch.tensor([3, -1, 0, 7, 5]), torch.randn(5, 40))]
 """, (_edit("statements", 'f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode',
-           'f"(int64){value}" if s.mode', "(uint64){wrapped} >= (uint64)({bound});", "{wrapped} >= (int64)({bound});"),),
+           'f"(int64){value}" if s.mode', "(uint64){wrapped} >= (uint64)({bound});", "{wrapped} >= (int64)({bound});"),
+           ),
           shows="memory"),
     _fault("sums_start_uninitialized", "(lowering:sum|vector-axis|tile|column-sum).*", """
 def f(x):
@@ -138,7 +140,8 @@ def f(x):
 
 def calls():
     return [(torch.linspace(0, 1, 8 * 203).view(8, 203),)]
-""", _edit("multiple_accumulators", 'self._part_of_block(f"{end} - {block}")', 'self._part_of_block(f"{end} - {block} - 1")')),
+""", _edit("multiple_accumulators", 'self._part_of_block(f"{end} - {block}")',
+           'self._part_of_block(f"{end} - {block} - 1")')),
     _fault("accumulators_not_joined", "(lowering:amax|accumulators).*", """
 def f(x):
     y = x * 2
@@ -166,7 +169,8 @@ def f(x):
 def calls():
     return [(torch.rand(400_000),)]
 """, _edit("nest_writer", """        with self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk++)"):
-            for r in self.reductions:""", """        with self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk += 2)"):
+            for r in self.reductions:""",
+           """        with self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk += 2)"):
             for r in self.reductions:"""), threads=2),
     _fault("whole_numbers_from_floats_rounded", "lowering:.*", """
 def f(x):

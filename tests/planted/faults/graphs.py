@@ -1,7 +1,7 @@
 """Faults between capture and lowering: decompositions, functionalization, autograd, partitioning, passes, libraries."""
 from __future__ import annotations
 
-from fault import Edit, Fault
+from ..fault import Edit, Fault
 
 AOT, PASSES = "ptdebug.engine.aot.", "ptdebug.engine.passes."
 FORWARD, JOINT, PASSED = ("forward",), ("joint",), ("passes",)
@@ -30,7 +30,8 @@ def f(x, target):
 
 def calls():
     return [(torch.randn(6, 5, requires_grad=True), torch.tensor([0, 2, 1, 4, 2, 3]))]
-""", AOT + "decompositions.composite", "(classes == wanted) & (wanted != ignore_index)", "(classes == wanted) & (wanted != -ignore_index)"),
+""", AOT + "decompositions.composite", "(classes == wanted) & (wanted != ignore_index)",
+           "(classes == wanted) & (wanted != -ignore_index)"),
     _fault("softmax_gradient_of_another_row", JOINT, "decompose:aten._softmax_backward.*", """
 def f(x, y):
     a = x * y
@@ -39,7 +40,8 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(6, 5, requires_grad=True), torch.randn(6, 5))]
-""", AOT + "decompositions.composite", "(grad - (grad * result).sum(dim, keepdim=True))", "(grad - (grad * result).sum(-1, keepdim=True))"),
+""", AOT + "decompositions.composite", "(grad - (grad * result).sum(dim, keepdim=True))",
+           "(grad - (grad * result).sum(-1, keepdim=True))"),
     _fault("sigmoid_gradient_without_a_factor", JOINT, "decompose:aten.sigmoid_backward.*", """
 def f(x, y):
     a = x * y
@@ -57,7 +59,8 @@ def f(x):
 
 def calls():
     return [(torch.tensor([-2.0, 0.0, 1.0, 3.0]),)]
-""", AOT + "decompositions.composite", "aten.where.ScalarOther(aten.lt.Scalar(x, 0)", "aten.where.ScalarOther(aten.le.Scalar(x, 0)"),
+""", AOT + "decompositions.composite", "aten.where.ScalarOther(aten.lt.Scalar(x, 0)",
+           "aten.where.ScalarOther(aten.le.Scalar(x, 0)"),
     _fault("upsampling_gradient_of_the_mean", JOINT, "decompose:aten.upsample.*", """
 def f(x):
     a = x.sin()
@@ -66,7 +69,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(1, 2, 4, 4, requires_grad=True),)]
-""", AOT + "decompositions.composite", "return aten.sum.dim_IntList(aten.reshape.default(grad, shape)", "return aten.mean.dim(aten.reshape.default(grad, shape)"),
+""", AOT + "decompositions.composite", "return aten.sum.dim_IntList(aten.reshape.default(grad, shape)",
+           "return aten.mean.dim(aten.reshape.default(grad, shape)"),
     _fault("scatter_reduce_includes_itself", FORWARD, "decompose:aten.scatter_reduce.*", """
 def f(x, i, s):
     a = x * 2
@@ -84,7 +88,8 @@ def f(x, mean, var):
 
 def calls():
     return [(torch.randn(6, 3, 4, 4), torch.zeros(3), torch.ones(3))]
-""", AOT + "decompositions.composite", "return (*first, mean.to(kept[0]), spread.to(kept[1]))", "return (*first, spread.to(kept[0]), mean.to(kept[1]))"),
+""", AOT + "decompositions.composite", "return (*first, mean.to(kept[0]), spread.to(kept[1]))",
+           "return (*first, spread.to(kept[0]), mean.to(kept[1]))"),
     _fault("masked_assignment_of_the_rest", FORWARD, WHOLE, """
 def f(x, mask):
     a = x * 2
@@ -105,7 +110,8 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(6, 4), torch.randn(6, 4))]
-""", AOT + "output_aliasing", "            mutated.append(i)", "            mutated.append(i) if not mutated else None"),
+""", AOT + "output_aliasing", "            mutated.append(i)",
+           "            mutated.append(i) if not mutated else None"),
     _fault("view_of_an_input_moved", ("forward", "wrapper"), WHOLE, """
 def f(x):
     y = x * 2
@@ -113,7 +119,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8, 4),)]
-""", AOT + "output_aliasing", "tuple(layout.stride()), layout.storage_offset(), layout.dtype", "tuple(layout.stride()), layout.storage_offset() + 1, layout.dtype"),
+""", AOT + "output_aliasing", "tuple(layout.stride()), layout.storage_offset(), layout.dtype",
+           "tuple(layout.stride()), layout.storage_offset() + 1, layout.dtype"),
 )
 
 AUTOGRAD = (
@@ -143,7 +150,8 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(6, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True))]
-""", AOT + "autograd.extract_forward_backward", "if isinstance(g, Node) else g for g in gradients))", "if isinstance(g, Node) else g for g in gradients[::-1]))"),
+""", AOT + "autograd.extract_forward_backward", "if isinstance(g, Node) else g for g in gradients))",
+           "if isinstance(g, Node) else g for g in gradients[::-1]))"),
     _fault("saved_in_another_order", ("partition", "backward", "forward"), WHOLE, """
 def f(x):
     a = x.exp()
@@ -153,7 +161,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(6, 4, requires_grad=True),)]
-""", AOT + "autograd.extract_forward_backward", "    for node in cut.saved:\n        if node in inputs:", "    for node in cut.saved[::-1]:\n        if node in inputs:"),
+""", AOT + "autograd.extract_forward_backward", "    for node in cut.saved:\n        if node in inputs:",
+           "    for node in cut.saved[::-1]:\n        if node in inputs:"),
 )
 
 OF_PASSES = (
@@ -191,7 +200,8 @@ def f(x, w, b):
 
 def calls():
     return [(torch.randn(8, 16), torch.randn(24, 16), torch.randn(24))]
-""", PASSES + "extern_kernels.addmm_unfusing", "nodes.call_function(aten.add.Tensor, (product, bias))", "nodes.call_function(aten.sub.Tensor, (product, bias))"),
+""", PASSES + "extern_kernels.addmm_unfusing", "nodes.call_function(aten.add.Tensor, (product, bias))",
+           "nodes.call_function(aten.sub.Tensor, (product, bias))"),
     _fault("shared_matrix_turned", PASSED, "bmm-to-mm:.*", """
 def f(x, w):
     a = x.transpose(0, 1)
@@ -200,7 +210,8 @@ def f(x, w):
 
 def calls():
     return [(torch.randn(8, 6, 32), torch.randn(32, 32))]
-""", PASSES + "extern_kernels.bmm_to_mm", "product = call(aten.mm.default, flat, matrix)", "product = call(aten.mm.default, flat, call(aten.t.default, matrix))"),
+""", PASSES + "extern_kernels.bmm_to_mm", "product = call(aten.mm.default, flat, matrix)",
+           "product = call(aten.mm.default, flat, call(aten.t.default, matrix))"),
     _fault("last_term_of_a_small_product", PASSED, "lowering:mm.*", """
 def f(x, w):
     a = x * 2
@@ -209,7 +220,8 @@ def f(x, w):
 
 def calls():
     return [(torch.randn(5000, 3), torch.randn(3, 4))]
-""", PASSES + "extern_kernels.small_matmul", "term, term + 1)) for term in range(terms)]", "term, term + 1)) for term in range(terms - 1)]"),
+""", PASSES + "extern_kernels.small_matmul", "term, term + 1)) for term in range(terms)]",
+           "term, term + 1)) for term in range(terms - 1)]"),
     _fault("cache_written_in_the_whole_row", PASSED, "in-place:.*", """
 def f(cache, v):
     cache[1, 2] = v  # here

@@ -1,13 +1,14 @@
 """Faults of lowering: the loop IR computes something else than the ATen graph does."""
 from __future__ import annotations
 
-from fault import Edit, Fault
+from ..fault import Edit, Fault
 
 ROOM = "ptdebug.engine.lowering."
 LOOPS = ("loop_ir",)
 
 
-def _fault(name: str, decision: str, program: str, module: str, old: str, new: str, more: tuple[Edit, ...] = ()) -> Fault:
+def _fault(name: str, decision: str, program: str, module: str, old: str, new: str, more: tuple[Edit,
+           ...] = ()) -> Fault:
     return Fault(name, LOOPS, decision, program, (Edit(ROOM + module, old, new), *more))
 
 
@@ -101,7 +102,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8, 16),)]
-""", "reductions", "    count = product(x.size[d] for d in over)\n\n    wide", "    count = size(product(x.size[d] for d in over) + 1)\n\n    wide"),
+""", "reductions", "    count = product(x.size[d] for d in over)\n\n    wide",
+           "    count = size(product(x.size[d] for d in over) + 1)\n\n    wide"),
     _fault("sum_in_narrow_dtype", "lowering:sum.*", """
 def f(x):
     y = x * 2
@@ -146,7 +148,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(6, 6),)]
-""", "views", "index[-1] + max(-shift, 0), index[-1] + max(shift, 0)", "index[-1] + max(shift, 0), index[-1] + max(-shift, 0)"),
+""", "views", "index[-1] + max(-shift, 0), index[-1] + max(shift, 0)",
+           "index[-1] + max(shift, 0), index[-1] + max(-shift, 0)"),
     _fault("select_from_the_end", "(lowering|compile):.*", """
 def f(x, y):
     z = x[-1] * y  # here
@@ -164,7 +167,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(2, 3, 7, 7),)]
-""", "pooling", "first + k, None, given + p if with_padding else given)", "first + k, None, given if with_padding else given + p)"),
+""", "pooling", "first + k, None, given + p if with_padding else given)",
+           "first + k, None, given if with_padding else given + p)"),
     _fault("index_in_the_first_dimension", "lowering:index.*", """
 def f(x, i):
     y = x[:, i]  # here

@@ -1,13 +1,14 @@
 """Faults of scheduling: fusion of what must not share loops, memory that is used twice, kernels in a wrong order."""
 from __future__ import annotations
 
-from fault import Edit, Fault
+from ..fault import Edit, Fault
 
 ROOM = "ptdebug.engine.scheduler."
 AFTER_LOOPS = ("schedule", "fusion", "kernels", "wrapper")
 
 
-def _fault(name: str, decision: str, program: str, *edits: tuple[str, ...], stages: tuple[str, ...] = AFTER_LOOPS) -> Fault:
+def _fault(name: str, decision: str, program: str, *edits: tuple[str, ...], stages: tuple[str,
+           ...] = AFTER_LOOPS) -> Fault:
     return Fault(name, stages, decision, program, tuple(
         Edit(module if "." in module else ROOM + module, *changes) for module, *changes in edits))
 

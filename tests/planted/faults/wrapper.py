@@ -1,7 +1,7 @@
 """Faults of the wrapper, which allocates buffers, calls kernels and libraries, and returns."""
 from __future__ import annotations
 
-from fault import Edit, Fault
+from ..fault import Edit, Fault
 
 MODULE = "ptdebug.engine.codegen.wrapper"
 WRAPPER = ("wrapper",)
@@ -50,7 +50,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(4, 6),), (torch.randn(4, 7),), (torch.randn(4, 9),)]
-""", '"size": f"{owner}.shape[{dimension}]"', '"size": f"{owner}.shape[{dimension} - 1]"', "(dynamic|compile|frame|wrapper).*"),
+""", '"size": f"{owner}.shape[{dimension}]"', '"size": f"{owner}.shape[{dimension} - 1]"',
+           "(dynamic|compile|frame|wrapper).*"),
     _fault("offset_of_an_argument_lost", """
 def f(x, w):
     y = x * 2
@@ -77,6 +78,7 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True))]
-""", "        saved: Sequence[torch.Tensor] = ctx.saved_tensors\n", "        saved: Sequence[torch.Tensor] = ctx.saved_tensors[::-1]\n",
+""", "        saved: Sequence[torch.Tensor] = ctx.saved_tensors\n",
+           "        saved: Sequence[torch.Tensor] = ctx.saved_tensors[::-1]\n",
            module="ptdebug.engine.aot.autograd.function", stages=("wrapper", "backward", "runtime")),
 )
