@@ -89,8 +89,8 @@ class DataDependentError(Exception):
 class CompileContext:
     """What one compilation carries from stage to stage.
 
-    `overrides` maps decision ids (or fnmatch patterns of them, "fuse:*") to the option to force; `met` takes those of
-    its keys that some decision answered to.
+    `overrides` maps decision ids (or fnmatch patterns of them, "fuse:*") to the option to force; with a compile id in
+    front ("0/1:fuse:*") for this compilation alone. `met` takes those of its keys that some decision answered to.
     """
 
     id: CompileId = CompileId(0, 0)
@@ -109,6 +109,12 @@ class CompileContext:
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
+    thorough: bool = False  # also make a decision of what has always one answer: each lowering, each match of a pass
+
+    @property
+    def searched(self) -> bool:
+        """Whether decisions are made that few ask for: somebody looks for the one to blame, or forces some."""
+        return bool(self.thorough or self.overrides)
 
     @property
     def asked(self) -> bool:
@@ -137,7 +143,7 @@ class CompileContext:
         chosen = default
         forced = False
         if self.overrides:
-            pattern = _override_for(key, self.overrides)
+            pattern = self._override_for(key)
             if pattern is not None:
                 self.met.add(pattern)
                 wanted = self.overrides[pattern]
@@ -167,7 +173,7 @@ class CompileContext:
         """Record that an override asks for an option that would be wrong here, and why: `chosen` is the only one."""
         subject = self.subject(subject)
         key = f"{kind}:{subject}"
-        pattern = _override_for(key, self.overrides)
+        pattern = self._override_for(key) if self.overrides else None
         if pattern is not None:
             self.met.add(pattern)
         if self.recording:
@@ -179,7 +185,7 @@ class CompileContext:
 
     def override(self, kind: str, subject: str) -> str | None:
         """The option that this run forces for a decision, None where it forces none; for what is chosen all at once."""
-        pattern = _override_for(f"{kind}:{self.subject(subject)}", self.overrides) if self.overrides else None
+        pattern = self._override_for(f"{kind}:{self.subject(subject)}") if self.overrides else None
         return None if pattern is None else self.overrides[pattern]
 
     def subject(self, subject: str) -> str:
@@ -230,13 +236,17 @@ class CompileContext:
         if self.recording:
             self.recorder.absent(str(self.id), stage, why)
 
+    def _override_for(self, key: str) -> str | None:
+        """The key of `overrides` that names a decision: of this compilation before any, its id before a pattern."""
+        from fnmatch import fnmatchcase
 
-def _override_for(key: str, overrides: Mapping[str, str]) -> str | None:
-    from fnmatch import fnmatchcase
-
-    if key in overrides:
-        return key
-    return next((pattern for pattern in overrides if fnmatchcase(key, pattern)), None)
+        for name in (f"{self.id}:{key}", key):
+            if name in self.overrides:
+                return name
+            found = next((pattern for pattern in self.overrides if fnmatchcase(name, pattern)), None)
+            if found is not None:
+                return found
+        return None
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,9 @@ FORMS = {"memory-budget": "a number from 0.0 to 1.0", "loop-order": "the names o
          "trace-limit": "a number of steps"}
 """In words, the options that are forms."""
 
+COMPILE = re.compile(r"[\d*?]+/[\d*?]+:")
+"""What an override begins with that is for one compilation."""
+
 RENAMED: dict[str, tuple[str, ...]] = {
     "budget": ("memory-budget",), "cat": ("concat",), "columns": ("column-sum",), "control": ("control-flow",),
     "foreach": ("horizontal-fusion",), "halves": ("half-conversion",), "in_place": ("in-place",),
@@ -81,6 +84,7 @@ _PREFIXES = {"attention-": "sdpa", "packed-": "prepack", "product-": "matmul", "
 
 def problem(override: str, option: str) -> str:
     """What is wrong with an override (a decision's id, or a pattern of ids) and its option; "" where nothing is."""
+    override = COMPILE.sub("", override)
     kind, _, subject = override.partition(":")
     if kind in RENAMED:
         return f"decisions of kind {kind!r} are now of kind {_new_name(kind, subject, option)}"

@@ -116,13 +116,37 @@ def target_name(target: Any) -> str:
         return f"torch.Tensor.{target.__name__}"
     module = (getattr(target, "__module__", "") or "").replace("_operator", "operator")
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
-    if "<locals>" in name:  # F.max_pool2d was created by another function: it is named by the module attribute
-        places = [place for place in ("torch.nn.functional", module) if place in sys.modules]
-        kept = ((place, own) for place in places for own, held in vars(sys.modules[place]).items() if held is target)
-        module, name = next(kept, (module, name))
     if name.startswith(("_VariableFunctionsClass.", "pybind11_")):  # the class that holds a C++ function
         name = name.partition(".")[2]
+    if not _resolves(module, name, target):
+        module, name = _found_by_value(module, target) or (module, name)
     return f"{module}.{name}" if module else name
+
+
+_EXPORTING = ("torch.nn.functional", "torch.functional", "torch.linalg", "torch.fft", "torch.special", "torch.sparse",
+              "torch.nested", "torch.func", "torch.amp.autocast_mode", "torch")
+"""Modules of torch under whose names functions are recorded that were created by another function, or renamed."""
+
+
+def _resolves(module: str, name: str, target: Any) -> bool:
+    """Whether the qualified name of a function leads to it."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is target
+
+
+def _found_by_value(module: str, target: Any) -> tuple[str, str] | None:
+    """Module and attribute where a function is found whose own name leads elsewhere, or nowhere: F.max_pool2d."""
+    if not callable(target):
+        return None
+    for place in (*_EXPORTING, module):
+        for name, held in vars(sys.modules.get(place, object)).items():
+            if held is target and not name.startswith("__"):
+                return place, name
+    owner = sys.modules["torch"].Tensor
+    methods = (name for name in dir(owner) if getattr(owner, name, None) is target)
+    return next((("torch.Tensor", name) for name in methods), None)
 
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:

@@ -51,7 +51,8 @@ def render_summary(document: dict[str, Any]) -> Listing:
         lines += [Line(printable(f"  {text}")) for text in texts]
     if document["recompiles"]:
         lines += [Line(""), Line("recompilations")]
-        lines += [Line(printable(f"  {f['compile']}  {change_text(f)}")) for f in document["recompiles"]]
+        lines += [Line(printable(f"  {f['compile']}  {change_text(f)}"), open_ref(f["compile"], "guards", "recompile"))
+                  for f in document["recompiles"]]
     for title in ("notes", "problems"):
         if document.get(title):
             lines += [Line(""), Line(title), *(Line(printable(f"  {text}")) for text in document[title])]

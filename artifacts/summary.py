@@ -47,6 +47,22 @@ def break_costs(recording: Recording, compile_id: str | None = None) -> list[Bre
     return [costs.of(met) for met in _places(recording, compile_id)]
 
 
+def ranked_breaks(
+    recording: Recording, compile_id: str | None = None
+) -> list[tuple[tuple[str, Break, int], BreakCost]]:
+    """`breaks` with their costs: the function that lost the most compile time first, its breaks by line."""
+    found = list(zip(breaks(recording, compile_id), break_costs(recording, compile_id)))
+    seconds: dict[tuple[str, str], float] = defaultdict(float)
+    for (_, entry, _), cost in found:
+        seconds[entry.location.file, entry.location.function] += cost.seconds
+
+    def rank(item: tuple[tuple[str, Break, int], BreakCost]) -> tuple[float, tuple[str, str], int]:
+        place = item[0][1].location
+        return -seconds[place.file, place.function], (place.file, place.function), place.line
+
+    return sorted(found, key=rank)
+
+
 def _places(recording: Recording, compile_id: str | None) -> list[list[tuple[str, Break]]]:
     places: dict[tuple[Any, ...], list[tuple[str, Break]]] = {}
     for owner, record in recording.records(Breaks, compile_id):

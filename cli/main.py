@@ -26,7 +26,9 @@ COMMANDS = {
     "kernels": "the kernels and library calls",
     "decisions": "every decision of the compiler",
     "why": "the decision about one subject, its options and its reason",
+    "diff": "what differs between two recordings, compilations or stages",
     "replay": "run the recorded graphs again, stage by stage, against eager",
+    "repro": "write anything recorded as a script that runs by itself",
     "doctor": "what works on this machine, and how to fix what does not",
 }
 

@@ -13,7 +13,7 @@ from textual.widgets import Footer, Static
 from ..artifacts.home import existing_home, recordings
 from ..artifacts.listing import printable
 from ..artifacts.selector import Selector, open_selected, parse
-from .help_screen import HelpScreen
+from .help_screen import HelpScreen, keys_text
 from .panes import PanesScreen
 from .session import Session, Target
 
@@ -41,8 +41,11 @@ class Workbench(App[None]):
         Binding("q,ctrl+q", "quit", "quit", key_display="q", id="quit", tooltip="quit the workbench"),
     ]
 
-    def __init__(self, session: Session | None = None, target: Target = Target()) -> None:  # noqa: B008
+    def __init__(
+        self, session: Session | None = None, target: Target = Target(), follow: bool = False,  # noqa: B008
+    ) -> None:
         super().__init__()
+        self._follow = follow
         self.animation_level = "none"
         self.session = session
         self._target = target
@@ -52,7 +55,7 @@ class Workbench(App[None]):
         if self.session is None:
             self.push_screen(NothingScreen())
         else:
-            self.push_screen(PanesScreen(self.session, self._target))
+            self.push_screen(PanesScreen(self.session, self._target, self._follow))
 
     def action_help(self) -> None:
         """The keys of this screen."""
@@ -64,7 +67,7 @@ class Workbench(App[None]):
         if isinstance(screen, PanesScreen):
             for binding in screen.BINDINGS:
                 if isinstance(binding, Binding) and binding.id:
-                    yield SystemCommand(f"{binding.id}: {binding.tooltip}", f"key {binding.key}",
+                    yield SystemCommand(sentence(binding.tooltip), f"key {keys_text(binding.key)}",
                                         _runner(screen, binding.action))
             for info in screen.session.compiles:
                 for stage in screen.session.stages(info.id):
@@ -86,6 +89,11 @@ class NothingScreen(Screen[None]):
         yield Footer(show_command_palette=False)
 
 
+def sentence(text: str) -> str:
+    """A tooltip as the title of a command."""
+    return text[:1].upper() + text[1:]
+
+
 def _runner(screen: PanesScreen, action: str):  # type: ignore[no-untyped-def]
     async def run_action() -> None:
         await screen.run_action(action)
@@ -97,7 +105,7 @@ def _opener(screen: PanesScreen, target: Target):  # type: ignore[no-untyped-def
     return lambda: screen.show_target(target)
 
 
-def workbench(selector: str = "@") -> Workbench:
+def workbench(selector: str = "@", follow: bool = False) -> Workbench:
     """The workbench on what a selector names; the newest recording may be missing, any other raises RecordingError."""
     parsed = parse(selector)
     if parsed == Selector() and not recordings(existing_home()):
@@ -107,11 +115,11 @@ def workbench(selector: str = "@") -> Workbench:
     name = found.name
     if found.stage and not name:
         name = next(iter(session.names(found.compile, found.stage)), "")
-    return Workbench(session, Target(found.compile, found.stage, name))
+    return Workbench(session, Target(found.compile, found.stage, name), follow)
 
 
-def run(selector: str = "@") -> int:
+def run(selector: str = "@", follow: bool = False) -> int:
     """Open the workbench; returns the exit code when it is closed. Raises RecordingError for a selector of nothing."""
-    app = workbench(selector)
+    app = workbench(selector, follow)
     app.run()
     return app.return_code or 0

@@ -20,11 +20,13 @@ from .plain import plain
 from .session import SOURCE, Session, Target
 
 
-class BreaksScreen(Screen[None]):
-    """A list of breaks, the reason of the chosen one, and the program with the line marked."""
+class BreaksScreen(Screen["tuple[Target, int] | None"]):
+    """A list of breaks, the reason of the chosen one, and the program with the line marked; Enter there leads to the
+    compilation, the screen's result."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,b", "leave", "back", id="breaks.leave", tooltip="back to the panes"),
+        Binding("o", "open", "open", id="breaks.open", tooltip="go to the compilation that broke"),
         Binding("tab", "app.focus_next", "pane", id="breaks.pane", tooltip="next pane"),
         Binding("y", "copy_command", "copy", id="breaks.copy", tooltip="copy the command that lists these"),
     ]
@@ -56,6 +58,12 @@ class BreaksScreen(Screen[None]):
     @on(LineView.Chosen, "#breaks")
     def _chosen(self) -> None:
         self.query_one("#program").focus()
+
+    @on(LineView.Chosen, "#program")
+    def action_open(self) -> None:
+        """Go to the compilation that broke."""
+        owner, _, _ = self._session.breaks[self.query_one("#breaks", CodeView).cursor]
+        self.dismiss((Target(owner, "breaks"), 0))
 
     def _show(self, row: int) -> None:
         owner, found, _ = self._session.breaks[row]
@@ -90,7 +98,7 @@ class BreaksScreen(Screen[None]):
 
     def action_leave(self) -> None:
         """Back to the panes."""
-        self.dismiss()
+        self.dismiss(None)
 
 
 def _title(owner: str, found: Break, times: int) -> str:

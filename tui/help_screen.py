@@ -47,7 +47,7 @@ def help_lines(screen: Screen[object], app_bindings: list[BindingType]) -> list[
     groups = (("here", screen.BINDINGS), ("in every list and listing", LineView.BINDINGS), ("everywhere", app_bindings))
     lines: list[str] = []
     for title, bindings in groups:
-        lines += [title] + [f"  {_keys(b.key):<18} {b.tooltip or b.description}" for b in bindings
+        lines += [title] + [f"  {keys_text(b.key):<18} {b.tooltip or b.description}" for b in bindings
                             if isinstance(b, Binding)] + [""]
     lines += ["symbols", "  >                  the cursor",
               "  =                  lines linked to that line in the other pane",
@@ -55,5 +55,6 @@ def help_lines(screen: Screen[object], app_bindings: list[BindingType]) -> list[
     return lines
 
 
-def _keys(key: str) -> str:
+def keys_text(key: str) -> str:
+    """The keys of a binding as people write them: `] }`."""
     return " ".join(NAMES.get(part, part) for part in key.split(","))

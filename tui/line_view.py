@@ -30,7 +30,7 @@ class LineView(ScrollView, can_focus=True):
         scrollbar-size-horizontal: 1;
         & > .line--cursor { background: $primary 25%; }
         &:focus > .line--cursor { background: $primary 60%; text-style: bold; }
-        & > .line--gutter { color: $foreground 50%; }
+        & > .line--gutter { color: $foreground 80%; }
         & > .line--marked { background: $warning 30%; }
         & > .line--match { background: $warning 60%; text-style: underline; }
     }

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..artifacts.home import existing_home, recordings
+from ..artifacts.listing import plural
 from ..artifacts.recording import CompileInfo
 from ..artifacts.render_summary import UNITS, items_text
+from .answers.questions import QUESTIONS
 from .session import SOURCE, Session, Target
 
 STATUS = {"compiled": "ok", "skipped": "skipped", "eager": "EAGER", "failed": "FAILED"}
 SKIPPED = "skipped"
 OTHERS = "recordings"
+ASK = "questions"
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ def roots(session: Session) -> list[Row]:
     top += [_frame_row(frame, members) for frame, members in taken.items()]
     top += [Row(SKIPPED, 0, "skipped frames", str(skipped), True)] if skipped else []
     top += [Row("breaks", 0, "graph breaks", str(broken), False)] if broken else []
-    return [*top, Row(OTHERS, 0, "other recordings", "", True)]
+    return [*top, Row(ASK, 0, "questions", f"keys {QUESTIONS[0].key} to {QUESTIONS[-1].key}", True),
+            Row(OTHERS, 0, "other recordings", "", True)]
 
 
 def children(session: Session, row: Row) -> list[Row]:
@@ -54,7 +58,7 @@ def children(session: Session, row: Row) -> list[Row]:
     kind, _, rest = row.key.partition(" ")
     depth = row.depth + 1
     if kind == "frame":
-        return [_compile_row(info, depth) for info in session.compiles if _frame(info.id) == rest]
+        return [_compile_row(session, info, depth) for info in session.compiles if _frame(info.id) == rest]
     if kind == SKIPPED:
         return [Row(f"compile {info.id}", depth, f"{info.id} {info.function}", info.reason, False, Target(info.id))
                 for info in session.compiles if info.status == "skipped"]
@@ -67,6 +71,8 @@ def children(session: Session, row: Row) -> list[Row]:
         return [Row(f"form {rest}.{form}", depth, form, "", False,
                     Target(row.target.compile, row.target.stage, f"{row.target.name}.{form}"))
                 for form in session.forms(row.target)]
+    if kind == ASK:
+        return [Row(f"ask {q.id}", depth, f"{q.key} {q.id}", q.title.partition(": ")[2]) for q in QUESTIONS]
     if kind == OTHERS:
         here = session.recording.path.absolute()
         return [Row(f"open {path}", depth, path.name, "", False, None, path)
@@ -158,9 +164,14 @@ def function_name(function: str) -> str:
     return f"{match[1]}, from line {match[2]}" if match else function
 
 
-def _compile_row(info: CompileInfo, depth: int) -> Row:
+def _compile_row(session: Session, info: CompileInfo, depth: int) -> Row:
     total = info.seconds.get("total", 0.0)
     detail = STATUS.get(info.status, info.status) + (f" {total:.2f} s" if total else "")
+    again = session.recompiled.get(info.id)
+    if again is not None:
+        detail += f", again: {again.subject or again.guard} {again.expected} -> {again.actual}"
+    broken = sum(owner == info.id for owner, _, _ in session.breaks)
+    detail += f", {plural(broken, 'break')}" if broken else ""
     return Row(f"compile {info.id}", depth, info.id, detail, True, Target(info.id))
 
 

@@ -28,6 +28,24 @@ class OutlineView(LineView):
                 self._visible.toggle(index)
         self.content_changed(0)
 
+    def grow(self, session: Session) -> None:
+        """Show the tree of a recording that has grown: branches stay open, the cursor on its row."""
+        before = self._visible
+        if before is None or not before.rows:
+            self.show(session)
+            return
+        key = before.rows[min(self.cursor, len(before.rows) - 1)].key
+        fresh = VisibleRows(session)
+        place = 0
+        while place < len(fresh.rows):
+            if fresh.rows[place].branch and fresh.rows[place].key in before.open:
+                fresh.toggle(place)
+            place += 1
+        self._visible = fresh
+        self._resize()
+        self.set_reactive(LineView.cursor, fresh.index(key) or 0)
+        self.refresh()
+
     def reveal(self, target: Target) -> None:
         """Put the cursor on the row that shows `target`."""
         if self._visible is None:

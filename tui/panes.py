@@ -15,8 +15,13 @@ from textual.widgets import Footer, Input, Static
 from ..artifacts.listing import printable, source_path
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Ref, split_ref
+from .act_screen import ActScreen
+from .answer_screen import AnswerScreen
+from .answers.questions import BY_ID, QUESTIONS
 from .breaks_screen import BreaksScreen
 from .code_view import CodeView
+from .diff_screen import DiffScreen
+from .editor import edit
 from .line_view import LineView
 from .outline import OTHERS
 from .outline_view import OutlineView
@@ -25,6 +30,7 @@ from .search_screen import SearchScreen
 from .session import LINKED_STAGES, SOURCE, Match, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
+FOLLOW_EVERY = 0.5  # seconds
 PANES = ("outline", "main", "linked")
 
 
@@ -32,6 +38,7 @@ class PanesScreen(Screen[None]):
     """Shows `session`; where it opens is `target`."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "pane(1)", "pane", id="pane.next", tooltip="next pane"),
         Binding("shift+tab", "pane(-1)", "pane back", show=False, id="pane.previous", tooltip="previous pane"),
@@ -43,7 +50,8 @@ class PanesScreen(Screen[None]):
                 tooltip="show this line's counterpart in the next stage"),
         Binding("T", "linked_stage(-1)", "linked stage back", show=False, id="linked.previous",
                 tooltip="show this line's counterpart in the previous stage"),
-        Binding("f", "follow", "follow", id="follow", tooltip="go to the linked lines: the panes change places"),
+        Binding("f", "follow", "follow", show=False, id="follow",
+                tooltip="go to the linked lines: the panes change places"),
         Binding("right_square_bracket", "stage(1)", "stage", key_display="]", show=False, id="stage.next",
                 tooltip="next stage of this compilation"),
         Binding("left_square_bracket", "stage(-1)", "stage", key_display="[", show=False, id="stage.previous",
@@ -52,6 +60,11 @@ class PanesScreen(Screen[None]):
                 tooltip="the same stage of the next compilation"),
         Binding("left_curly_bracket", "compile(-1)", "compile", key_display="{", show=False, id="compile.previous",
                 tooltip="the same stage of the previous compilation"),
+        *(Binding(q.key, f"ask('{q.id}')", q.id, show=False, id=f"ask.{q.id}", tooltip=q.title) for q in QUESTIONS),
+        Binding("d", "diff", "diff", show=False, id="diff",
+                tooltip="mark this; on something else: what differs from the marked"),
+        Binding("x", "act", "act", id="act", tooltip="replay, bisect, minify, export a repro of this compilation"),
+        Binding("e", "edit", "edit", show=False, id="edit", tooltip="open this line of the program in $EDITOR"),
         Binding("b", "breaks", "breaks", id="breaks", tooltip="the graph breaks in the source text"),
         Binding("y", "copy_command", "copy", id="copy", tooltip="copy the command that shows this"),
         Binding("r", "reload", "reload", show=False, id="reload", tooltip="read the recording again"),
@@ -59,7 +72,7 @@ class PanesScreen(Screen[None]):
         Binding("escape", "leave", "leave", show=False, id="leave", tooltip="end the search; back to the tree"),
     ]
 
-    def __init__(self, session: Session, target: Target) -> None:
+    def __init__(self, session: Session, target: Target, follow: bool = False) -> None:
         super().__init__()
         self.session = session
         self.target = Target()
@@ -67,18 +80,23 @@ class PanesScreen(Screen[None]):
         self._linked_stage = ""
         self._linked_target = Target()
         self._history: list[tuple[Target, int]] = []
+        self._follow = follow
+        self._stamp: tuple[float, ...] = ()
         self._linked_compiles: set[str] = set()  # whose links are there
         self._preview: Timer | None = None
+        self._marked: tuple[Session, Target] | None = None  # for the difference
 
     def compose(self) -> ComposeResult:
         """Title, panes, the search's input, the command of what is shown, the keys."""
         yield Static(id="title", markup=False)
+        yield Static(id="tabs", markup=False)
         with Container(id="panes"):
             yield OutlineView(id="outline")
             with Container(id="content"):
                 yield CodeView(id="main")
                 yield CodeView(id="linked")
         yield Input(placeholder="find in this artifact (enter; esc closes; n and N: next, previous)", id="find")
+        yield Static(id="chain", markup=False)
         yield Static(id="status", markup=False)
         yield Footer(show_command_palette=False)
 
@@ -88,6 +106,9 @@ class PanesScreen(Screen[None]):
         self.show_target(self._first)
         self.query_one("#outline", OutlineView).reveal(self._first)
         self._pane("main" if self._first.stage else "outline")
+        if self._follow:
+            self._stamp = self.session.stamp()
+            self.set_interval(FOLLOW_EVERY, self._grown)
 
     # ---- what is shown ----------------------------------------------------------------------------------------------
     def show_target(self, target: Target, row: int | None = None, remember: bool = True) -> None:
@@ -105,22 +126,53 @@ class PanesScreen(Screen[None]):
         self._sync()
 
     def _fill(self) -> None:
+        self._title()
+        self.query_one("#outline", OutlineView).show(self.session)
+        self.query_one("#outline", OutlineView).border_title = "recording"
+
+    def _title(self) -> None:
         counts = [f"{sum(i.status == 'compiled' for i in self.session.compiles)} compiled"]
         other = {s: sum(i.status == s for i in self.session.compiles) for s in ("eager", "failed", "skipped")}
         counts += [f"{number} {status}" for status, number in other.items() if number]
         broken = len(self.session.breaks)
         counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
+        again = len(self.session.recompiled)
+        counts += [f"{again} recompilation{'s' if again > 1 else ''} (1)"] if again else []
         problems = self.session.recording.problems
         counts += [f"DAMAGED: {problems[0]}"] if problems else []
-        title = f"ptdebug  {self.session.recording.name}  {', '.join(counts)}"
+        following = " (following)" if self._follow else ""
+        title = f"ptdebug  {self.session.recording.name}{following}  {', '.join(counts)}"
         self.query_one("#title", Static).update(plain(title))
-        self.query_one("#outline", OutlineView).show(self.session)
-        self.query_one("#outline", OutlineView).border_title = "recording"
+
+    def _chain(self) -> None:
+        """The breadcrumb of the main pane's line; the stage that is shown stands in brackets."""
+        line = self.query_one("#main", CodeView).line
+        known = self.target.compile in self._linked_compiles
+        found = self.session.chain(self.target, line) if known else []
+        parts = [f"[{stage} {text}]" if stage == self.target.stage else f"{stage} {text}" for stage, text in found]
+        text = "  >  ".join(parts) or "no other stage has anything of this line"
+        self.query_one("#chain", Static).update(plain(text))
 
     def _status(self, note: str = "") -> None:
         line = self.query_one("#main", CodeView).cursor + 1 if self.target.stage else None
         command = self.session.command(self.target, line if line and line > 1 else None)
         self.query_one("#status", Static).update(plain(f"{note}  |  {command}" if note else f"$ {command}"))
+
+    def _grown(self) -> None:
+        """Follow a program that runs: show what was recorded since, and stay where the person is."""
+        stamp = self.session.stamp()
+        if stamp == self._stamp or self.app.screen is not self:
+            return
+        self._stamp = stamp
+        main, outline = self.query_one("#main", CodeView), self.query_one("#outline", OutlineView)
+        row, focused = main.cursor, self.focused
+        self.session = Session(self.session.recording)
+        self._linked_compiles.clear()
+        self._title()
+        outline.grow(self.session)
+        self.show_target(self.target, row, remember=False)
+        if focused is not None:
+            focused.focus()
 
     # ---- the linked pane --------------------------------------------------------------------------------------------
     def _linked_choices(self) -> list[str]:
@@ -138,6 +190,7 @@ class PanesScreen(Screen[None]):
     def _sync(self) -> None:
         """Show in the linked pane what the main pane's line belongs to."""
         self._status()
+        self._chain()
         linked = self.query_one("#linked", CodeView)
         linked.set_class(not self._linked_stage, "empty")
         if not self._linked_stage:
@@ -213,6 +266,8 @@ class PanesScreen(Screen[None]):
             self._open(row.open_path)
         elif row.key == "breaks":
             self.action_breaks()
+        elif row.key.startswith("ask "):
+            self.action_ask(row.key.removeprefix("ask "))
         elif row.branch:
             outline.toggle()
             if row.target is not None:
@@ -252,7 +307,15 @@ class PanesScreen(Screen[None]):
     def _pane(self, name: str) -> None:
         for pane in PANES:
             self.set_class(pane == name, f"show-{pane}")
+        self._tabs(name)
         self.query_one(f"#{name}").focus()
+
+    def _tabs(self, shown: str) -> None:
+        """In a narrow terminal, which of the panes is shown."""
+        linked = short_name(self._linked_target) if self._linked_stage else "linked lines"
+        names = {"outline": "tree", "main": short_name(self.target), "linked": linked}
+        tabs = "  ".join(f"[{text}]" if pane == shown else f" {text} " for pane, text in names.items())
+        self.query_one("#tabs", Static).update(plain(f"{tabs}   (tab)"))
 
     def action_find(self) -> None:
         """Ask for the text to search in the main pane."""
@@ -338,7 +401,44 @@ class PanesScreen(Screen[None]):
         if not self.session.breaks:
             self.notify("this recording has no graph breaks")
             return
-        self.app.push_screen(BreaksScreen(self.session))
+        self.app.push_screen(BreaksScreen(self.session), self._opened)
+
+    def action_ask(self, question: str) -> None:
+        """Answer a question about what is shown: this compilation, or all of them."""
+        self.app.push_screen(AnswerScreen(self.session, BY_ID[question], self.target.compile), self._opened)
+
+    def _opened(self, opens: tuple[Target, int] | None) -> None:
+        if opens is not None:
+            self.show_target(*opens)
+            self.query_one("#outline", OutlineView).reveal(opens[0])
+            self._pane("main")
+
+    def action_diff(self) -> None:
+        """Mark what is shown; the second time, compare the marked with what is shown then."""
+        if self._marked is None or (self._marked[1] == self.target and self._marked[0] is self.session):
+            self._marked = (self.session, self.target)
+            self._status("marked: d on another compilation, stage or recording compares them")
+            return
+        session, target = self._marked
+        self._marked = None
+        if bool(target.compile) != bool(self.target.compile):
+            self.notify("compare two compilations, two stages or two recordings")
+            return
+        self.app.push_screen(DiffScreen(session, target, self.session, self.target))
+
+    def action_act(self) -> None:
+        """What can be done with this compilation."""
+        self.app.push_screen(ActScreen(self.session, self.target))
+
+    def action_edit(self) -> None:
+        """Open the program's line in the editor."""
+        found = self.session.program_line(self.target, self.query_one("#main", CodeView).line)
+        if found is None:
+            self.notify("no line of the program is known for this")
+            return
+        problem = edit(self.app, *found)
+        if problem:
+            self.notify(problem, severity="error", markup=False)
 
     def action_search(self) -> None:
         """Search in everything."""

@@ -14,15 +14,17 @@ from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
 from ..artifacts.provenance import Links, links
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
-from ..artifacts.records import Break, Kernel, Ref, split_ref
+from ..artifacts.records import Break, Kernel, Recompile, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.selector import Selector
 from ..artifacts.stages import LINKED, NAMES
-from ..artifacts.summary import break_costs, breaks, summary
+from ..artifacts.summary import ranked_breaks, summary
 
 SOURCE = "source"  # beside the stages: a file of the program
 LINKED_STAGES = (SOURCE, *LINKED)
+CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "schedule", "kernels", "wrapper")
+"""The stages of the breadcrumb."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,16 @@ class Session:
         self.recording = recording
         self.listing = lru_cache(maxsize=256)(self._listing)
         self.links = lru_cache(maxsize=16)(self._links)
-        self.breaks: list[tuple[str, Break, int]] = breaks(recording)
-        self.break_costs: list[BreakCost] = break_costs(recording)
+        ranked = ranked_breaks(recording)
+        self.breaks: list[tuple[str, Break, int]] = [entry for entry, _ in ranked]
+        self.break_costs: list[BreakCost] = [cost for _, cost in ranked]
         self.compiles: list[CompileInfo] = recording.compiles()
+        self.recompiled = dict(recording.records(Recompile))
+
+    def stamp(self) -> tuple[float, ...]:
+        """Changes when the recording grows."""
+        files = [path for path in self.recording.path.glob("recording*.db*") if path.suffix in (".db", ".db-wal")]
+        return tuple(value for path in sorted(files) for value in _size_and_time(path))
 
     def stages(self, compile_id: str) -> list[str]:
         """The stages of a compilation that can be shown, the program's text first."""
@@ -124,6 +133,39 @@ class Session:
             return Target(owner, SOURCE, path), int(item) - 1
         return None
 
+    def chain(self, target: Target, line: Line | None) -> list[tuple[str, str]]:
+        """The whole chain that a line belongs to, from the program to machine code: for each stage its first item, and
+        how many there are more."""
+        item = next((item for item in (line.ref, *line.origins) if item), "") if line is not None else ""
+        if not item or not target.compile:
+            return []
+        stages: dict[str, list[str]] = {}
+        for reference in self.links(target.compile).everywhere(item):
+            stage, name, number = split_ref(reference)
+            if stage == SOURCE:
+                text = f"{source_path(name).rpartition('/')[2]}:{number}"
+            else:
+                text = f"{name}:{number}" if name and number else name or number
+            stages.setdefault(stage, []).append(text)
+        order = [SOURCE, *(stage for stage in NAMES if stage in CHAIN)]
+        return [(stage, stages[stage][-1 if stage == SOURCE else 0]
+                 + (f" +{len(stages[stage]) - 1}" if len(stages[stage]) > 1 else ""))
+                for stage in order if stage in stages]
+
+    def program_line(self, target: Target, line: Line | None) -> tuple[str, int] | None:
+        """The file and line of the program behind a line of `target`: its own, its innermost origin, or the function's
+        first line."""
+        if line is not None:
+            items = [item for item in (line.ref, *line.origins) if item]
+            if target.compile:
+                items += [r for item in items[:1] for r in self.links(target.compile).origins(item)]
+            for item in items:
+                stage, name, number = split_ref(item)
+                if stage == SOURCE:
+                    return source_path(name), int(number)
+        info = next((info for info in self.compiles if info.id == target.compile), None)
+        return (info.file, info.line) if info is not None else None
+
     def search(self, text: str) -> Search:
         """Look for `text` (case ignored where it is all lower case) in every artifact and source file."""
         return Search(self, text)
@@ -145,6 +187,14 @@ class Session:
 
     def _links(self, compile_id: str) -> Links:
         return links(self.recording, compile_id)
+
+
+def _size_and_time(path: Path) -> tuple[float, float]:
+    try:
+        found = path.stat()
+    except OSError:  # gone since: the last process closed its log
+        return 0.0, 0.0
+    return float(found.st_size), found.st_mtime
 
 
 @dataclass(frozen=True)

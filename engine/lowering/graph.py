@@ -205,15 +205,16 @@ class GraphLowering:
         return fallback(self, node, args, kwargs, why)
 
     def _wants_loops(self, node: torch.fx.Node) -> bool:
-        """Lowerings of all but views may be overridden with the extern kernel; recorded where they are, and where the
-        extern kernel is faster."""
+        """Lowerings of all but views may be overridden with the extern kernel; recorded where somebody searches, and
+        where the extern kernel is faster."""
         default, why = "loops", f"{node.target} has a lowering"
         slower = LIBRARY_VECTORIZES.get(node.target)
         if slower and node.meta["val"].device.type == "cpu":
             default, why = "extern", slower
-        elif not self.context.overrides:
+        elif not self.context.searched:
             return True
-        return self.context.decide("lowering", node.name, ("loops", "extern"), default, why) == "loops"
+        origins = (f"forward#{node.name}",)
+        return self.context.decide("lowering", node.name, ("loops", "extern"), default, why, origins=origins) == "loops"
 
     def arguments(self, tree: Any) -> Any:
         """A tree of arguments with nodes replaced by their values and SymInts by expressions."""

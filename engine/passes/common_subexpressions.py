@@ -10,10 +10,11 @@ from ...artifacts.records import RuleMatch
 from ...operators.unbacked import unbacked_in
 from ..graphs.aliasing import kept, outputs_reach
 from ..graphs.functional_graph import AtenGraph
+from .choices import May, always
 from .dead_code import has_effect
 
 
-def merge_common_subexpressions(aten: AtenGraph) -> list[RuleMatch]:
+def merge_common_subexpressions(aten: AtenGraph, may: May = always) -> list[RuleMatch]:
     """Let later nodes use the first of their kind.
 
     Nodes whose memory is visible to the caller (results, through views) are left alone: two results that are separate
@@ -35,7 +36,7 @@ def merge_common_subexpressions(aten: AtenGraph) -> list[RuleMatch]:
             continue
         if node in visible:  # keep the visible one as itself; earlier users are fine with theirs
             continue
-        if first in visible and kept(node):
+        if (first in visible and kept(node)) or not may(node):
             continue
         first.meta["origins"] = tuple(dict.fromkeys(first.meta.get("origins", ()) + node.meta.get("origins", ())))
         if "explicit" in node.meta:

@@ -9,13 +9,14 @@ import torch.fx
 from ...artifacts.records import RuleMatch
 from ..graphs.aliasing import outputs_reach
 from ..graphs.functional_graph import AtenGraph
+from .choices import May, always
 from .dead_code import has_effect
 
 LIMIT_ELEMENTS = 4096
 """Larger results are cheaper to compute in a kernel than to keep."""
 
 
-def fold_constants(aten: AtenGraph) -> list[RuleMatch]:
+def fold_constants(aten: AtenGraph, may: May = always) -> list[RuleMatch]:
     """Replace nodes whose tensor arguments are all constants of the graph by a constant.
 
     Factories (arange, full) stay: loops compute them without touching memory. Results stay, as they must be new memory
@@ -30,7 +31,7 @@ def fold_constants(aten: AtenGraph) -> list[RuleMatch]:
     for node in list(graph.nodes):
         if node.op != "call_function" or node in visible or not node.all_input_nodes or has_effect(node):
             continue
-        if not all(n in known for n in node.all_input_nodes) or not _small_and_static(node):
+        if not all(n in known for n in node.all_input_nodes) or not _small_and_static(node) or not may(node):
             continue
         result = _evaluate(node, known)
         if not isinstance(result, torch.Tensor):

@@ -9,6 +9,7 @@ from ...operators import effects
 from ...operators.unbacked import needed, unbacked_in
 from ..graphs.data_dependent_errors import raises_by_value
 from ..graphs.functional_graph import AtenGraph, Constant
+from .choices import May, always
 
 
 def has_effect(node: torch.fx.Node) -> bool:
@@ -23,13 +24,14 @@ def must_run(node: torch.fx.Node) -> bool:
     return has_effect(node) or raises_by_value(node)
 
 
-def remove_dead_code(aten: AtenGraph) -> list[RuleMatch]:
+def remove_dead_code(aten: AtenGraph, may: May = always) -> list[RuleMatch]:
     """Erase dead nodes from the end to the start; definitions of unbacked symbols that others use are not dead."""
     removed = []
     graph = aten.module.graph
     told = needed(graph.nodes) | unbacked_in([o.value for o in aten.outputs if isinstance(o, Constant)])
     for node in reversed(graph.nodes):
-        if not node.users and not must_run(node) and not unbacked_in(node.meta.get("val")) & told:
+        unused = not node.users and not must_run(node) and not unbacked_in(node.meta.get("val")) & told
+        if unused and may(node):
             removed.append(node.name)
             graph.erase_node(node)
     return [RuleMatch("dead-code", tuple(reversed(removed)), (), "nobody reads the result")] if removed else []

@@ -10,6 +10,7 @@ import torch.fx
 from ...artifacts.records import RuleMatch
 from ..graphs.aliasing import inputs_reach, kept, outputs_reach, returns_alias
 from ..graphs.functional_graph import AtenGraph
+from .choices import May, always
 
 aten = torch.ops.aten
 
@@ -55,7 +56,7 @@ NO_OPS: dict[Any, Callable[[torch.fx.Node], bool]] = {
 }
 
 
-def remove_no_ops(graph: AtenGraph) -> list[RuleMatch]:
+def remove_no_ops(graph: AtenGraph, may: May = always) -> list[RuleMatch]:
     """Let users of a no-op read its argument.
 
     A no-op that makes new memory (clone) stays where the program can see that it did: when it is a result, or when it
@@ -72,6 +73,8 @@ def remove_no_ops(graph: AtenGraph) -> list[RuleMatch]:
         if not isinstance(argument, torch.fx.Node) or not _same_value(node, argument):
             continue
         if not returns_alias(node) and (node in visible or (argument in changeable and kept(node))):
+            continue
+        if not may(node):
             continue
         node.replace_all_uses_with(argument)
         graph.module.graph.erase_node(node)

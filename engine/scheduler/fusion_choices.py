@@ -76,7 +76,7 @@ class Choices:
         """Say which overrides were refused, of those that name one pair: of a pattern ("fuse:*") many will be."""
         for subject, why in self._denied.items():
             name = f"fuse:{self.context.subject(subject)}"
-            if name in self.context.overrides:
+            if name in self.context.overrides or f"{self.context.id}:{name}" in self.context.overrides:
                 self.context.notes.append(f'the override "{name}" = "{FUSE}" is refused: {why}')
 
     def _decide(self, pair: Pair, options: tuple[Option, ...], default: str, why: str) -> bool:

@@ -63,7 +63,7 @@ class ProgramRuns:
 
     def ask(self, compile_id: str) -> Returned:
         """What the call of one compilation returns. Raises ProgramAbsent."""
-        if not self.trust and not _is_ours(self.recording):
+        if not self.trust and not is_ours(self.recording):
             raise ProgramAbsent(
                 "its program was not recorded by you here, or has changed since: --trust runs it anyway"
             )
@@ -99,7 +99,8 @@ class ProgramRuns:
         }
 
 
-def _is_ours(recording: Recording) -> bool:
+def is_ours(recording: Recording) -> bool:
+    """Whether this user made the recording here, as its signature shows."""
     meta = recording.meta
     return is_signed(meta.get("command", []), meta.get("folder", ""), meta.get("signature", ""))
 

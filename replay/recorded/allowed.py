@@ -165,7 +165,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
     table |= {target_name(f): f for name, f in higher_order.items() if name in HIGHER_ORDER}
     table |= {target_name(f): f for f in OWN}
     table |= {name: f for name in FUNCTIONS if (f := _named(name)) is not None}
-    return table
+    return {target_name(f): f for f in table.values()} | table
 
 
 def _builtins_of_torch() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -185,7 +185,8 @@ def _builtins_of_torch() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def _python_functions(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, found in vars(module).items():
-        if isinstance(found, FunctionType) and (found.__module__ or "").startswith(_DEFINING) and name not in _ASKING:
+        if isinstance(found, FunctionType) and (found.__module__ or "").startswith(_DEFINING) and not (
+                {name, found.__name__} & set(_ASKING)):
             yield f"{module.__name__}.{name}", found
 
 

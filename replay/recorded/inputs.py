@@ -19,19 +19,24 @@ def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
 
     Raises ReplayError if the values were not saved or their file is damaged.
     """
+    flat = read_tensors(folder, saved)
+    return tuple(load_input(item, flat) for item in saved.inputs)
+
+
+def read_tensors(folder: Path, saved: SavedInputs) -> dict[str, torch.Tensor]:
+    """The flat tensors that hold the values of the inputs. Raises ReplayError as `load_inputs` does."""
     if not saved.file:
         why = saved.note or "no reason given"
         raise ReplayError(f"the inputs of this graph were not saved ({why}); record again with --inputs first")
     try:
         path = plain_file(folder, saved.file)
         with safe_open(path, "pt") as file:
-            flat = {key: file.get_tensor(key) for key in file.keys()}
+            return {key: file.get_tensor(key) for key in file.keys()}
     except (OSError, SafetensorError, NotAFileOfIt) as error:
         raise ReplayError(f"{folder / saved.file} cannot be read ({error}): record again") from error
-    return tuple(_load(item, flat) for item in saved.inputs)
 
 
-def _load(item: SavedInput, flat: Mapping[str, torch.Tensor]) -> Any:
+def load_input(item: SavedInput, flat: Mapping[str, torch.Tensor]) -> Any:
     """One input. Raises ReplayError if its metadata does not fit the saved data."""
     meta, value = item.meta, item.value
     if meta is None:

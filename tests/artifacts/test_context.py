@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptdebug.artifacts.context import CompileContext, CompileId, NullRecorder, Stage, run_stages
+from ptdebug.artifacts.decision_kinds import problem
 from ptdebug.artifacts.records import Graph, Node, NodeRef
 from ptdebug.artifacts.subgraph_recorder import PartRecorder
 
@@ -60,3 +61,17 @@ def test_a_part_of_a_part_refers_to_artifacts_of_its_own() -> None:
     assert kept.records["passes", f"{part}.backward.00"].nodes[0].origins == (
         "capture#inner_0.inner_1.sin", f"backward:{part}#sin", f"joint:{part}#sin", f"loop_ir:{part}.backward.buf0#t1",
         "bytecode#4")
+
+
+def test_an_override_for_one_compilation():
+    overrides = {"0/1:fuse:*": "separate", "fuse:a+b": "fuse", "*/2:compile:graph": "eager"}
+
+    def chosen(compile_id: CompileId, kind: str, subject: str, options: tuple[str, str]) -> str:
+        return CompileContext(compile_id, overrides=overrides).decide(kind, subject, options, options[0], "")
+
+    assert chosen(CompileId(0, 1), "fuse", "a+b", ("fuse", "separate")) == "separate"
+    assert chosen(CompileId(0, 0), "fuse", "a+b", ("fuse", "separate")) == "fuse"
+    assert chosen(CompileId(3, 2), "compile", "graph", ("kernels", "eager")) == "eager"
+    assert chosen(CompileId(3, 1), "compile", "graph", ("kernels", "eager")) == "kernels"
+    assert not any(problem(name, option) for name, option in overrides.items())
+    assert "there is no kind" in problem("0/1:fuze:*", "separate")

@@ -16,8 +16,8 @@ import pytest
 import torch
 from ptdebug.artifacts.fx_graphs import target_name
 from ptdebug.engine.lowering import LOWERINGS
-from ptdebug.replay.recorded.allowed import ATTRIBUTES, METHODS, REFUSED, allowed, allowed_method
-from ptdebug.replay.recorded.graphs import resolve
+from ptdebug.replay.recorded.allowed import ATTRIBUTES, METHODS, REFUSED, _functions, allowed, allowed_method
+from ptdebug.replay.recorded.graphs import BOUNDED, resolve
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.variables.torch import graph_functions, tensor
 
@@ -40,6 +40,14 @@ def test_functions_that_are_one_node() -> None:
         if allowed(name) is not function:
             left.add(name)
     assert {name for name in left if not name.startswith("__") and "._test_" not in name} == KNOWN
+
+
+def test_names_lead_to_their_functions() -> None:
+    """Those of functions that another function created (behind `boolean_dispatch`), and of tensors' methods, too."""
+    for function in {id(f): f for f in _functions().values()}.values():
+        assert resolve(target_name(function)) in (function, BOUNDED.get(function)), target_name(function)
+    for name in ("max_pool1d", "adaptive_max_pool3d", "fractional_max_pool2d"):
+        assert target_name(getattr(torch.nn.functional, name)) == f"torch.nn.functional.{name}"
 
 
 def _modules() -> Iterator[ModuleType]:

@@ -1,0 +1,135 @@
+"""Which kernel of one compilation is which of the other: those that were split in two, joined, new or gone, and why.
+
+A kernel is known by the nodes of the ATen graph that it computes.
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..recording import Recording
+from ..records import Fusion, FusionCandidate, Loops, Schedule, ScheduledGroup, ref, split_ref
+from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The schedule of one part of a compilation, with the ATen nodes behind each group, and the pairs that the
+    scheduler looked at."""
+
+    schedule: Schedule
+    nodes: Mapping[str, frozenset[str]]
+    candidates: Sequence[FusionCandidate]
+
+    @classmethod
+    def read(cls, recording: Recording, compile_id: str, name: str, schedule: Schedule) -> Groups:
+        """From a recording; `name` is the part's, "" for the whole."""
+        loops = {r.name: r for _, r in recording.records(Loops, compile_id)}
+        nodes = {group.id: frozenset(_nodes(group, loops)) for group in schedule.groups}
+        fusion = recording.find(Fusion, compile_id, "fusion", name)
+        return cls(schedule, nodes, fusion.candidates if fusion is not None else ())
+
+
+def _nodes(group: ScheduledGroup, loops: Mapping[str, Loops]) -> set[str]:
+    found = set()
+    for origin in group.origins:
+        stage, name, item = split_ref(origin)
+        if stage == "loop_ir" and name in loops:
+            found |= {split_ref(o)[2] for s in loops[name].statements for o in s.origins}
+        elif item:
+            found.add(item)
+    return found
+
+
+def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stage: str, name: str) -> StageDiff:
+    """The differences of two schedules; `pairs` are the ATen nodes that are the same ones."""
+    kin = _kin(first, second, pairs)
+    back: dict[str, list[str]] = defaultdict(list)
+    for one, others in kin.items():
+        for other in others:
+            back[other].append(one)
+    by_id = {group.id: group for group in second.schedule.groups}
+    changes: list[Change] = []
+    same = 0
+    joined: set[str] = set()
+    for group in first.schedule.groups:
+        others = kin[group.id]
+        if not others:
+            changes.append(Change(REMOVED, _text(group), refs=(ref(stage, group.id, name), "")))
+        elif len(others) > 1:
+            texts = ", ".join(by_id[o].kernel for o in others)
+            why = _why_apart([by_id[o] for o in others], second)
+            detail = f"split in {len(others)}" + (f": {why}" if why else "")
+            changes.append(Change(CHANGED, _text(group), texts, detail, refs=_refs(stage, name, group.id, others[0])))
+        elif len(back[others[0]]) > 1:
+            if others[0] not in joined:
+                joined.add(others[0])
+                parts = back[others[0]]
+                changes.append(Change(CHANGED, ", ".join(parts), _text(by_id[others[0]]), f"joined from {len(parts)}",
+                                      refs=_refs(stage, name, group.id, others[0])))
+        else:
+            detail = _traits(group, by_id[others[0]])
+            if detail:
+                changes.append(Change(CHANGED, _text(group), _text(by_id[others[0]]), detail,
+                                      refs=_refs(stage, name, group.id, others[0])))
+            same += not detail
+    changes += [Change(ADDED, second=_text(group), refs=("", ref(stage, group.id, name)))
+                for group in second.schedule.groups if not back[group.id]]
+    peaks = first.schedule.peak_bytes, second.schedule.peak_bytes
+    notes = (f"peak memory {peaks[0]:,} -> {peaks[1]:,} bytes",) if peaks[0] != peaks[1] and None not in peaks else ()
+    return StageDiff(stage, name, "group", tuple(changes), same, notes)
+
+
+def _refs(stage: str, name: str, one: str, other: str) -> tuple[str, str]:
+    return ref(stage, one, name), ref(stage, other, name)
+
+
+def _kin(first: Groups, second: Groups, pairs: Mapping[str, str]) -> dict[str, list[str]]:
+    """For each group of the first, those of the second that compute nodes of it which no other group shares more of."""
+    home: dict[str, list[str]] = defaultdict(list)
+    for group in second.schedule.groups:
+        for node in second.nodes[group.id]:
+            home[node].append(group.id)
+    order = {group.id: place for place, group in enumerate(second.schedule.groups)}
+    kinds = {group.id: group.kind for group in second.schedule.groups}
+    found = {}
+    for group in first.schedule.groups:
+        shares: dict[str, int] = defaultdict(int)
+        for node in first.nodes[group.id]:
+            for other in home.get(pairs.get(node, ""), ()):
+                if kinds[other] == group.kind:
+                    shares[other] += 1
+        # a node computed again where it is read belongs to several: what shares everything explains the rest
+        whole = [o for o, share in shares.items() if share == len(first.nodes[group.id])]
+        chosen = whole[:1] if whole else list(shares)
+        found[group.id] = sorted(chosen, key=order.__getitem__)
+    return found
+
+
+def _traits(a: ScheduledGroup, b: ScheduledGroup) -> str:
+    """What else differs in two groups that compute the same."""
+    if a.kind == "extern":
+        return "" if a.kernel == b.kernel else f"{a.kernel} -> {b.kernel}"
+    found = []
+    if len(a.loop_order) != len(b.loop_order):
+        found.append(f"{len(a.loop_order)} loops -> {len(b.loop_order)}")
+    if a.tiling != b.tiling:
+        found.append(f"tiling {a.tiling or 'none'} -> {b.tiling or 'none'}")
+    if a.bytes != b.bytes and None not in (a.bytes, b.bytes):
+        found.append(f"{a.bytes:,} -> {b.bytes:,} bytes of traffic")
+    return "; ".join(found)
+
+
+def _text(group: ScheduledGroup) -> str:
+    return f"{group.kernel}" + (f" ({group.bytes:,} bytes)" if group.bytes is not None else "")
+
+
+def _why_apart(groups: Sequence[ScheduledGroup], side: Groups) -> str:
+    """Why groups of one side are not one kernel: the first refused pair between them."""
+    homes = {member: group.id for group in groups for member in group.members}
+    for candidate in side.candidates:
+        a, b = homes.get(candidate.first), homes.get(candidate.second)
+        if not candidate.fused and a is not None and b is not None and a != b:
+            return f"{candidate.first} + {candidate.second}: {candidate.why}"
+    return ""

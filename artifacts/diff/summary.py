@@ -1,0 +1,141 @@
+"""A difference in a few sentences, most important first: what a person reads before anything else."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..listing import plural
+from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff
+from .compilations import CompilationDiff
+from .recordings import RecordingDiff
+
+DETAILS = 8
+"""Sentences on single compilations that a summary of recordings has."""
+NAMED = 3
+"""Changes of one kind that a sentence names; the rest are counted."""
+
+
+def recording_sentences(diff: RecordingDiff) -> list[str]:
+    """Two recordings: outcome, graph breaks, recompilations, graphs, kernels, decisions."""
+    found = []
+    for name, first, second in diff.run.facts:
+        if name in ("exit code", "compiler"):
+            found.append(f"{name}: {first} -> {second}")
+    found += _list_sentences(diff.breaks)
+    found += _list_sentences(diff.recompiles)
+    for name in ("graphs", "ops", "kernels", "extern calls"):
+        found += [f"{_NOUNS.get(name, name)}: {a} -> {b}" for n, a, b in diff.run.counts if n == name]
+    both = [c for c in diff.compilations if c.first is not None and c.second is not None]
+    alone = [c for c in diff.compilations if c.first is None or c.second is None]
+    if alone:
+        found.append(_alone(alone))
+    details = [f"{_title(c)}: {text}" for c in both for text in compilation_sentences(c)]
+    found += details[:DETAILS]
+    if len(details) > DETAILS:
+        found.append(f"and {len(details) - DETAILS} more of {plural(len(both), 'compilation')} that both have")
+    if not found:
+        found.append(f"no differences in {plural(len(both), 'compilation')}")
+    return found
+
+
+_NOUNS = {"ops": "operations", "extern calls": "library calls"}
+
+
+def compilation_sentences(diff: CompilationDiff) -> list[str]:
+    """Two compilations of one function."""
+    found: list[str] = []
+    for stage in ("capture", "forward", "backward"):
+        for graph in diff.stage(stage):
+            if _is_one_sided(graph):
+                found += [] if found else [f"{stage} is {_side(graph)}"]
+            elif graph.differs and (stage == "capture" or not found):
+                found.append(f"{stage}: {_graph(graph)}")
+    found += [text for schedule in diff.stage("schedule") for text in _schedule(schedule)]
+    for guards in diff.stage("guards"):
+        if guards.differs and not _is_one_sided(guards):
+            found.append(f"guards: {guards.counts}")
+    for decisions in diff.stage("decisions"):
+        found += _decisions(decisions)
+    if not found:
+        found = [f"{s.stage}: {s.counts}" for s in diff.stages if s.differs][:NAMED]
+    return found
+
+
+def stage_sentences(diffs: list[StageDiff]) -> list[str]:
+    """One stage of two compilations."""
+    return [f"{diff.stage}{':' + diff.name if diff.name else ''}: {diff.counts}" for diff in diffs]
+
+
+def _title(diff: CompilationDiff) -> str:
+    first, second = diff.first, diff.second
+    assert first is not None and second is not None
+    ids = first.id if first.id == second.id else f"{first.id} -> {second.id}"
+    return f"{ids} {second.function}"
+
+
+def _list_sentences(diff: StageDiff) -> list[str]:
+    """`3 graph breaks gone: a.py:14: ...`."""
+    found = []
+    for kind, word in ((REMOVED, "gone"), (ADDED, "new"), (CHANGED, "changed")):
+        changes = [c for c in diff.changes if c.kind == kind]
+        if changes:
+            texts = [c.first or c.second for c in changes[:NAMED]]
+            more = f"; and {len(changes) - NAMED} more" if len(changes) > NAMED else ""
+            found.append(f"{plural(len(changes), diff.noun)} {word}: {'; '.join(texts)}{more}")
+    return found
+
+
+def _alone(alone: list[CompilationDiff]) -> str:
+    texts = []
+    for diff in alone:
+        info = diff.first or diff.second
+        assert info is not None
+        texts.append(f"{'-' if diff.first else '+'} {info.id} {info.function}" + (f" ({diff.why})" if diff.why else ""))
+    more = f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return f"{plural(len(texts), 'compilation')} on one side only: {'; '.join(texts[:NAMED])}{more}"
+
+
+def _graph(diff: StageDiff) -> str:
+    shared = [c.detail + (f" in {c.times} nodes" if c.times > 1 else "") for c in diff.changes if c.kind == CHANGED]
+    return diff.counts + (f" ({', '.join(shared[:NAMED])}{', ...' if len(shared) > NAMED else ''})" if shared else "")
+
+
+def _is_one_sided(diff: StageDiff) -> bool:
+    return diff.noun == "artifact" and diff.differs
+
+
+def _side(diff: StageDiff) -> str:
+    change = diff.changes[0]
+    why = f" ({change.detail})" if change.detail else ""
+    return f"only in the {'first' if change.kind == REMOVED else 'second'}{why}"
+
+
+def _schedule(diff: StageDiff) -> Iterator[str]:
+    if _is_one_sided(diff):
+        return
+    for change in diff.changes[:NAMED]:
+        yield _kernel(change)
+    if len(diff.changes) > NAMED:
+        yield f"and {len(diff.changes) - NAMED} more kernels changed"
+    yield from diff.notes
+
+
+def _kernel(change: Change) -> str:
+    if change.kind == CHANGED and change.detail.startswith("split"):
+        return f"kernel {change.first} {change.detail.replace('split in', 'is split in', 1)}"
+    if change.kind == CHANGED and change.detail.startswith("joined"):
+        return f"kernel {change.second} is {change.detail}: {change.first}"
+    if change.kind == CHANGED:
+        return f"kernel {change.second}: {change.detail}"
+    return f"kernel {change.first or change.second} is {'gone' if change.kind == REMOVED else 'new'}"
+
+
+def _decisions(diff: StageDiff) -> list[str]:
+    changed = [c for c in diff.changes if c.kind == CHANGED]
+    if not changed:
+        return []
+    kinds = Counter(c.second.partition(":")[0] for c in changed)
+    listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(NAMED))
+    example = changed[0]
+    return [f"{plural(len(changed), 'decision')} changed ({listed}): {example.first} -> "
+            f"{example.second.rpartition(' = ')[2]}" + (f", {example.detail}" if example.detail else "")]

@@ -1,0 +1,99 @@
+"""What can be forced: for each decision its other options, and the order in which kinds of decisions are suspected."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...artifacts.records import Decision
+from ..failures.decisions import Made
+
+LATEST_FIRST: dict[str, tuple[str, ...]] = {
+    # generated kernels
+    "half-conversion": ("elementwise",), "accumulators": ("1",), "scan-algorithm": ("sequential",),
+    "prefetch": ("none",), "store-policy": ("temporal",), "vector-width": ("256-bit",), "scatter": ("serial",),
+    "split-reduction": ("1",), "parallel-loops": ("serial",), "vector-axis": ("inner",), "split-loop": ("whole",),
+    "unroll": ("loop",), "tile": ("rows",), "wrapper": ("python",),
+    # the schedule
+    "reuse": ("allocate",), "in-place": ("new-buffer",), "loop-order": (), "operand-layout": ("as-is",),
+    "column-sum": ("by-columns",), "horizontal-fusion": ("separate",), "fuse": ("separate",),
+    # lowering
+    "storage": ("float32", "int64", "float64"), "realize": ("realize",), "concat": ("parts",),
+    "variance": ("two-pass",), "intermediate-precision": ("eager",), "lowering": ("extern",),
+    # passes, and kernels of libraries
+    "weight-grad": ("fused",), "sdpa": ("aten",), "prepack": ("as-stored",), "conv-layout": ("contiguous",),
+    "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",),
+    "freezing": ("keep",), "pass": ("skip",),
+    # ATen graphs
+    "save-for-backward": ("save",), "memory-budget": ("1.0",), "decompose": ("keep",), "control-flow": ("eager",),
+    # the tracer
+    "random": ("break",), "unbacked": ("break",), "dynamic": ("number",), "inline": ("break",), "frame": ("eager",),
+}
+"""The kinds that can be to blame, the latest of a compilation first, and of each the options that do the least. What is
+chosen later changes less of what is generated: where several kinds make it right, the latest is to blame."""
+
+OF_TRACER = ("random", "unbacked", "dynamic", "inline", "frame")
+"""Kinds that are decided before there is a graph."""
+
+WHOLE_GRAPH = "compile:graph"
+"""The decision whether a graph is compiled at all."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is forced together: one decision, or all of a kind."""
+
+    name: str
+    forced: Mapping[str, str]
+
+
+def alternatives(decision: Decision) -> list[str]:
+    """The other options of a decision, what does the least first; none where it has the option that does the least."""
+    quiet = LATEST_FIRST.get(decision.kind)
+    names = [option.name for option in decision.options]
+    if quiet is None or decision.chosen in quiet:
+        return []
+    others = [name for name in names if name != decision.chosen]
+    return sorted(others, key=lambda name: name not in quiet)  # a stable sort: the others in their order
+
+
+def kinds(made: Sequence[Made], choice: int = 0) -> list[Unit]:
+    """A unit for each kind: all its decisions take another option, the `choice`th; latest first. Of kinds whose
+    decisions all have the option that does the least, a pattern forces those that come up meanwhile, too."""
+    units = []
+    for kind, quiet in LATEST_FIRST.items():
+        decisions = [m.decision for m in made if m.decision.kind == kind]
+        forced = forcing(decisions, choice)
+        if not forced:
+            continue
+        common = [q for q in quiet if all(q in _names(d) for d in decisions)]
+        if common and choice == 0:
+            forced[f"{kind}:*"] = common[0]
+        units.append(Unit(kind, forced))
+    return units
+
+
+def forcing(decisions: Iterable[Decision], choice: int = 0) -> dict[str, str]:
+    """Each decision's `choice`th other option."""
+    found = {}
+    for decision in decisions:
+        others = alternatives(decision)
+        if choice < len(others):
+            found[decision.id] = others[choice]
+    return found
+
+
+def union(units: Iterable[Unit]) -> dict[str, str]:
+    """What all of them force; single decisions go before patterns."""
+    forced: dict[str, str] = {}
+    for unit in units:
+        forced |= unit.forced
+    return dict(sorted(forced.items(), key=lambda item: "*" in item[0]))
+
+
+def is_wide(name: str) -> bool:
+    """Whether a decision is about much: a whole pass, of which each match is a decision, too."""
+    return name.startswith("pass:") and "@" not in name
+
+
+def _names(decision: Decision) -> list[str]:
+    return [option.name for option in decision.options]

@@ -1,0 +1,6 @@
+"""What counts as the same failure: a case to be run, what came of it, and the signature by which failures are compared.
+
+`case.py` has what is run (a graph with its inputs, or a script), `outcome.py` what can come of it, `signature.py` when
+two outcomes are one failure, `observe.py` runs a graph's case in this process. Searches (bisect, minify) change cases
+and look for the same signature; they run them through `workers`.
+"""

@@ -1,0 +1,210 @@
+"""What is run to see whether it fails: a captured graph on its inputs, with decisions forced; or a script.
+
+Cases are data. A search makes new ones with `dataclasses.replace`; `key()` is a hash of all that a case says, by which
+outcomes are remembered.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ...artifacts.decode import revive
+from ...artifacts.recording import Recording, RecordingError
+from ...artifacts.records import Graph, Node, SavedInput, SavedInputs, TensorMeta
+from ...dependencies import msgspec
+from ..recorded.graphs import ReplayError, dtype
+from ..recorded.inputs import load_input, read_tensors
+
+COMPILERS = ("ptdebug", "torch:eager", "torch:aot_eager", "torch:inductor")
+
+
+class Inputs:
+    """The inputs of a graph: their records, and the flat tensors of the memory they are in."""
+
+    def __init__(self, records: tuple[SavedInput, ...], flats: Mapping[str, torch.Tensor]) -> None:
+        self.records = records
+        self.flats = dict(flats)
+
+    def values(self) -> tuple[Any, ...]:
+        """The inputs in order, on the CPU. They share memory with each other as in the program."""
+        return tuple(load_input(item, self.flats) for item in self.records)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """A hash of values and layouts."""
+        digest = hashlib.sha256(msgspec.json.encode(self.records))
+        for name, flat in sorted(self.flats.items()):
+            digest.update(f"\0{name} {flat.dtype} {flat.numel()}\0".encode())
+            digest.update(flat.detach().contiguous().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    @classmethod
+    def of(cls, values: tuple[Any, ...], names: tuple[str, ...]) -> Inputs:
+        """Those of tensors (and plain numbers) that share no memory."""
+        records: list[SavedInput] = []
+        flats: dict[str, torch.Tensor] = {}
+        for name, value in zip(names, values, strict=True):
+            if not isinstance(value, torch.Tensor):
+                records.append(SavedInput(name, None, value=value))
+                continue
+            kind = str(value.dtype).removeprefix("torch.")
+            key = f"input_{len(flats)}"
+            span = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride())) if value.numel() else 0
+            flats[key] = value.detach().as_strided((span,), (1,)).to("cpu", copy=True)
+            meta = TensorMeta(kind, tuple(value.shape), tuple(value.stride()), str(value.device), value.requires_grad)
+            records.append(SavedInput(name, meta, key))
+        return cls(tuple(records), flats)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One captured graph, compiled and run on its inputs, and compared with eager.
+
+    `forced` are decisions (ids, or patterns) and the options that they take; `options` those of the compilation
+    (memory_budget, freezing, cpp_wrapper). `imports` are loaded first, each MODULE or MODULE:FUNCTION, which is called:
+    for operators of other libraries. `slow` makes it a failure to take so many times as long as eager.
+    """
+
+    graph: Graph
+    inputs: Inputs
+    training: bool = False
+    device: str = "cpu"
+    compiler: str = "ptdebug"
+    forced: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    slow: float = 0.0
+    trust: bool = False
+
+    @classmethod
+    def from_recording(cls, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> Case:
+        """The case that a compilation was, with what its decisions were forced to. Raises ReplayError."""
+        graph = _artifact(recording, compile_id, "capture", "", Graph)
+        saved = _artifact(recording, compile_id, "runtime", "inputs", SavedInputs)
+        inputs = Inputs(saved.inputs, read_tensors(recording.path, saved))
+        decisions = [decision for _, decision in recording.decisions(compile_id)]
+        options: dict[str, Any] = {}
+        if any(d.kind == "freezing" and d.chosen == "fold" for d in decisions):
+            options["freezing"] = True
+        if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
+            options["cpp_wrapper"] = True
+        budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "")
+        if budget:
+            options["memory_budget"] = float(budget)
+        stock = str(recording.meta.get("compiler", "")) == "torch"
+        return cls(graph, inputs, is_training(graph), device, "torch:inductor" if stock else "ptdebug",
+                   {d.id: d.chosen for d in decisions if d.forced}, options, trust=trust)
+
+    def key(self) -> str:
+        """A hash of all that the case says."""
+        return hashlib.sha256(self.header() + self.inputs.key.encode()).hexdigest()
+
+    def header(self) -> bytes:
+        """The case without the values of its inputs, as JSON."""
+        stored = _Stored(self.graph, self.inputs.records, self.training, self.device, self.compiler, dict(self.forced),
+                         dict(self.options), self.imports, self.slow, self.trust)
+        return bytes(msgspec.json.encode(stored))
+
+    @classmethod
+    def of_header(cls, header: bytes, flats: Mapping[str, torch.Tensor]) -> Case:
+        """The case of `header`, on these values. Raises ReplayError."""
+        try:
+            stored = msgspec.json.decode(header, type=_Stored)
+            graph = revive(stored.graph)
+        except msgspec.MsgspecError as error:
+            raise ReplayError(f"the case is damaged: {error}") from error
+        assert isinstance(graph, Graph)
+        return cls(graph, Inputs(stored.inputs, flats), stored.training, stored.device, stored.compiler, stored.forced,
+                   stored.options, stored.imports, stored.slow, stored.trust)
+
+    def save(self, path: Path) -> None:
+        """Write the case as one safetensors file."""
+        save_file({k: v.contiguous() for k, v in self.inputs.flats.items()}, path, {"case": self.header().decode()})
+
+    @classmethod
+    def load(cls, path: Path) -> Case:
+        """Read what `save` wrote. Raises ReplayError."""
+        try:
+            with safe_open(path, "pt") as file:
+                metadata = file.metadata() or {}
+                flats = {key: file.get_tensor(key) for key in file.keys()}
+        except (OSError, SafetensorError) as error:
+            raise ReplayError(f"{path} cannot be read: {error}") from error
+        if "case" not in metadata:
+            raise ReplayError(f"{path} has no case")
+        return cls.of_header(metadata["case"].encode(), flats)
+
+
+@dataclass(frozen=True)
+class ScriptCase:
+    """A command that runs a script, and what makes it a failure.
+
+    `command` is what `ptdebug run` takes after its options. `check` is a shell command that exits with 0 where all is
+    well (it finds the script's output on stdin); `match` a regular expression that the output of a failing run has;
+    without both, an exit code other than 0 is the failure. `files` are contents that take the place of files.
+    """
+
+    command: tuple[str, ...]
+    folder: str = "."
+    check: str = ""
+    match: str = ""
+    compiler: str = "ptdebug"
+    forced: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self) -> str:
+        """A hash of all that the case says."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+def is_training(graph: Graph) -> bool:
+    """Whether some value that the graph computes needs gradients."""
+    return any(_requires_grad(node.value) for node in graph.nodes if node.op not in ("placeholder", "output"))
+
+
+def meta_tensor(meta: TensorMeta) -> torch.Tensor:
+    """A tensor of that layout without memory."""
+    shape, stride = [int(n) for n in meta.shape], [int(n) for n in meta.stride]
+    return torch.empty_strided(shape, stride, dtype=dtype(meta.dtype), device="meta")
+
+
+def placeholders(graph: Graph) -> tuple[Node, ...]:
+    """The inputs of a graph, in order."""
+    return tuple(node for node in graph.nodes if node.op == "placeholder")
+
+
+def _requires_grad(value: Any) -> bool:
+    if isinstance(value, TensorMeta):
+        return value.requires_grad
+    return isinstance(value, (tuple, list)) and any(map(_requires_grad, value))
+
+
+def _artifact(recording: Recording, compile_id: str, stage: str, name: str, kind: type[Any]) -> Any:
+    try:
+        found = recording.artifact(compile_id, stage, name)
+    except RecordingError as error:
+        raise ReplayError(f"{error}") from error
+    if not isinstance(found, kind):
+        raise ReplayError(f"{compile_id}:{stage} is a {type(found).__name__}, which it should not be")
+    return found
+
+
+class _Stored(msgspec.Struct):
+    graph: Graph
+    inputs: tuple[SavedInput, ...]
+    training: bool
+    device: str
+    compiler: str
+    forced: dict[str, str]
+    options: dict[str, Any]
+    imports: tuple[str, ...]
+    slow: float
+    trust: bool

@@ -1,0 +1,245 @@
+"""What a selector names, as a script."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from ...artifacts.recording import Recording, RecordingError
+from ...artifacts.records import Graph, Guards, Kernel, Pass, SavedInput, SavedInputs, TensorMeta
+from ..failures.case import Case, Inputs
+from ..recorded.graphs import ReplayError
+from ..recorded.inputs import bind_symbols, load_inputs
+from .graphs import graph_repro
+from .kernels import kernel_repro
+from .names import input_names
+from .passes import Stages, pass_repro, rewrites
+from .regenerate import KernelCall, kernel_calls, parts
+from .script import Header, Repro, origin
+from .tensors import random_tensor
+from .values import arguments, inputs_of, intermediates, numeric
+
+RECORDED, RANDOM = "recorded", "random"
+
+
+class Compilation:
+    """What scripts are written from: one compilation's records, and the values of its inputs."""
+
+    def __init__(self, recording: Recording, compile_id: str, inputs: str = RECORDED) -> None:
+        self.recording = recording
+        self.id = compile_id
+        self.graph: Graph = self.need(Graph, "capture")
+        kept = recording.find(SavedInputs, compile_id, "runtime", "inputs")
+        self.kept = kept or _described(self.graph)
+        self.is_recorded = inputs == RECORDED and bool(self.kept.file)
+        self.training = "joint" in recording.stages(compile_id)
+        self.compiler = "torch" if recording.meta.get("compiler") == "torch" else "ptdebug"
+
+    def need(self, kind: type[Any], stage: str, name: str = "") -> Any:
+        """A record that must be there. Raises ReplayError."""
+        try:
+            found = self.recording.artifact(self.id, stage, name)
+        except RecordingError as error:
+            raise ReplayError(f"{error}") from error
+        if not isinstance(found, kind):
+            raise ReplayError(f"{self.id}:{stage} is a {type(found).__name__}, which it should not be")
+        return found
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where the frame found each input."""
+        return tuple(item.name for item in self.kept.inputs)
+
+    @cached_property
+    def values(self) -> tuple[Any, ...]:
+        """The inputs of the graph: recorded, or random ones of the recorded shapes."""
+        values = load_inputs(self.recording.path, self.kept) if self.is_recorded else tuple(
+            self._made_up(item) for item in self.kept.inputs)
+        for value, item in zip(values, self.kept.inputs):
+            if item.meta is not None and item.meta.requires_grad:
+                value.requires_grad_()
+        return values
+
+    def _made_up(self, item: SavedInput) -> Any:
+        if item.meta is not None:
+            return random_tensor(numeric(item.meta, self.known_symbols))
+        return self.known_symbols.get(item.value, item.value) if isinstance(item.value, str) else item.value
+
+    @cached_property
+    def known_symbols(self) -> dict[str, float]:
+        """The values that symbols had when the graph was compiled."""
+        guards = self.recording.find(Guards, self.id, "guards")
+        return {s.name: float(s.value) for s in guards.symbols if _is_number(s.value)} if guards else {}
+
+    @cached_property
+    def symbols(self) -> dict[str, float]:
+        """The values that they have for these inputs."""
+        return self.known_symbols | bind_symbols(self.graph, self.values)
+
+    @cached_property
+    def intermediates(self) -> dict[str, Any]:
+        """What is known of the values of its ATen graphs, by name: inputs, and all that the forward computes."""
+        known = arguments(self.values)
+        for stage in ("joint", "forward"):
+            graph = self.recording.find(Graph, self.id, stage)
+            if graph is not None:
+                return known | intermediates(graph, known, self.symbols) | known
+        return known
+
+    def case(self) -> Case:
+        """The case of the graph, on these inputs."""
+        case = Case.from_recording(self.recording, self.id) if self.kept.file else Case(
+            self.graph, Inputs((), {}), self.training)
+        return case if self.is_recorded else Case(
+            case.graph, Inputs.of(self.values, self.sources), self.training, forced=case.forced, options=case.options)
+
+    def header(self, what: str, selector: str, *facts: str) -> Header:
+        """What is shown, from where, and more facts."""
+        return Header(self.title(what), (*self.facts(selector), *facts))
+
+    def facts(self, selector: str) -> list[str]:
+        """Header lines: from where."""
+        return origin(self.recording, f"{self.recording.name}:{selector}")
+
+    def title(self, what: str) -> str:
+        """`The captured graph of Net.forward (model.py:12)`."""
+        info = self.recording.compile(self.id)
+        return f"{what} of {info.function} ({info.file}:{info.line})."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _described(graph: Graph) -> SavedInputs:
+    """The inputs of a graph as its placeholders describe them, where none were kept."""
+    return SavedInputs(tuple(
+        SavedInput(node.target, *((node.value,) if isinstance(node.value, TensorMeta) else (None, "", node.value)))
+        for node in graph.nodes if node.op == "placeholder"))
+
+
+def captured_graph(compilation: Compilation, _name: str = "") -> Repro:
+    """The captured graph, with the inputs of its first call."""
+    case = compilation.case()
+    return graph_repro(
+        compilation.graph, compilation.values, training=compilation.training, compiler=compilation.compiler,
+        forced=case.forced, options=case.options,
+        title=compilation.title("The captured graph"), facts=compilation.facts(f"{compilation.id}:capture"),
+        sources=compilation.sources, source=compilation.recording.source, recorded=compilation.is_recorded,
+    )
+
+
+def aten_graph(stage: str) -> Writer:
+    """The writer of an ATen graph: joint, forward or backward."""
+    def write(compilation: Compilation, name: str) -> Repro:
+        graph = compilation.need(Graph, stage, name)
+        values, made_up = inputs_of(graph, compilation.intermediates, compilation.symbols)
+        facts = compilation.facts(f"{compilation.id}:{stage}" + (f":{name}" if name else ""))
+        return graph_repro(
+            graph, [_plain(v) for v in values], compiler=compilation.compiler, title=compilation.title(_TITLES[stage]),
+            facts=[*facts, *_about(made_up)], source=compilation.recording.source, recorded=compilation.is_recorded,
+            sources=_parameters(compilation, graph),
+        )
+    return write
+
+
+_TITLES = {"joint": "The joint graph (forward and backward)", "forward": "The ATen graph of the forward",
+           "backward": "The ATen graph of the backward"}
+
+
+def _about(made_up: list[str]) -> list[str]:
+    return [f"Random values, since no recorded ones fit: {', '.join(made_up[:8])}."] if made_up else []
+
+
+def _plain(value: Any) -> Any:
+    return value.detach() if hasattr(value, "detach") else value
+
+
+def _parameters(compilation: Compilation, graph: Graph) -> list[str]:
+    """Names for the placeholders of an ATen graph: those of the program's inputs, where they are these."""
+    own = dict(zip(arguments(compilation.values), input_names(compilation.sources)))
+    return [own.get(node.id, node.id) for node in graph.nodes if node.op == "placeholder"]
+
+
+def pass_of(compilation: Compilation, name: str) -> Repro:
+    """A pass: the graph before it, and the graph after it."""
+    names = [info.name for info in compilation.recording.artifacts(compilation.id, "passes")]
+    if name not in names:
+        raise ReplayError(f"{compilation.id} has no pass {name}; it has: {', '.join(names) or 'none that changed it'}")
+    record = compilation.need(Pass, "passes", name)
+    owner = name.rpartition(".")[0]
+    earlier = [n for n in names[: names.index(name)] if n.rpartition(".")[0] == owner]
+    if earlier:
+        before = compilation.need(Pass, "passes", earlier[-1]).graph
+    else:
+        part, _, kind = owner.rpartition(".")
+        kind, part = (kind, part) if kind in ("joint", "backward") else ("forward", owner)
+        before = compilation.need(Graph, kind, part)
+    values, made_up = inputs_of(before, compilation.intermediates, compilation.symbols)
+    values = [_plain(value) for value in values]
+    header = Header(compilation.title(f"The pass {name} of the graph"),
+                    (*compilation.facts(f"{compilation.id}:passes:{name}"), *rewrites(record), *_about(made_up)),
+                    "python {file}")
+    stages = Stages(before, record.graph, record.matches)
+    if sum(n.op == "placeholder" for n in record.graph.nodes) != len(values):
+        raise ReplayError(f"the pass {name} changed the inputs of the graph, so both cannot run on the same ones")
+    names = input_names(_parameters(compilation, before))
+    return pass_repro(stages, values, names, compilation.symbols, header, compilation.recording.source)
+
+
+def kernel_of(compilation: Compilation, name: str) -> Repro:
+    """A kernel: its recorded source on the buffers that it was called with."""
+    if compilation.compiler == "torch":
+        raise ReplayError("kernels of stock PyTorch are recorded without what they are called with: use the graph")
+    record, owner, kernel = _find_kernel(compilation, name)
+    for part in parts(compilation.case()):
+        for call in kernel_calls(part):
+            if call.group.kernel == kernel and part.name == owner:
+                return _kernel(compilation, call, record, kernel)
+    raise ReplayError(f"the graph, compiled again, does not run a kernel {kernel} on these inputs")
+
+
+def _kernel(compilation: Compilation, call: KernelCall, record: Kernel, kernel: str) -> Repro:
+    random = not compilation.is_recorded
+    made_from = "random numbers" if random else "what they held in the program"
+    header = compilation.header(
+        f"The {'C++' if record.language == 'cpp' else 'Triton'} kernel {kernel}", f"{compilation.id}:kernels:{kernel}",
+        f"Its buffers hold {made_from}; `expected` is what ptdebug's loop IR interpreter makes of them.")
+    header = Header(header.what, header.facts, "python {file}")
+    return kernel_repro(call, record, random, header, compilation.symbols)
+
+
+def _find_kernel(compilation: Compilation, name: str) -> tuple[Kernel, str, str]:
+    """The record that has a kernel, the part that it is of, and the kernel's name. It is asked for as `fused_0`,
+    `backward.fused_0`, or by the name of a record; kernels for another target (`fused_0@cuda:90`) by that only."""
+    units = sorted(compilation.recording.artifacts(compilation.id, "kernels"), key=lambda info: "@" in info.name)
+    known = []
+    for info in units:
+        record = compilation.need(Kernel, "kernels", info.name)
+        entries = [k for k in record.kernels if record.language == "cpp"] or [record.name.partition("@")[0]]
+        prefix = info.name.rpartition(".")[0]
+        for kernel in entries:
+            full = f"{prefix}.{kernel}" if prefix else kernel
+            known.append(full)
+            if name in (kernel, full) or (name in ("", info.name) and kernel == entries[0]):
+                return record, prefix, kernel
+    raise ReplayError(f"{compilation.id} has no kernel {name}; it has: {', '.join(dict.fromkeys(known)) or 'none'}")
+
+
+Writer = Callable[[Compilation, str], Repro]
+WRITERS: dict[str, Writer] = {
+    "": captured_graph, "capture": captured_graph,
+    **{stage: aten_graph(stage) for stage in _TITLES},
+    "passes": pass_of, "kernels": kernel_of,
+}
+
+
+def repro(recording: Recording, compile_id: str, stage: str = "", name: str = "", inputs: str = RECORDED) -> Repro:
+    """The script for a compilation, a stage of it, or one artifact. Raises ReplayError."""
+    if stage not in WRITERS:
+        raise ReplayError(f"no script shows the stage {stage}: one can show {', '.join(filter(None, WRITERS))}")
+    return WRITERS[stage](Compilation(recording, compile_id, inputs), name)

@@ -1,0 +1,171 @@
+"""The process that children are forked from: it has imported torch and the engine, and never runs a case itself.
+
+It reads requests from stdin, a JSON object a line ({"id", "header", "tensors", "limit", "ask"}), forks a child for
+each, and answers with a line on stdout when that has ended. A child writes what it found into the file that `answer`
+names; one that dies, or takes longer than its limit, leaves none. When stdin ends, all children are killed.
+"""
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from ...dependencies import msgspec
+from ..failures.case import Case
+from ..failures.decisions import Decisions
+from ..failures.observe import observe
+from .warm import warm_up
+
+LAST_WORDS = 2000  # bytes of what a child that died had written to stderr
+
+
+@dataclass
+class Child:
+    """A case that is running."""
+
+    id: int
+    started: float
+    limit: float
+    answer: Path
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what a case prints is not an answer
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the search: it closes stdin
+    warm_up()
+    children: dict[int, Child] = {}
+    out.write('{"ready": true}\n')
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(reader, selectors.EVENT_READ)
+        rest = b""
+        while True:
+            ready = [key.fd for key, _ in selector.select(_patience(children))]
+            if reader in ready:
+                os.read(reader, 4096)
+            if 0 in ready:
+                data = os.read(0, 1 << 20)
+                if not data:
+                    break
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    _start(json.loads(line), children)
+            _end_late(children)
+            for answer in _ended(children):
+                out.write(json.dumps(answer) + "\n")
+    for pid in children:
+        _kill(pid)
+    os._exit(0)  # there is nothing to tidy up
+
+
+def _patience(children: dict[int, Child]) -> float | None:
+    """Seconds until the first child is late."""
+    if not children:
+        return None
+    return max(0.0, min(c.started + c.limit for c in children.values()) - time.monotonic()) + 0.01
+
+
+def _start(request: dict[str, Any], children: dict[int, Child]) -> None:
+    answer = Path(request["answer"])
+    pid = os.fork()
+    if pid == 0:
+        _run(request, answer)
+    children[pid] = Child(request["id"], time.monotonic(), request["limit"], answer)
+
+
+def _run(request: dict[str, Any], answer: Path) -> None:
+    """In the child: never returns."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        words = os.open(answer.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(words, 1)
+        os.dup2(words, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        faulthandler.enable()
+        with safe_open(request["tensors"], "pt") as file:
+            flats = {key: file.get_tensor(key) for key in file.keys()}
+        case = Case.of_header(Path(request["header"]).read_bytes(), flats)
+        decisions = _telling(case, answer.with_suffix(".decisions")) if request["ask"] else None
+        found: dict[str, Any] = {"outcome": asdict(observe(case, decisions))}
+        if decisions is not None:
+            found["made"] = decisions.made()
+        unfinished = answer.with_suffix(".part")
+        unfinished.write_bytes(msgspec.json.encode(found))
+        unfinished.rename(answer)
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _telling(case: Case, path: Path) -> Decisions:
+    """A recorder of decisions that writes each at once."""
+    file = path.open("wb", buffering=0)
+    return Decisions(case.graph, lambda decision: file.write(msgspec.json.encode(decision) + b"\n"))
+
+
+def _end_late(children: dict[int, Child]) -> None:
+    for pid, child in children.items():
+        if time.monotonic() > child.started + child.limit:
+            _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:  # it has not made its group yet, or is gone
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def _ended(children: dict[int, Child]) -> list[dict[str, Any]]:
+    """The answers for children that have ended."""
+    answers = []
+    for pid in list(children):
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+        if not done:
+            continue
+        child = children.pop(pid)
+        took = time.monotonic() - child.started
+        answers.append({
+            "id": child.id, "code": os.waitstatus_to_exitcode(status), "late": took > child.limit, "seconds": took,
+            "cpu": usage.ru_utime + usage.ru_stime, "words": _last_words(child.answer.with_suffix(".err")),
+        })
+    return answers
+
+
+def _last_words(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        path.unlink()
+    except OSError:
+        return ""
+    return data[-LAST_WORDS:].decode(errors="replace")
+
+
+if __name__ == "__main__":
+    torch.set_grad_enabled(True)
+    main()

@@ -1,0 +1,170 @@
+"""Differences by structure: graphs whatever their names and order, code whatever the counts of its names."""
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ptdebug.artifacts.diff.changes import ADDED, CHANGED, REMOVED, Keyed, StageDiff
+from ptdebug.artifacts.diff.code import diff_code, normal
+from ptdebug.artifacts.diff.graphs import diff_graphs
+from ptdebug.artifacts.diff.kernels import Groups, diff_schedules
+from ptdebug.artifacts.diff.matching import match
+from ptdebug.artifacts.diff.program_text import ProgramText
+from ptdebug.artifacts.records import (
+    CodeLine,
+    FusionCandidate,
+    Graph,
+    Location,
+    Node,
+    NodeRef,
+    Schedule,
+    ScheduledGroup,
+    TensorMeta,
+)
+
+PROGRAM = "h = up(x)\nh = gelu(h)\nh = h * 2\nreturn down(h)"
+
+
+def text(program: str = PROGRAM) -> ProgramText:
+    return ProgramText(SimpleNamespace(source=lambda path: program, meta={}))  # type: ignore[arg-type]
+
+
+def node(name: str, target: str, *args: Any, line: int = 0, shape: tuple[Any, ...] = (4,), op: str = "") -> Node:
+    stack = (Location("m.py", line, "forward"),) if line else ()
+    kind = op or "call_function"
+    return Node(name, kind, target, tuple(NodeRef(a) if isinstance(a, str) else a for a in args), {},
+                TensorMeta("torch.float32", shape, (1,) * len(shape), "cpu"), stack)
+
+
+def graph(*nodes: Node) -> Graph:
+    last = [n for n in nodes if n.op != "placeholder"][-1]
+    return Graph("capture", (*nodes, Node("output", "output", "output", ([NodeRef(last.id)],))))
+
+
+def x(shape: tuple[Any, ...] = (4,)) -> Node:
+    return node("x", "l_x_", op="placeholder", shape=shape)
+
+
+FIRST = graph(x(), node("linear", "linear", "x", line=1), node("gelu", "gelu", "linear", line=2),
+              node("mul", "mul", "gelu", 2, line=3), node("linear_1", "linear", "mul", line=4))
+
+
+def test_a_node_more_renames_the_rest_and_is_the_only_difference():
+    program = PROGRAM.replace("h = up(x)\n", "h = up(x)\nh = up(h)\n")
+    second = graph(x(), node("linear", "linear", "x", line=1), node("linear_1", "linear", "linear", line=2),
+                   node("gelu", "gelu", "linear_1", line=3), node("mul", "mul", "gelu", 2, line=4),
+                   node("linear_2", "linear", "mul", line=5))
+    texts = (text(), text(program))
+    assert match(FIRST, second, texts)["linear_1"] == "linear_2"
+    diff = diff_graphs(FIRST, second, texts)
+    assert [(c.kind, c.detail or c.second) for c in diff.changes] == [
+        (CHANGED, "argument 0: linear -> linear_1"), (ADDED, "linear_1 = linear(linear)  # float32[4]")]
+    assert diff.counts == "1 node added, 1 changed, 5 alike"
+
+
+def test_names_and_order_do_not_count():
+    a = graph(x(), node("sin", "sin", "x"), node("cos", "cos", "x"), node("add", "add", "sin", "cos"))
+    b = graph(x(), node("c", "cos", "x"), node("s", "sin", "x"), node("z", "add", "s", "c"))
+    diff = diff_graphs(a, b, (text(""), text("")))
+    assert (diff.changes, diff.same) == ((), 5)
+
+
+@pytest.mark.parametrize("other, detail", [
+    (node("mul", "mul", "gelu", 3, line=3), "argument 1: 2 -> 3"),
+    (node("mul", "mul", "linear", 2, line=3), "argument 0: gelu -> linear"),
+])
+def test_what_a_node_computes(other, detail):
+    second = graph(*[other if n.id == "mul" else n for n in FIRST.nodes[:-1]])
+    assert [c.detail for c in diff_graphs(FIRST, second, (text(), text())).changes] == [detail]
+
+
+def test_another_operator_in_the_place_of_one():
+    second = graph(*[node("exp2", "exp2", "linear", line=2) if n.id == "gelu" else
+                     node("mul", "mul", "exp2", 2, line=3) if n.id == "mul" else n for n in FIRST.nodes[:-1]])
+    kinds = [(c.kind, c.first.partition(" ")[0], c.second.partition(" ")[0])
+             for c in diff_graphs(FIRST, second, (text(), text())).changes]
+    assert (REMOVED, "gelu", "") in kinds and (ADDED, "", "exp2") in kinds and (CHANGED, "mul", "mul") in kinds
+
+
+def test_operators_that_differ_in_a_digit_are_others():
+    a, b = (graph(x(), node("e", target, "x")) for target in ("exp", "exp2"))
+    assert [c.kind for c in diff_graphs(a, b, (text(""), text(""))).changes if c.first.startswith("e ")] == [REMOVED]
+
+
+def test_a_size_that_became_dynamic_is_one_difference():
+    def of(size: int | str) -> Graph:
+        return graph(x((size,)), node("sin", "sin", "x", shape=(size,)), node("cos", "cos", "sin", shape=(size,)))
+
+    (change,) = diff_graphs(of(4), of("s0"), (text(""), text(""))).changes
+    assert (change.detail, change.times) == ("size 4 -> s0", 3)
+
+
+def test_equal_lines_of_a_program_pair_in_order():
+    block = [node("x", "l_x_", op="placeholder")]
+    for i in range(40):
+        block.append(node(f"relu_{i}", "relu", block[-1].id, line=1))
+    diff = diff_graphs(graph(*block), graph(*block), (text(), text()))
+    assert not diff.changes and diff.same == 42
+
+
+# ---- code ----
+def code(*lines: str) -> list[CodeLine]:
+    return [CodeLine(line) for line in lines]
+
+
+def test_counts_of_names_comments_and_spaces_do_not_count():
+    first = code("// a comment", "float t0 = in0[i0];", "float t1 = t0 * 2.0f;", "out1[i0] = t1;")
+    second = code("float t7 = in0[i0];  // from line 3", "  float t8 = t7 * 2.0f;", "out1[i0]   = t8;")
+    diff = diff_code(first, second, "cpp")
+    assert (diff.changes, diff.same) == ((), 3)
+
+
+def test_a_line_that_reads_another_value_differs():
+    first = code("float t0 = a[i0];", "float t1 = b[i0];", "out[i0] = t0 - t1;")
+    second = code("float t0 = a[i0];", "float t1 = b[i0];", "out[i0] = t1 - t0;")
+    (change,) = diff_code(first, second, "cpp").changes
+    assert (change.kind, change.detail) == (CHANGED, "it reads other values")
+
+
+def test_constants_are_not_counts():
+    first, second = code("t1 = t0 * 2.0", "n = 16"), code("t1 = t0 * 3.0", "n = 32")
+    assert [c.kind for c in diff_code(first, second, "python").changes] == [CHANGED, CHANGED]
+    assert normal("x2 = load(p + 64)", "python") == "x# = load ( p + 64 )"
+
+
+def test_code_objects_at_other_addresses_are_alike():
+    first, second = code("LOAD_CONST <code f at 0x7f2b7a33d940>"), code("LOAD_CONST <code f at 0x7f2b784b2f20>")
+    assert not diff_code(first, second, "text").changes
+
+
+# ---- kernels ----
+def groups(*members: tuple[str, ...], candidates: tuple[FusionCandidate, ...] = ()) -> Groups:
+    made = tuple(ScheduledGroup("_".join(m), "loops", m, "fused_" + "_".join(m)) for m in members)
+    return Groups(Schedule(made), {g.id: frozenset(g.members) for g in made}, candidates)
+
+
+SAME = {name: name for name in "abcd"}
+
+
+def test_a_kernel_that_is_split_says_which_pair_was_refused():
+    why = FusionCandidate("p", "a", "b", "producer-consumer", False, "not profitable: no loop in common")
+    second = groups(("a",), ("b",), ("c",), candidates=(why,))
+    diff = diff_schedules(groups(("a", "b"), ("c",)), second, SAME, "schedule", "")
+    (change,) = diff.changes
+    assert change.detail == "split in 2: a + b: not profitable: no loop in common"
+    assert change.second == "fused_a, fused_b" and diff.same == 1
+
+
+def test_kernels_that_are_joined_gone_and_new():
+    diff = diff_schedules(groups(("a",), ("b",), ("c",)), groups(("a", "b"), ("d",)), SAME, "schedule", "")
+    assert [(c.kind, c.detail) for c in diff.changes] == [(CHANGED, "joined from 2"), (REMOVED, ""), (ADDED, "")]
+
+
+# ---- lists ----
+def test_items_of_one_key_pair_in_order():
+    rule: Keyed[tuple[str, int]] = Keyed(lambda e: e[0], lambda e: e[1], str)
+    changes, same = rule.compare([("a", 1), ("a", 2), ("b", 3)], [("a", 1), ("a", 5), ("c", 3)])
+    assert same == 1
+    assert [c.kind for c in changes] == [CHANGED, REMOVED, ADDED]
+    assert StageDiff("guards", "", "guard", changes, same).counts == "1 guard removed, 1 added, 1 changed, 1 alike"

@@ -1,0 +1,65 @@
+"""Wrong lowerings and crashes that a case can import (`Case.imports`): `faults:wrong_relu`."""
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+from ptdebug.engine import compile
+from ptdebug.engine.lowering import LOWERINGS
+from ptdebug.engine.passes import no_ops
+
+RELU = torch.ops.aten.relu.default
+SOFTMAX = torch.ops.aten._softmax.default
+
+
+def wrong_relu() -> None:
+    """relu(x) is computed as sigmoid(x), where it becomes loops."""
+    LOWERINGS[RELU] = LOWERINGS[torch.ops.aten.sigmoid.default]
+
+
+def raising_relu() -> None:
+    """The lowering of relu raises."""
+
+    def lowering(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("a planted fault at node relu_17")
+
+    LOWERINGS[RELU] = replace(LOWERINGS[RELU], function=lowering)
+
+
+def crash() -> None:
+    """The process dies."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hang() -> None:
+    """Nothing happens for long."""
+    time.sleep(1000)
+
+
+def crash_of_fused_softmax() -> None:
+    """The process dies where softmax becomes loops."""
+
+    def lowering(*args: Any, **kwargs: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    LOWERINGS[SOFTMAX] = replace(LOWERINGS[SOFTMAX], function=lowering)
+
+
+def wrong_no_ops() -> None:
+    """Subtracting 1 counts as a no-op."""
+    no_ops.NO_OPS[torch.ops.aten.sub.Tensor] = lambda node: True
+
+
+def wrong_everywhere() -> None:
+    """Whatever is compiled gives its results plus one."""
+    infer = compile._infer
+
+    def wrong(*args: Any) -> Any:
+        call = infer(*args)
+        return lambda *inputs: [value + 1 for value in call(*inputs)]
+
+    compile._infer = wrong

@@ -1,0 +1,113 @@
+"""Cases and what comes of them: the kinds of outcomes, signatures, files."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ptdebug.engine.lowering import LOWERINGS
+from ptdebug.replay.failures.case import Case
+from ptdebug.replay.failures.decisions import Decisions
+from ptdebug.replay.failures.observe import observe
+from ptdebug.replay.failures.outcome import Outcome
+from ptdebug.replay.failures.signature import Signature, normalized
+from ptdebug.replay.recorded.graphs import ReplayError
+
+from .cases import case_of
+from .faults import RELU, raising_relu, wrong_relu
+
+
+@pytest.fixture(autouse=True)
+def right_again() -> Iterator[None]:
+    kept = LOWERINGS[RELU]
+    yield
+    LOWERINGS[RELU] = kept
+
+
+def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.relu(F.layer_norm(x @ w, (4,))).exp() + x
+
+
+X, W = torch.randn(8, 4), torch.randn(4, 4)
+
+
+def test_a_right_graph_passes_and_tells_its_decisions():
+    case = case_of(chain, X, W)
+    kept = Decisions(case.graph)
+    assert observe(case, kept).passed
+    assert {"fuse", "lowering"} <= {made.decision.kind for made in kept.made()}
+
+
+def test_training_compares_gradients():
+    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ w).sum()
+
+    case = case_of(loss, X, W.clone().requires_grad_(), training=True)
+    assert observe(case).passed
+    wrong_relu()
+    assert observe(case).kind == "values"
+
+
+def test_inputs_that_are_written_and_need_gradients():
+    def step(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = x * w
+        y.mul_(2)
+        w.add_(1)
+        return y.sum()
+
+    weight = torch.randn(8, 4, requires_grad=True)
+    assert observe(case_of(step, X, torch.randn(8, 4))).passed
+    assert observe(case_of(step, X, weight, training=True)).passed
+    eager = observe(case_of(step, X.clone().requires_grad_(), weight, training=True))
+    assert eager.kind == "invalid" and "modified by an inplace operation" in eager.detail
+
+
+def test_a_wrong_lowering_is_values_and_one_that_raises_an_exception():
+    case = case_of(chain, X, W)
+    wrong_relu()
+    wrong = observe(case)
+    assert (wrong.kind, wrong.node) == ("values", "result 0")
+    assert observe(replace(case, forced={"compile:graph": "eager"})).passed
+    raising_relu()
+    raised = observe(case)
+    assert raised.kind == "exception" and "a planted fault" in raised.detail
+    assert not Signature.of(raised).matches(wrong)
+
+
+def test_what_eager_cannot_run_is_invalid():
+    assert observe(case_of(chain, X, torch.randn(5, 5))).kind == "invalid"
+
+
+def test_data_dependent_sizes():
+    assert observe(case_of(lambda x: x[x > 0].exp().sum() * x.nonzero().sum(), X)).passed
+
+
+def test_torchs_own_compiler_is_a_rung():
+    assert observe(case_of(chain, X, W, compiler="torch:eager")).passed
+    assert observe(case_of(chain, X, W, compiler="torch:aot_eager")).passed
+
+
+def test_a_case_is_a_file(tmp_path: Path):
+    case = case_of(chain, X, W, forced={"fuse:*": "separate"}, options={"freezing": True})
+    case.save(tmp_path / "case.safetensors")
+    again = Case.load(tmp_path / "case.safetensors")
+    assert again.key() == case.key() and again.forced == case.forced
+    assert torch.equal(again.inputs.values()[0], X)
+    assert replace(case, forced={}).key() != case.key()
+    (tmp_path / "other").write_text("nothing")
+    with pytest.raises(ReplayError, match="cannot be read"):
+        Case.load(tmp_path / "other")
+
+
+def test_signatures_leave_out_what_a_reduction_changes():
+    one = Outcome("exception", "RuntimeError: node add_17 has size [3, 4, 5] at 0x7f00, /tmp/a.py")
+    other = Outcome("exception", "RuntimeError: node add_2 has size [9] at 0x8e11, /home/b.py\nmore")
+    assert Signature.of(one).matches(other)
+    assert not Signature.of(one).matches(Outcome("exception", "RuntimeError: another"))
+    assert not Signature.of(one).matches(Outcome("exception", one.detail.replace("RuntimeError", "TypeError")))
+    assert normalized("") == ""
+    shape = Outcome("values", "torch.float32[3] is not torch.float32[3, 1]")
+    assert not Signature.of(shape).matches(Outcome("values", "distance to float64: 3, allowed 1"))

@@ -1,0 +1,38 @@
+"""Cases in processes of their own: crashes and hangs are outcomes, and what is known is not run again."""
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from ptdebug.replay.workers.pool import Pool
+
+from .cases import case_of
+
+
+def program(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x).exp()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    return tmp_path
+
+
+def test_outcomes_of_workers(cache: Path):
+    case = case_of(program, torch.randn(8))
+    cases = [replace(case, imports=(f"faults:{name}",)) for name in ("wrong_relu", "raising_relu", "crash", "hang")]
+    with Pool(limit=4) as pool:
+        outcomes = pool([case, *cases])
+        assert [o.kind for o in outcomes] == ["passed", "values", "exception", "signal", "hang"]
+        assert outcomes[3].detail == "SIGSEGV"
+        assert pool.ran == 5
+        assert pool([case, case])[0].passed and pool.ran == 5
+        outcome, decisions = pool.decisions(case)
+        assert outcome.passed and any(made.decision.id == "compile:graph" for made in decisions)
+    with Pool() as pool:  # another search, later
+        assert pool([case])[0].passed and pool.ran == 0
+        assert pool([replace(case, imports=("no_such_module",))])[0].kind == "invalid"

@@ -1,0 +1,181 @@
+"""The screens that answer questions: rows, folding, filters, details, and where they lead."""
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from ptdebug.artifacts.recording import Recording
+from ptdebug.tui.act_screen import ACTS, ActScreen
+from ptdebug.tui.answer_screen import AnswerScreen, AnswerView
+from ptdebug.tui.answers.answer import Answer, filtered, fixed, unfolded
+from ptdebug.tui.answers.questions import QUESTIONS
+from ptdebug.tui.app import workbench
+from ptdebug.tui.code_view import CodeView
+from ptdebug.tui.diff_screen import DiffScreen
+from ptdebug.tui.editor import command_for
+from ptdebug.tui.panes import PanesScreen
+from ptdebug.tui.session import Session, Target
+from textual.app import App
+from textual.pilot import Pilot
+
+WIDE, NARROW = (160, 48), (80, 24)
+ROWS = [Answer("a", fixed()), Answer("b refused", fixed(), depth=1), Answer("c", fixed(), depth=2),
+        Answer("d refused", fixed(), depth=2), Answer("e", fixed())]
+
+
+@pytest.fixture(autouse=True)
+def home(sample: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PTDEBUG_HOME", str(sample.parent))
+    return sample.parent
+
+
+@pytest.mark.parametrize("text, places", [
+    ("", [0, 1, 2, 3, 4]), ("refused", [0, 1, 3]), ("d REFUSED", [0, 1, 3]), ("!refused", [0, 1, 2, 4]), ("x", []),
+])
+def test_a_filter_keeps_what_is_above_its_rows(text, places):
+    assert filtered(ROWS, text) == places
+
+
+def test_closed_rows_hide_what_is_below_them():
+    assert unfolded(ROWS, range(5), {1}) == [0, 1, 4]
+    assert unfolded(ROWS, range(5), {0}) == [0, 4]
+
+
+@asynccontextmanager
+async def asking(key: str, size: tuple[int, int] = WIDE, selector: str = "@:0/0") -> AsyncIterator[Pilot[None]]:
+    async with workbench(selector).run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press(key)
+        await settle(pilot)
+        yield pilot
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause(0.05)
+
+
+def details(app: App[None]) -> str:
+    return "\n".join(line.text for line in app.screen.query_one("#details", CodeView).listing.lines)
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+async def test_every_question_has_rows_and_details_that_fit(size):
+    async with workbench("@:0/0").run_test(size=size) as pilot:
+        for question in QUESTIONS:
+            await pilot.press(question.key)
+            await pilot.pause(0.05)
+            screen = pilot.app.screen
+            assert isinstance(screen, AnswerScreen)
+            view = screen.query_one("#rows", AnswerView)
+            assert view.row_count > 0
+            width = screen.query_one("#details", CodeView).size.width
+            for _ in range(min(view.row_count, 3)):
+                lines = screen.query_one("#details", CodeView).listing.lines
+                assert lines and max(len(line.text) for line in lines) <= width
+                await pilot.press("down")
+                await pilot.pause()
+            await pilot.press("escape")
+
+
+async def test_a_recompilation_leads_to_its_guard_and_to_the_difference():
+    async with asking("1", selector="@") as pilot:
+        screen = pilot.app.screen
+        assert screen.query_one("#rows", AnswerView).answer.title.startswith("0/1")
+        assert "to avoid" in details(pilot.app)
+        await pilot.press("d")
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, DiffScreen)
+        assert pilot.app.screen.command == "ptdebug diff model-1:0/0 model-1:0/1"
+        main = pilot.app.screen.query_one("#main", CodeView)
+        await pilot.press("n")
+        assert main.listing.lines[main.cursor].text.startswith(("  ~", "  +", "  -"))
+        await pilot.press("escape", "enter")
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, PanesScreen)
+        assert pilot.app.screen.target == Target("0/1", "guards")
+
+
+async def test_filter_and_fold():
+    async with asking("4") as pilot:
+        view = pilot.app.screen.query_one("#rows", AnswerView)
+        rows = view.row_count
+        await pilot.press("home", "z")
+        assert view.row_count < rows
+        await pilot.press("slash", *"zzz", "enter")
+        assert view.row_count == 0
+        await pilot.press("escape")
+        assert view.row_count == rows
+
+
+async def test_two_things_marked_are_compared():
+    async with workbench("@:0/0").run_test(size=WIDE) as pilot:
+        await settle(pilot)
+        await pilot.press("d", "right_curly_bracket", "d")
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, DiffScreen)
+        text = pilot.app.screen.query_one("#main", CodeView).listing.text
+        assert "0/0 -> 0/1" in text
+
+
+async def test_the_menu_runs_a_command_and_shows_its_output(monkeypatch):
+    monkeypatch.setattr("ptdebug.tui.act_screen.ACTS", (*ACTS[:1],))
+    async with asking("x") as pilot:
+        screen = pilot.app.screen
+        assert isinstance(screen, ActScreen)
+        assert screen.words(0) == ["replay", "model-1:0/0"]
+        monkeypatch.setattr(screen, "words", lambda row: ["show", "model-1:0/0"])
+        await pilot.press("enter")
+        await settle(pilot)
+        output = screen.query_one("#output", CodeView).listing.text
+        assert "status    compiled" in output
+        await pilot.press("escape")
+        assert isinstance(pilot.app.screen, PanesScreen)
+
+
+async def test_a_breadcrumb_from_the_program_to_the_kernel():
+    async with workbench("@:0/0:kernels").run_test(size=WIDE) as pilot:
+        await settle(pilot)
+        chain = str(pilot.app.screen.query_one("#chain").render())
+        assert chain.startswith("source model.py:") and "[kernels" in chain and "capture" in chain
+
+
+async def test_a_growing_recording_keeps_the_place(sample_module: ModuleType, tmp_path: Path, monkeypatch):
+    folder = sample_module.write_sample(tmp_path / "home" / "model-1")
+    monkeypatch.setenv("PTDEBUG_HOME", str(folder.parent))
+    async with workbench("@:0/0:capture", follow=True).run_test(size=WIDE) as pilot:
+        await settle(pilot)
+        screen = pilot.app.screen
+        await pilot.press("down", "down")
+        before = screen.session
+        import sqlite3
+
+        with sqlite3.connect(folder / "recording.db") as connection:
+            connection.execute("INSERT INTO compiles SELECT '7/0', function, file, line, started + 9, status, reason, "
+                               "seconds FROM compiles WHERE id='0/0'")
+        connection.close()
+        screen._grown()
+        await settle(pilot)
+        assert screen.session is not before
+        assert "7/0" in {info.id for info in screen.session.compiles}
+        assert (screen.target.stage, screen.query_one("#main", CodeView).cursor) == ("capture", 2)
+
+
+@pytest.mark.parametrize("editor, command", [
+    ("vim", ["vim", "+7", "m.py"]), ("code -w", ["code", "-w", "-g", "m.py:7"]), ("hx", ["hx", "m.py:7"]),
+])
+def test_editors_open_at_the_line(editor, command):
+    assert command_for(editor, "m.py", 7) == command
+
+
+def test_the_line_of_the_program_behind_a_line(sample: Path):
+    with Recording.open(sample) as recording:
+        session = Session(recording)
+        target = Target("0/0", "kernels", "unit_0")
+        line = next(line for line in session.listing(target).lines if line.origins)
+        file, number = session.program_line(target, line)
+        assert file.endswith("model.py") and number > 0
+

@@ -1,0 +1,77 @@
+"""A question, and the rows of its answer."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..session import Session, Target
+
+Details = Callable[[], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One row. `details` are its lines in full, made when the row is selected; `opens` is where Enter leads (a target
+    and a row of it). Rows of greater `depth` lie below. `hint` is what can be done about it, ready to be copied;
+    `compares` are two compilations whose difference says more."""
+
+    title: str
+    details: Details
+    opens: tuple[Target, int] | None = None
+    depth: int = 0
+    hint: str = ""
+    compares: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with the key that asks it. `rows` gives the answer for a compilation ("": the whole recording);
+    `command` is the command line that says the same, and `nothing` what is said where there are no rows."""
+
+    id: str
+    key: str
+    title: str
+    rows: Callable[[Session, str], list[Answer]]
+    command: str
+    nothing: str
+
+
+def fixed(*lines: str) -> Details:
+    """Details that are known."""
+    return lambda: lines
+
+
+def filtered(rows: Sequence[Answer], text: str) -> list[int]:
+    """The places of the rows that hold all words of `text` (`!word`: that do not hold it), in title or hint, with the
+    rows above them. Case does not count."""
+    words = text.lower().split()
+    if not words:
+        return list(range(len(rows)))
+    found: set[int] = set()
+    above: list[int] = []
+    for place, row in enumerate(rows):
+        del above[row.depth:]
+        above += [place] * (row.depth + 1 - len(above))
+        shown = f"{row.title} {row.hint}".lower()
+        if all((word[1:] not in shown) if word.startswith("!") and len(word) > 1 else word in shown for word in words):
+            found.add(place)
+            found.update(above[: row.depth])
+    return sorted(found)
+
+
+def unfolded(rows: Sequence[Answer], places: Sequence[int], closed: set[int]) -> list[int]:
+    """Those of `places` that no closed row hides."""
+    found = []
+    hidden_below: int | None = None
+    for place in places:
+        depth = rows[place].depth
+        if hidden_below is not None and depth > hidden_below:
+            continue
+        hidden_below = depth if place in closed else None
+        found.append(place)
+    return found
+
+
+def is_branch(rows: Sequence[Answer], place: int) -> bool:
+    """Whether rows lie below that one."""
+    return place + 1 < len(rows) and rows[place + 1].depth > rows[place].depth

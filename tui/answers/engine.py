@@ -1,0 +1,209 @@
+"""What the engine chose: fusion, decisions, passes, memory, time."""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from ...artifacts.listing import plural
+from ...artifacts.recording import CompileInfo
+from ...artifacts.records import BufferPlan, Decision, Fusion, FusionCandidate, Pass, Schedule, ScheduledGroup
+from ...artifacts.render_lists import candidate_lines, decision_lines
+from ...artifacts.render_partition import bytes_text
+from ...artifacts.stages import TIMINGS
+from ..session import SOURCE, Session, Target
+from .answer import Answer, Details, fixed
+
+BAR = 30  # characters of the longest bar
+
+
+def _compiles(session: Session, compile_id: str) -> list[CompileInfo]:
+    return [info for info in session.compiles if not compile_id or info.id == compile_id]
+
+
+def bar(part: float, whole: float) -> str:
+    """A bar of at most BAR characters, at least one for anything that is there."""
+    length = round(BAR * part / whole) if whole > 0 else 0
+    return "#" * max(length, 1 if part > 0 else 0)
+
+
+# ---- fusion ----
+def fusion(session: Session, compile_id: str) -> list[Answer]:
+    """The kernels with what was fused into each; below them the pairs that were refused, and why."""
+    rows: list[Answer] = []
+    for info in _compiles(session, compile_id):
+        for artifact in session.recording.artifacts(info.id, "schedule"):
+            schedule = session.recording.find(Schedule, info.id, "schedule", artifact.name)
+            record = session.recording.find(Fusion, info.id, "fusion", artifact.name)
+            if schedule is None:
+                continue
+            candidates = record.candidates if record is not None else ()
+            part = f" {artifact.name}" if artifact.name else ""
+            target = Target(info.id, "schedule", artifact.name)
+            fused = f"{sum(c.fused for c in candidates)} of {plural(len(candidates), 'pair')} fused"
+            title = f"{info.id}{part}  {plural(len(schedule.groups), 'group')}, {fused}"
+            rows.append(Answer(title, fixed(*_picture(schedule)), (target, 0)))
+            for number, group in enumerate(schedule.groups):
+                rows += _group_rows(group, candidates, target, number)
+    return rows
+
+
+def _picture(schedule: Schedule) -> list[str]:
+    """The groups as a graph: each with the groups whose results it reads."""
+    maker: dict[str, str] = {}
+    lines = []
+    for group in schedule.groups:
+        sources = dict.fromkeys(maker[name] for name in group.reads if name in maker)
+        lines.append(f"{group.kernel if group.kind == 'extern' else group.id}"
+                     + (f"  <- {', '.join(sources)}" if sources else ""))
+        lines += [f"    {' + '.join(group.members)}"] if len(group.members) > 1 else []
+        maker.update(dict.fromkeys(group.writes, group.id))
+    return lines
+
+
+def _group_rows(
+    group: ScheduledGroup, candidates: Sequence[FusionCandidate], target: Target, number: int
+) -> list[Answer]:
+    inside = set(group.members)
+    size = f", {group.bytes:,} bytes" if group.bytes is not None else ""
+    title = f"{group.id}  {group.kind}: {' + '.join(group.members)}{size}"
+    lines = [title, f"loops: {' '.join(group.loop_order) or 'one'} {group.tiling}".rstrip(),
+             f"reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"]
+    lines += [f"never in memory: {', '.join(group.internal)}"] if group.internal else []
+    lines += [text for c in candidates if c.fused and {c.first, c.second} <= inside for text in _pair(c)]
+    rows = [Answer(title, fixed(*lines), (target, 0), 1)]
+    for candidate in candidates:
+        if not candidate.fused and candidate.first in inside:
+            hint = f"{candidate.decision} = fuse" if candidate.legal and candidate.decision else candidate.enabled_by
+            rows.append(Answer(f"not fused with {candidate.second}: {candidate.why}", fixed(*_pair(candidate)),
+                               (Target(target.compile, "fusion", target.name), 0), 2, hint))
+    return rows
+
+
+def _pair(candidate: FusionCandidate) -> list[str]:
+    lines = [line.text for line in candidate_lines(candidate)]
+    if not candidate.fused and candidate.legal and candidate.decision:
+        lines.append(f"to force it: an override file with  \"{candidate.decision}\" = \"fuse\"")
+    return lines
+
+
+# ---- decisions ----
+def decisions(session: Session, compile_id: str) -> list[Answer]:
+    """All decisions, by kind: what was chosen, over what, why."""
+    kinds: dict[str, list[tuple[str, Decision]]] = defaultdict(list)
+    for owner, decision in session.recording.decisions(compile_id or None):
+        kinds[decision.kind].append((owner, decision))
+    rows = []
+    for kind, members in kinds.items():
+        rows.append(Answer(f"{kind}  {len(members)}", fixed(*_chosen(d for _, d in members))))
+        for owner, decision in members:
+            others = ", ".join(o.name for o in decision.options if o.name != decision.chosen)
+            title = f"{owner}  {decision.subject}: {decision.chosen}" + (f"  [not {others}]" if others else "")
+            place = decision.location
+            opens = (Target(owner, SOURCE, place.file), place.line - 1) if place else (Target(owner, "decisions"), 0)
+            rows.append(Answer(title + (" (forced)" if decision.forced else ""), _decision(decision), opens, 1,
+                               _override(decision)))
+    return rows
+
+
+def _chosen(members: Iterable[Decision]) -> list[str]:
+    counts: dict[str, int] = defaultdict(int)
+    for decision in members:
+        counts[decision.chosen] += 1
+    return [f"{number:5}  {option}" for option, number in sorted(counts.items(), key=lambda e: -e[1])]
+
+
+def _override(decision: Decision) -> str:
+    other = next((option.name for option in decision.options if option.name != decision.chosen), "")
+    return f'"{decision.id}" = "{other}"' if other else ""
+
+
+def _decision(decision: Decision) -> Details:
+    lines = [line.text for line in decision_lines(decision)]
+    if text := _override(decision):
+        lines += ["", "to choose otherwise, in a file for --override:", f"  {text}"]
+    return fixed(*lines)
+
+
+# ---- passes ----
+def passes(session: Session, compile_id: str) -> list[Answer]:
+    """Each pass that changed a graph, with its rewrites."""
+    rows = []
+    for info in _compiles(session, compile_id):
+        for artifact in session.recording.artifacts(info.id, "passes"):
+            record = session.recording.find(Pass, info.id, "passes", artifact.name)
+            if record is None:
+                continue
+            target = Target(info.id, "passes", artifact.name)
+            counted = f"{plural(len(record.matches), 'rewrite')}, {1000 * record.seconds:.1f} ms"
+            title = f"{info.id}  {artifact.name}  {counted}"
+            texts = [f"{m.rule}: {', '.join(m.removed) or 'nothing'} -> {', '.join(m.added) or 'nothing'}"
+                     + (f"  ({m.why})" if m.why else "") for m in record.matches]
+            rows.append(Answer(title, fixed(title, *texts), (target, 0)))
+            rows += [Answer(text, fixed(text), (target, 0), 1) for text in texts]
+    return rows
+
+
+# ---- memory ----
+def memory(session: Session, compile_id: str) -> list[Answer]:
+    """The bytes that are alive at each group, the peak marked, and the buffers behind them."""
+    rows = []
+    for info in _compiles(session, compile_id):
+        for artifact in session.recording.artifacts(info.id, "schedule"):
+            schedule = session.recording.find(Schedule, info.id, "schedule", artifact.name)
+            if schedule is None or not schedule.buffers:
+                continue
+            target = Target(info.id, "schedule", artifact.name)
+            part = f" {artifact.name}" if artifact.name else ""
+            own = [b for b in schedule.buffers if b.role not in ("input", "constant")]
+            title = f"{info.id}{part}  peak {bytes_text(schedule.peak_bytes)} besides inputs"
+            if any(b.bytes is None for b in own):
+                title = f"{info.id}{part}  {plural(len(own), 'buffer')}, some of sizes that vary: no peak is known"
+            rows.append(Answer(title, fixed(*_largest(own)), (target, 0)))
+            rows += _alive_rows(schedule, own, target)
+    return rows
+
+
+def _largest(buffers: Sequence[BufferPlan]) -> list[str]:
+    """The largest buffers; those of sizes that vary come first."""
+    ordered = sorted(buffers, key=lambda b: (b.bytes is not None, -(b.bytes or 0)))
+    return [f"{bytes_text(b.bytes):>10}  {b.id}  {b.role}, {b.first} to {b.last}"
+            + (f", in the memory of {b.reuses}" if b.reuses else "") for b in ordered[:20]]
+
+
+def _alive_rows(schedule: Schedule, own: Sequence[BufferPlan], target: Target) -> list[Answer]:
+    order = {group.id: number for number, group in enumerate(schedule.groups)}
+    alive = [[b for b in own if order.get(b.first, 0) <= number <= order.get(b.last, len(order))]
+             for number in range(len(schedule.groups))]
+    totals = [None if any(b.bytes is None for b in found) else sum(b.bytes or 0 for b in found) for found in alive]
+    all_known = None not in totals
+    most = max((total for total in totals if total is not None), default=0)
+    rows = []
+    for group, found, total in zip(schedule.groups, alive, totals):
+        mark = "  <- peak" if all_known and total == most and most else ""
+        drawn = bar(total or 0, most) if total is not None else "?"
+        details = fixed(f"{plural(len(found), 'buffer')} alive at {group.id}", *_largest(found))
+        rows.append(Answer(f"{bytes_text(total):>10} {drawn:<{BAR}} {group.id}{mark}", details, (target, 0), 1))
+    return rows
+
+
+# ---- time ----
+def time(session: Session, compile_id: str) -> list[Answer]:
+    """Where compile time went: by compilation and stage, the longest first."""
+    infos = sorted(_compiles(session, compile_id), key=lambda info: -info.seconds.get("total", 0.0))
+    infos = [info for info in infos if info.seconds]
+    most = max((info.seconds.get("total", 0.0) for info in infos), default=0.0)
+    whole = sum(info.seconds.get("total", 0.0) for info in infos)
+    rows = []
+    for info in infos:
+        total = info.seconds.get("total", 0.0)
+        place = f"{info.file.rpartition('/')[2]}:{info.line}"
+        rows.append(Answer(f"{total:7.3f} s {bar(total, most):<{BAR}} {info.id} {info.function} {place}",
+                           fixed(f"{info.id}: {total:.3f} s of {whole:.3f} s of compiling"), (Target(info.id), 0)))
+        spent = {stage: info.seconds.get(stage, 0.0) for stage in (*TIMINGS, *info.seconds) if stage != "total"}
+        rest = total - sum(spent[stage] for stage in TIMINGS if stage in spent)
+        for stage, seconds in sorted({**spent, "the rest": max(rest, 0.0)}.items(), key=lambda e: -e[1]):
+            if seconds >= 0.0005:
+                rows.append(Answer(f"{seconds:7.3f} s {bar(seconds, most):<{BAR}} {stage}",
+                                   fixed(f"{stage}: {seconds:.3f} s of {total:.3f} s"), (Target(info.id), 0), 1))
+    return rows
+
