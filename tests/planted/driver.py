@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from .fault import VARIABLE, Fault, matches, planted
 
 HERE = Path(__file__).parent
 LIMIT = 120.0
+HANG = 30.0  # seconds after which a program that never ends is taken for one
 MOST_OPERATORS = 5
 
 
@@ -56,18 +59,18 @@ def environment(fault: Fault | None) -> None:
 
 def command(fault: Fault | None, folder: Path, *words: str, limit: float = LIMIT) -> children.Ended:
     """A `ptdebug` command with the fault."""
+    return children.forked(partial(_command, fault, words), folder, limit)
 
-    def call() -> int:
-        from ptdebug.cli.main import main
 
-        environment(fault)
-        if fault is None:
-            return main(words)
-        _threads(fault)
-        with planted(fault):
-            return main(words)
+def _command(fault: Fault | None, words: Sequence[str]) -> int:
+    from ptdebug.cli.main import main
 
-    return children.forked(call, folder, limit)
+    environment(fault)
+    if fault is None:
+        return main(words)
+    _threads(fault)
+    with planted(fault):
+        return main(words)
 
 
 def _threads(fault: Fault) -> None:
@@ -77,37 +80,49 @@ def _threads(fault: Fault) -> None:
         torch.set_num_threads(fault.threads)
 
 
-def shown(fault: Fault, folder: Path) -> tuple[bool, str]:
-    """Whether the program differs from eager as the fault says, and how."""
-
-    def call() -> int:
-        import ptdebug
-        import torch
-
-        environment(fault)
-        _threads(fault)
-        expected = programs.outcome(fault.program, lambda f: f)
-        with planted(fault):
-            found = programs.outcome(fault.program, ptdebug.compile)
-        print(programs.difference(found, expected) or "the same", torch.__version__[:0])
-        return 0
-
-    ended = children.forked(call, folder / "shown", LIMIT / 2)
-    if isinstance(ended.code, str):
-        return fault.shows in (("hang",) if ended.code == children.HANG else ("signal", "memory")), ended.code
-    said = ended.out.strip()
-    if ended.code:
-        return False, ended.errors.strip()[-400:]
-    if fault.shows == "fallback":
-        return said == "the same", "runs in eager"
-    return said != "the same" and fault.shows in ("values", "exception", "memory"), said
-
-
-def record(fault: Fault | None, program: str, folder: Path, options: Sequence[str] = ()) -> children.Ended:
-    """Record the program's script as `r`."""
+def record(fault: Fault | None, program: str, folder: Path, *options: str, limit: float = LIMIT) -> children.Ended:
+    """Record the program's script as `r`; what it computed goes to the file "found"."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "program.py").write_text(programs.script(program))
-    return command(fault, folder, "run", "--name", "r", *options, "program.py")
+
+    def call() -> int:
+        import torch
+
+        try:
+            _command(fault, ["run", "--name", "r", *options, "program.py"])
+        finally:
+            if "seen" in (left := vars(sys.modules["__main__"])):
+                torch.save(programs.kept(left["seen"]), "found")
+        return 0
+
+    return children.forked(call, folder, limit)
+
+
+def eager(program: str, folder: Path) -> list[Any]:
+    """What the program computes in eager."""
+    import torch
+
+    def call() -> int:
+        torch.save(programs.outcome(program, lambda f: f), "eager")
+        return 0
+
+    children.forked(call, folder, LIMIT)
+    return torch.load(folder / "eager", weights_only=False)
+
+
+def shown(fault: Fault, folder: Path, ran: children.Ended) -> tuple[bool, str]:
+    """Whether the program differs from eager as the fault says, and how."""
+    import torch
+
+    if isinstance(ran.code, str):
+        return fault.shows in (("hang",) if ran.code == children.HANG else ("signal", "memory")), ran.code
+    if not (folder / "found").exists():
+        return fault.shows == "exception", ran.errors.strip()[-400:]
+    found = torch.load(folder / "found", weights_only=False)
+    said = programs.difference(found, eager(fault.program, folder)) or "the same"
+    if fault.shows == "fallback":
+        return said == "the same" and "internal error" in ran.errors, "runs in eager"
+    return said != "the same" and fault.shows in ("values", "memory"), said
 
 
 def document(ended: children.Ended) -> dict[str, Any]:
@@ -120,21 +135,26 @@ def document(ended: children.Ended) -> dict[str, Any]:
 
 
 def check(fault: Fault, folder: Path, steps: Sequence[str]) -> Result:
-    """All steps that are asked for."""
+    """The program with the fault, and all steps that are asked for."""
     result = Result(fault.name)
-    right, result.difference = shown(fault, folder)
-    result.shown = "right" if right else "wrong"
-    if not steps:
-        return result
-    ran = record(fault, fault.program, folder, fault.options)
-    result.seconds = ran.seconds
+    ran = record(fault, fault.program, folder, *fault.options, limit=HANG if fault.shows == "hang" else LIMIT)
+    right, result.difference = shown(fault, folder, ran)
+    result.shown, result.seconds = "right" if right else "wrong", ran.seconds
     for step in steps:
-        right = _STEPS[step](fault, folder, result)
-        setattr(result, step, "none" if right is None else "right" if right else "wrong")
+        answer = _STEPS[step](fault, folder, result)
+        setattr(result, step, "none" if answer is None else "right" if answer else "wrong")
     return result
 
 
+def forget_program(folder: Path) -> None:
+    """Let the program not run again: it takes longer than all else, and shows faults of capture only."""
+    with (folder / "program.py").open("a") as file:
+        file.write("\n# has changed\n")
+
+
 def _replay(fault: Fault, folder: Path, result: Result) -> bool:
+    if not {"capture", "guards", "output_bytecode"} & set(fault.stages):
+        forget_program(folder)
     ended = command(fault, folder, "replay", "r", "--json")
     found = document(ended)
     first = found.get("first_difference") or {}

@@ -28,8 +28,8 @@ class NotPlanted(Exception):
 
 
 class Edit:
-    """In the source of `module` each old text of `changes` (old, new, old, new, ...), which occurs once, becomes the new
-    one. Lines stay where they are."""
+    """In the source of `module` each old text of `changes` (old, new, old, new, ...), which occurs once, becomes the
+    new one. Lines stay where they are."""
 
     def __init__(self, module: str, *changes: str) -> None:
         self.module, self.changes = module, list(zip(changes[::2], changes[1::2], strict=True))

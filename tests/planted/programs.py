@@ -37,7 +37,7 @@ def main(compile):
 
 
 if __name__ == "__main__":
-    main(torch.compile)
+    seen = main(torch.compile)
 '''
 
 
@@ -51,9 +51,14 @@ def outcome(program: str, compile: Callable[[Any], Any]) -> Any:
     namespace: dict[str, Any] = {"__name__": "planted"}
     exec(compile_text(script(program)), namespace)
     try:
-        return [_kept(value) for value in flat(namespace["main"](compile))]
+        return kept(namespace["main"](compile))
     except Exception as error:
         return [f"{type(error).__name__}: {error}"]
+
+
+def kept(seen: Any) -> list[Any]:
+    """The leaves of what a program's `main` returned; tensors without their history."""
+    return [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in flat(seen)]
 
 
 def compile_text(source: str) -> Any:
@@ -74,10 +79,6 @@ def flat(value: Any) -> Iterator[Any]:
         yield from flat(list(value.values()))
     else:
         yield value
-
-
-def _kept(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 def difference(found: list[Any], expected: list[Any]) -> str:

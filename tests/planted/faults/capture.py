@@ -54,8 +54,8 @@ def calls():
     x = torch.randn(8)
     return [(x, torch.sin), (x, torch.cos)]
 """, "guards.kinds",
-           "    tree.manager(spec.source).add_id_match_guard(id(value), tree.parts(spec), None)\n    return Identity(subject(value)",
-           "    tree.manager(spec.source).add_id_match_guard\n    return Identity(subject(value)"),
+           "add_id_match_guard(id(value), tree.parts(spec), None)\n    return Identity(subject(value)",
+           "add_id_match_guard\n    return Identity(subject(value)"),
     _fault("appended_item_lost", BYTECODE, """
 def f(x, seen):
     y = x * 2
@@ -87,8 +87,8 @@ def f(x):
 def calls():
     return [(torch.randn(8),)]
 """, "variables.torch.tensor",
-           "return tx.graph.call(function, [_without_numpy(tx, left), _without_numpy(tx, right)], {}, tx)",
-           "return tx.graph.call(function, [_without_numpy(tx, v) for v in ((left, right) if left is self else (right, left))], {}, tx)"),
+           "function, [_without_numpy(tx, left), _without_numpy(tx, right)], {}, tx)",
+           "function, [_without_numpy(tx, v) for v in (self, right if left is self else left)], {}, tx)"),
     _fault("loop_starts_counting_at_one", ("capture",), """
 def f(xs):
     total = xs[0]
