@@ -134,15 +134,6 @@ def calls():
     return [(torch.randn(6, 4, requires_grad=True),)]
 """, AOT + "autograd.joint", "found = torch.autograd.grad(roots, edges, tangents, allow_unused=True)",
            "found = torch.autograd.grad(roots[:1], edges, tangents[:1], allow_unused=True)"),
-    _fault("backward_reads_a_changed_input", ("partition", "backward", "forward"), WHOLE, """
-def f(w, b):
-    y = w * (b * 2 + 1)  # here
-    b.add_(1)
-    return y
-
-def calls():
-    return [(torch.randn(6, 4, requires_grad=True), torch.randn(6, 4))]
-""", AOT + "autograd.joint", "        if not readers:\n            continue", "        if True:\n            continue"),
     _fault("gradients_in_reverse", ("partition", "backward"), WHOLE, """
 def f(x, y):
     a = x * y.exp()
