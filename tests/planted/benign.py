@@ -33,6 +33,10 @@ _BODIES = {
     "cancel": "(x + 100.0) * (y + 100.0) - x * y - 10000.0",
     "group_norm": "F.group_norm((x * y).view(4, 8, -1), 4)",
     "cosine": "F.cosine_similarity(x, y, 1)",
+    "exponentials": "x.exp().sum(0) * y",
+    "binary": "F.binary_cross_entropy_with_logits(x, y.sigmoid())",
+    "mish": "F.mish(x) * y",
+    "distance": "(x - y).pow(2).sum(1).sqrt()",
     "cross_entropy": "F.cross_entropy(x * y, torch.arange(24))",
 }
 _DTYPES = ("float32", "bfloat16", "float16")

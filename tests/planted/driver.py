@@ -190,10 +190,8 @@ def _bisect(fault: Fault, folder: Path, result: Result) -> bool | None:
 
 
 def decisions(found: dict[str, Any]) -> list[str]:
-    """The decisions that a bisection blames."""
-    named = found.get("decisions") or found.get("override") or []
-    named = list(named) if isinstance(named, dict) else named
-    return [d if isinstance(d, str) else str(d.get("id", d.get("decision", d))) for d in named]
+    """The decisions that a bisection blames, without the graph's id in front."""
+    return [re.sub(r"^\d+/\d+:", "", name) for name in found.get("overrides", ())]
 
 
 def _minify(fault: Fault, folder: Path, result: Result) -> bool:

@@ -64,8 +64,7 @@ def _right(programs: dict[str, str], arguments: argparse.Namespace, folder: Path
     found = []
     for judged in benign.judge({k: v for k, v in programs.items() if _wanted(k, arguments)}, folder):
         found.append(judged)
-        if judged.alarm:
-            print(f"{judged.name}: {judged.verdict}", flush=True)
+        print(f"{judged.name}: {judged.verdict}", flush=True)
     print(benign.as_text(found))
     return any(judged.alarm for judged in found)
 
