@@ -32,6 +32,12 @@ def test_there_are_at_least_sixty_over_all_stages():
         "kernels", "wrapper"}
 
 
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_patch_fits_the_product(name):
+    with planted(FAULTS[name]):
+        pass
+
+
 @pytest.mark.parametrize("name", [name for name in QUICK if name not in OF_CAPTURE])
 def test_replay_names_the_place(name, tmp_path, monkeypatch, capsys):
     fault = FAULTS[name]
