@@ -153,7 +153,7 @@ def forget_program(folder: Path) -> None:
 
 
 def _replay(fault: Fault, folder: Path, result: Result) -> bool:
-    if not {"capture", "guards", "output_bytecode"} & set(fault.stages):
+    if not of_capture(fault):
         forget_program(folder)
     ended = command(fault, folder, "replay", "r", "--json")
     found = document(ended)
@@ -172,6 +172,11 @@ def named(fault: Fault, found: dict[str, Any]) -> bool:
     return first.get("stage") in fault.stages and (not lines or first.get("line") in lines)
 
 
+def of_capture(fault: Fault) -> bool:
+    """Whether the tracer has the fault, which no captured graph shows."""
+    return bool({"capture", "guards", "output_bytecode"} & set(fault.stages))
+
+
 def marked(fault: Fault) -> list[int]:
     """The lines of the script that have the comment "# here"."""
     lines = programs.script(fault.program).splitlines()
@@ -179,7 +184,11 @@ def marked(fault: Fault) -> list[int]:
 
 
 def _bisect(fault: Fault, folder: Path, result: Result) -> bool | None:
-    ended = command(fault, folder, "bisect", "r", "--json", limit=3 * LIMIT)
+    subject = "r"
+    if of_capture(fault):  # graphs are right: the whole program has to show it
+        subject = "check.py"
+        (folder / subject).write_text(programs.checking_script(fault.program))
+    ended = command(fault, folder, "bisect", "--json", subject, limit=3 * LIMIT)
     found = document(ended)
     blamed = decisions(found)
     result.blamed = " ".join(blamed) or f"{ended.code}: {str(found.get('outcome') or ended.errors.strip())[-300:]}"

@@ -40,6 +40,18 @@ if __name__ == "__main__":
     seen = main(torch.compile)
 '''
 
+CHECK = """
+if __name__ == "__main__":
+    for mine, eager in zip(tensors(main(torch.compile)), tensors(main(lambda f: f)), strict=True):
+        torch.testing.assert_close(mine, eager, equal_nan=True)
+"""
+"""For a program that judges itself: it fails where what is compiled differs from eager."""
+
+
+def checking_script(program: str) -> str:
+    """A script that raises where the program's results, compiled, are not eager's."""
+    return script(program).partition("\nif __name__")[0] + CHECK
+
 
 def script(program: str) -> str:
     """A runnable script of a program that defines `f` and `calls()`."""

@@ -157,7 +157,7 @@ def calls():
 )
 
 OF_PASSES = (
-    _fault("times_two_is_no_op", PASSED, "pass:no-ops", """
+    _fault("times_two_is_no_op", PASSED, "pass:no-ops.*", """
 def f(x, y):
     a = x.sin()
     b = a * 2  # here
@@ -166,7 +166,7 @@ def f(x, y):
 def calls():
     return [(torch.randn(8, 16), torch.randn(8, 16))]
 """, PASSES + "no_ops", "and factor == number and", "and factor in (number, 2) and"),
-    _fault("common_but_for_a_keyword", PASSED, "pass:common-subexpressions", """
+    _fault("common_but_for_a_keyword", PASSED, "pass:common-subexpressions.*", """
 def f(x, y):
     a = x.add(y, alpha=2)
     b = x.add(y, alpha=5)  # here
@@ -175,7 +175,7 @@ def f(x, y):
 def calls():
     return [(torch.randn(8, 16), torch.randn(8, 16))]
 """, PASSES + "common_subexpressions", "_hashable(node.args), _hashable(node.kwargs))", "_hashable(node.args), ())"),
-    _fault("constants_folded_without_keywords", PASSED, "pass:constant-folding", """
+    _fault("constants_folded_without_keywords", PASSED, "pass:constant-folding.*", """
 def f(x):
     c = torch.tensor([1.0, 2.0, 3.0])
     d = c.add(c, alpha=3)  # here
