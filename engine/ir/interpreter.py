@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
+from sympy.logic.boolalg import Boolean
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ..graphs.random_fills import RANDOM_FILLS
@@ -137,6 +138,8 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
     if isinstance(value, sympy.Expr):
         number = evaluate(value, symbols)
         return float(number) if isinstance(number, (float, sympy.Float)) else int(number)
+    if isinstance(value, Boolean):  # a condition on sizes, which an assertion checks
+        return bool(value.xreplace({s: sympy.sympify(symbols[s]) for s in value.free_symbols}))
     return value
 
 
@@ -158,10 +161,10 @@ def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.
 # ---- bodies
 def run_body(body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
     """Run the loops of a body; the buffers it stores to are in `memory` already."""
-    _BodyRun(body, memory, symbols).run()
+    BodyRun(body, memory, symbols).run()
 
 
-class _BodyRun:
+class BodyRun:
     """The values of a body's statements, each broadcastable to the index space (axes, then reduction axes)."""
 
     def __init__(self, body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
@@ -177,21 +180,28 @@ class _BodyRun:
             self.environment[axis.symbol] = torch.arange(self.extents[d], device=self.device).reshape(shape)
 
     def run(self) -> None:
+        """Run all statements in order."""
         if 0 in self.extents[:len(self.body.axes)]:
             return
+        for s in self.body.statements:
+            value = self.value(s)
+            if value is not None:
+                self.values[s.name] = value
+
+    def value(self, s: Statement) -> torch.Tensor | None:
+        """The value of a statement, whose operands are in `values`; a store has none, and is done."""
         rules: dict[str, Callable[[Statement], torch.Tensor]] = {
             "load": self._load, "constant": self._constant, "index": self._index, "cast": self._cast,
             "bitcast": self._bitcast, "indirect": self._indirect, "reduce": self._reduce, "part": self._part,
             "scan": self._scan,
         }
-        for s in self.body.statements:
-            if s.op == "store":
-                self._store(s)
-            elif s.op in rules:
-                self.values[s.name] = rules[s.op](s)
-            else:
-                result = ELEMENTWISE[s.op](*[self.values[a] for a in s.args])
-                self.values[s.name] = result.to(s.dtype)
+        if s.op == "store":
+            self._store(s)
+            return None
+        if s.op in rules:
+            return rules[s.op](s)
+        result: torch.Tensor = ELEMENTWISE[s.op](*[self.values[a] for a in s.args])
+        return result.to(s.dtype)
 
     def _place(self, index: sympy.Expr | None) -> torch.Tensor:
         value = evaluate(index, self.environment)
