@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from .recording import Recording
-from .records import Break, Frame, Graph, Runtime, Schedule
+from .records import Break, Graph, Schedule
+from .resumed import origins_of
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,11 @@ class BreakCosts:
         self._skipped = {info.id: info.reason for info in infos if info.status == "skipped"}
         self._continued: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._functions: dict[str, str] = {}
-        for owner, frame in recording.records(Frame):
-            if frame.origin:
-                self._continued[_process(owner), frame.origin].append(owner)
-                self._functions[owner] = frame.origin.rpartition("+")[0]
+        for owner, origin in origins_of(recording).items():
+            self._continued[_process(owner), origin].append(owner)
+            self._functions[owner] = origin.rpartition("+")[0]
         self._graphs = {i.compile for i in recording.artifacts(stage="capture")}
-        self._schedules = dict(recording.records(Schedule))
-        self._calls = {owner: runtime.calls for owner, runtime in recording.records(Runtime)}
+        self._calls = {i.compile: int(i.facts.get("calls", 0)) for i in recording.artifacts(kind="Runtime")}
         self._recording = recording
 
     def of(self, met: Sequence[tuple[str, Break]]) -> BreakCost:
@@ -80,7 +79,7 @@ class BreakCosts:
         return max(calls.values(), default=0)
 
     def _unfused(self, before: str, after: str, live: tuple[str, ...]) -> int:
-        first, second = self._schedules.get(before), self._schedules.get(after)
+        first, second = (self._recording.find(Schedule, owner, "schedule") for owner in (before, after))
         if first is None or second is None or _process(before) != _process(after):
             return 0
         results = {buffer.id for buffer in first.buffers if buffer.role == "output"}

@@ -5,6 +5,7 @@ handler for ptdebug's own errors may swallow them.
 """
 from __future__ import annotations
 
+import dis
 import opcode
 import signal
 from collections.abc import Iterator
@@ -13,8 +14,13 @@ from types import CodeType, FrameType, TracebackType
 
 _INTERRUPTIBLE = ("RESUME", "JUMP_BACKWARD", "CALL", "PRECALL")
 """Prefixes of the instructions after which CPython checks for exceptions set by other threads."""
-_RAISED_EMPTY = (StopIteration, StopAsyncIteration, NotImplementedError, AssertionError, MemoryError)
-"""Exceptions that C functions raise without arguments, as those set by other threads are."""
+_ALWAYS_BETWEEN = ("RESUME", "JUMP_BACKWARD")
+"""Those of them that raise nothing themselves."""
+_RAISED_EMPTY: dict[type[BaseException], tuple[str, ...]] = {
+    StopIteration: ("next", "__next__", "send", "throw"),
+    StopAsyncIteration: ("anext", "__anext__", "asend", "athrow"),
+}
+"""Exceptions that C functions raise without arguments, as those set by other threads are, and the names of these."""
 
 
 def came_from_outside(error: BaseException) -> bool:
@@ -22,10 +28,34 @@ def came_from_outside(error: BaseException) -> bool:
     entries = list(_entries(error.__traceback__))
     if any(_was_called_by_python(entry.tb_frame) for entry in entries[1:]):
         return True
-    if error.args or isinstance(error, _RAISED_EMPTY) or not entries:
+    if error.args or not entries:
         return False
-    last = entries[-1]
-    return opcode.opname[last.tb_frame.f_code.co_code[last.tb_lasti]].startswith(_INTERRUPTIBLE)
+    code, offset = entries[-1].tb_frame.f_code, entries[-1].tb_lasti
+    last = opcode.opname[code.co_code[offset]]
+    if not last.startswith(_INTERRUPTIBLE):
+        return False
+    if last.startswith(_ALWAYS_BETWEEN):
+        return True
+    if isinstance(error, MemoryError):  # any call may need memory
+        return False
+    return _called(code, offset) not in _RAISED_EMPTY.get(type(error), ())
+
+
+def _called(code: CodeType, offset: int) -> str:
+    """The name of the function that the call at `offset` calls: the last part of the expression that begins there."""
+    before: list[dis.Instruction] = []
+    for instruction in dis.get_instructions(code):
+        if instruction.offset == offset:
+            starts = _start(instruction)
+            loads = (i for i in reversed(before) if i.opname.startswith("LOAD_") and _start(i) == starts)
+            return next((str(i.argval) for i in loads), "")
+        before.append(instruction)
+    return ""
+
+
+def _start(instruction: dis.Instruction) -> tuple[int | None, int | None]:
+    positions = instruction.positions
+    return (positions.lineno, positions.col_offset) if positions is not None else (None, None)
 
 
 def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:

@@ -15,8 +15,10 @@ MANY = 3
 def isolated_compiles(recording: Recording) -> list[dict[str, Any]]:
     """Each function that was compiled for many torch.compile calls: its location, compilations and seconds."""
     again: dict[tuple[str, str, int], list[tuple[str, Frame]]] = defaultdict(list)
-    for owner, frame in recording.records(Frame):
-        if frame.isolated and not frame.origin:
+    for info in recording.artifacts(stage="frame"):
+        owner = info.compile
+        frame = recording.find(Frame, owner, "frame") if info.facts.get("isolated") else None
+        if frame is not None and not frame.origin:
             again[frame.function, frame.file, frame.line].append((owner, frame))
     seconds = {info.id: info.seconds.get("total", 0.0) for info in recording.compiles()}
     return [

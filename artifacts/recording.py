@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from ..dependencies import msgspec
 from .database import CompileKey, Count, Database, Moment, RecordingError, Stage, has_database
@@ -22,11 +21,14 @@ from .process_liveness import is_running
 from .records import OLDER_SCHEMAS, SCHEMA, Absent, AnyRecord, Decision, split_ref
 from .stages import order_of
 from .store import DATABASE, RUNNING, stopped_mark
+from .weighted_cache import WeightedCache
 
 __all__ = ["ArtifactInfo", "CompileInfo", "Recording", "RecordingError"]
 
 R = TypeVar("R")
 
+_facts_decoder: msgspec.json.Decoder[dict[str, int | str]] = msgspec.json.Decoder(
+    dict[str, Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | str])
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
 META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
@@ -34,6 +36,8 @@ META: dict[str, Any] = {
     "exit_code": int, "signature": str,
 }
 """The types of facts about a run; other facts may be anything."""
+CACHED_BYTES = 8 << 20
+"""Bytes of encoded records that are kept decoded, which takes some ten times as much memory."""
 LOST = "failed"
 """The status of a compilation whose row is damaged or missing, while some of its artifacts exist."""
 
@@ -55,7 +59,8 @@ class CompileInfo:
 
 @dataclass(frozen=True)
 class ArtifactInfo:
-    """One record without its content; `items` counts what it holds (nodes, guards, lines, ...)."""
+    """One record without its content; `items` counts what it holds (nodes, guards, lines, ...); `facts` are those of
+    `facts.py`."""
 
     compile: str
     stage: str
@@ -63,6 +68,7 @@ class ArtifactInfo:
     kind: str
     items: int
     hash: bytes
+    facts: Mapping[str, int | str] = field(default_factory=dict, compare=False)
 
     @property
     def key(self) -> str:
@@ -78,7 +84,7 @@ class Recording:
         self.name = path.name
         self.problems: list[str] = []
         self._databases: list[Database] = []
-        self._record = lru_cache(maxsize=512)(self._read_record)
+        self._records: WeightedCache[tuple[str, bytes], AnyRecord | None] = WeightedCache(CACHED_BYTES)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Recording:
@@ -149,6 +155,13 @@ class Recording:
                 found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
         return list(found.values())
 
+    def _facts(self, text: str | None) -> dict[str, int | str]:
+        try:
+            return _facts_decoder.decode(text) if text else {}
+        except msgspec.MsgspecError:
+            self._problem("facts about an artifact are damaged")
+            return {}
+
     def _seconds(self, text: str) -> dict[str, float]:
         try:
             return msgspec.json.decode(text or "{}", type=dict[str, float])
@@ -192,7 +205,7 @@ class Recording:
     def artifacts(self, compile_id: str | None = None, stage: str | None = None,
                   kind: str | None = None, name: str | None = None) -> list[ArtifactInfo]:
         """Artifacts (of one compilation, stage, kind of record or name), in the order of stages, then as recorded."""
-        query = "SELECT compile, stage, name, kind, items, hash FROM artifacts WHERE 1"
+        query = "SELECT compile, stage, name, kind, items, hash, facts FROM artifacts WHERE 1"
         values: list[str] = []
         process = None
         if compile_id is not None:
@@ -202,9 +215,9 @@ class Recording:
         for column, value in (("stage", stage), ("kind", kind), ("name", name)):
             if value is not None:
                 query, values = f"{query} AND {column}=?", [*values, value]
-        shape = tuple[CompileKey, Stage, str, str, Count, bytes]
-        found = {(c + suffix, s, n): ArtifactInfo(c + suffix, s, n, k, i, h)
-                 for suffix, c, s, n, k, i, h in self._rows(query + " ORDER BY seq", shape, *values)
+        shape = tuple[CompileKey, Stage, str, str, Count, bytes, str | None]
+        found = {(c + suffix, s, n): ArtifactInfo(c + suffix, s, n, k, i, h, self._facts(f))
+                 for suffix, c, s, n, k, i, h, f in self._rows(query + " ORDER BY seq", shape, *values)
                  if process is None or suffix == process}
         return sorted(found.values(), key=lambda a: order_of(a.stage))
 
@@ -301,9 +314,13 @@ class Recording:
             return None
         return record
 
-    def _read_record(self, suffix: str, key: bytes) -> AnyRecord | None:
+    def _record(self, suffix: str, key: bytes) -> AnyRecord | None:
+        if (suffix, key) in self._records:
+            return self._records[suffix, key]
         content = self._database(suffix).content(key)
-        return None if content is None else self._decode(content)
+        record = None if content is None else self._decode(content)
+        self._records.put((suffix, key), record, len(content or b""))
+        return record
 
     def _decode(self, content: bytes) -> AnyRecord | None:
         try:

@@ -9,10 +9,10 @@ from typing import Any
 
 from ..dependencies import msgspec
 from .decode import form_of
+from .facts import operations
 from .inner_graphs import graphs_in
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import AutogradFunction, Graph, Location, Node, NodeRef, Pass, TensorMeta, ref
-from .summary import operations
 
 INDENT = "    "
 MAX_ARGUMENT = 400  # characters of one argument; a longer one ends in "…"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .recording import CompileInfo, Recording
-from .records import Breaks, Frame, Location
+from .records import Breaks, Location
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,24 @@ class Resumed:
 
 def resumed(recording: Recording) -> dict[str, Resumed]:
     """By compile id, the compilations of resume functions (`Frame.origin`, which `Break.resumes` names)."""
+    origins = origins_of(recording)
+    if not origins:
+        return {}
     places: dict[tuple[str, str], Location] = {}
     for owner, record in recording.records(Breaks):
         for found in record.breaks:
             for origin in found.resumes:
                 places.setdefault((_process(owner), origin), found.location)
     return {
-        owner: Resumed(frame.origin.rpartition("+")[0].rpartition(":")[2], places[_process(owner), frame.origin])
-        for owner, frame in recording.records(Frame) if (_process(owner), frame.origin) in places
+        owner: Resumed(origin.rpartition("+")[0].rpartition(":")[2], places[_process(owner), origin])
+        for owner, origin in origins.items() if (_process(owner), origin) in places
     }
+
+
+def origins_of(recording: Recording) -> dict[str, str]:
+    """By compile id, what each compilation of a resume function continues."""
+    frames = recording.artifacts(stage="frame")
+    return {info.compile: str(info.facts["origin"]) for info in frames if info.facts.get("origin")}
 
 
 def display_name(info: CompileInfo, after: Mapping[str, Resumed]) -> str:

@@ -35,6 +35,7 @@ from typing import Any, Concatenate, ParamSpec
 from .. import __version__
 from ..dependencies import msgspec, zstandard
 from .external_exceptions import came_from_outside
+from .facts import facts_of
 from .inner_graphs import graphs_in
 from .open_files import OpenFiles
 from .process_liveness import machine, process_start
@@ -50,7 +51,7 @@ CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGE
                       status TEXT, reason TEXT, seconds TEXT);
 CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
 CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
-                       hash BLOB, UNIQUE(compile, stage, name));
+                       hash BLOB, facts TEXT, UNIQUE(compile, stage, name));
 CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);
 CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
 CREATE TABLE sources(path TEXT PRIMARY KEY, hash BLOB);
@@ -150,10 +151,7 @@ class RecordingWriter:
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Store `record`; it replaces an earlier one of the same compilation, stage and name."""
         items = next((len(getattr(record, field)) for field in ITEMS if hasattr(record, field)), 1)
-        self._db.execute(
-            "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
-            (compile_id, stage, name, type(record).__name__, items, self._blob(_encode(record))),
-        )
+        self._artifact(compile_id, stage, name, record, items)
         if isinstance(record, Graph):  # inlined functions may come from other files than the frame's
             nodes = [node for _, graph in graphs_in(record) for node in graph.nodes]
             for path in {place.file for node in nodes for place in node.stack} - self._sources:
@@ -303,10 +301,15 @@ class RecordingWriter:
 
     def _write_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
         for compile_id, runtime in runtimes.items():
-            self._db.execute(
-                "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
-                (compile_id, "runtime", "", "Runtime", len(runtime.kernels), self._blob(_encode(runtime))),
-            )
+            self._artifact(compile_id, "runtime", "", runtime, len(runtime.kernels))
+
+    def _artifact(self, compile_id: str, stage: str, name: str, record: AnyRecord, items: int) -> None:
+        facts = facts_of(record)
+        self._db.execute(
+            "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash, facts) VALUES(?,?,?,?,?,?,?)",
+            (compile_id, stage, name, type(record).__name__, items, self._blob(_encode(record)),
+             _encode(facts).decode() if facts else ""),
+        )
 
     def _keep_source(self, path: str) -> None:
         self._sources.add(path)

@@ -1,39 +1,24 @@
 """Questions about a recording as a whole, answered as JSON documents."""
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from typing import Any
 
 from .break_costs import BreakCost, BreakCosts
 from .isolated_compiles import isolated_compiles
 from .process_liveness import ending, is_running
-from .recording import CompileInfo, Recording
+from .recording import ArtifactInfo, CompileInfo, Recording
 from .records import (
     LIMIT_REACHED,
     SCHEMA,
     Break,
     Breaks,
-    Graph,
     Guard,
     Guards,
-    Kernel,
     Recompile,
-    Runtime,
-    Schedule,
-    Wrapper,
 )
 from .resumed import display_name, resumed
 from .stages import TIMINGS
-
-_LIBRARY_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+)\(")
-"""A line of Inductor's wrapper that calls an extern kernel."""
-NOT_OPERATIONS = ("placeholder", "get_attr", "output")
-
-
-def operations(graph: Graph) -> int:
-    """How many nodes of a graph compute something."""
-    return sum(node.op not in NOT_OPERATIONS for node in graph.nodes)
 
 
 def breaks(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Break, int]]:
@@ -169,34 +154,39 @@ class _PerCompile:
         self.kernels: Counter[str] = Counter()
         self.extern_calls: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
+        self.library_calls: Counter[str] = Counter()
         self.stages: dict[str, dict[str, None]] = defaultdict(dict)  # keys in the order of stages
+        planned: dict[str, ArtifactInfo] = {}
+        stock: dict[str, int] = defaultdict(int)
         for info in recording.artifacts():
             self.stages[info.compile][info.stage] = None
             if info.stage == "capture":
-                graph = recording.find(Graph, info.compile, info.stage, info.name)
-                if graph is not None:
-                    self.graph_nodes[info.compile] += len(graph.nodes)
-                    self.ops[info.compile] += operations(graph)
+                self.graph_nodes[info.compile] += info.items
+                self.ops[info.compile] += _count(info, "operations")
             elif info.kind == "Guards":
                 self.guards[info.compile] += info.items
+            elif info.kind == "Runtime":
+                self.calls[info.compile] += _count(info, "calls")
+            elif info.kind == "Schedule":
+                planned[info.compile] = info
+                self.kernels[info.compile] += _count(info, "kernels")
+                self.extern_calls[info.compile] += _count(info, "extern_calls")
+            elif info.kind == "Kernel":
+                stock[info.compile] += _count(info, "kernels")
+            elif info.kind == "Wrapper":
+                self.library_calls[info.compile] += _count(info, "library_calls")
         for owner in recording.decisions_by_compile():
             self.stages[owner]["decisions"] = None
-        planned: set[str] = set()
-        for owner, schedule in recording.records(Schedule):
-            planned.add(owner)
-            if "wrapper" not in self.stages[owner]:  # scheduled, but no wrapper was made
-                continue
-            for group in schedule.groups:
-                (self.extern_calls if group.kind == "extern" else self.kernels)[owner] += 1
         for owner, stages in self.stages.items():
-            if "wrapper" in stages and owner not in planned:  # stock's trace has the code, but no schedule
-                self.kernels[owner] = sum(len(kernel.kernels) for _, kernel in recording.records(Kernel, owner))
-                self.extern_calls[owner] = sum(
-                    bool(_LIBRARY_CALL.search(line.text))
-                    for _, wrapper in recording.records(Wrapper, owner) for line in wrapper.lines
-                )
-        for owner, runtime in recording.records(Runtime):
-            self.calls[owner] += runtime.calls
+            if "wrapper" not in stages:  # scheduled, but no wrapper was made
+                del self.kernels[owner], self.extern_calls[owner]
+            elif owner not in planned:  # stock's trace has the code, but no schedule
+                self.kernels[owner], self.extern_calls[owner] = stock[owner], self.library_calls[owner]
+
+
+def _count(info: ArtifactInfo, name: str) -> int:
+    value = info.facts.get(name, 0)
+    return value if isinstance(value, int) else 0
 
 
 def _compile_document(info: CompileInfo, facts: _PerCompile, display_name: str) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..artifacts.facts import operations
 from ..artifacts.records import AnyRecord, Break, Breaks, Decision, Graph, Guard, Guards
-from ..artifacts.summary import operations
 from ..tracer.frames import dispatch
 from . import session
 from .wiring import compile_anything, requested

@@ -28,6 +28,7 @@ COMMANDS = {
     "why": "the decision about one subject, its options and its reason",
     "diff": "what differs between two recordings, compilations or stages",
     "replay": "run the recorded graphs again, stage by stage, against eager",
+    "bisect": "find the decisions to blame for a wrong, crashing or slow result",
     "repro": "write anything recorded as a script that runs by itself",
     "doctor": "what works on this machine, and how to fix what does not",
 }

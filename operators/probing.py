@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils._mode_utils import no_dispatch
 
+from ..artifacts.external_exceptions import came_from_outside
 from .effects import is_random
 from .traits import traits_of
 
@@ -72,6 +73,8 @@ def _refusal(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> s
             small = {name: _small(value, name in numbers) for name, value in given.items()}
             operator(*[small[a.name] for a in operator._schema.arguments[:len(args)]], **{k: small[k] for k in kwargs})
     except Exception as error:  # of sizes that do not fit, too
+        if came_from_outside(error):
+            raise
         text = str(error).partition("\n")[0]
         return text if REFUSED.search(text) else ""
     return ""

@@ -26,18 +26,7 @@ def nothing_compiled_before() -> None:
         session.current().options.clear()
 
 
-_THROWN = "test_thrown.py::test_what_is_thrown_into_a_generator[finally_inside_handler-"
 KNOWN_FAULTS = {
-    **{
-        f"{_THROWN}{shape}]": "a finally in a handler"
-        for shape in ("rebound", "left_after_a_break", "held_by_its_method", "left_by_a_loop")
-    },
-    "test_properties.py::test_a_program[a_property_without_getter]": "a property without getter",
-    "test_descriptors.py::test_a_program[deleted_past_the_deleter]": "an attribute deleted past its descriptor",
-    "test_deleted_attributes.py::test_of_an_object[through_the_dict]": "an attribute deleted through `__dict__`",
-    "test_looked_at.py::test_program[such_a_helper_called_by_a_helper]": "a helper of a helper that evaluates names",
-    "test_torch_func.py::test_a_program_with_transforms_is_the_program[transforms_leave_the_frame]":
-        "what torch.func.vjp leaves for after the frame",
     "test_deep.py::test_a_call_for_which_there_is_no_room_to_compile[13]": "13 frames of stack are left",
     "test_torch_operators.py::test_a_program_with_operators_is_the_program[fake_kernels_that_call":
         "a fake kernel that calls what TorchDynamo disabled, once a test has loaded it",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from ..artifacts.listing import Line, Listing, printable
-from .answers.answer import Answer, Question, filtered, is_branch, unfolded
+from .answers.answer import Answer, Question, filtered, is_branch, rows_of, unfolded
 from .code_view import CodeView
 from .diff_screen import DiffScreen
 from .line_view import LineView
@@ -147,14 +147,25 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
         self.query_one("#rows").focus()
 
     def _ask(self) -> None:
-        rows = self.question.rows(self.session, self.compile_id)
+        whole = "all compilations" if not self.compile_id else self.compile_id
+        self.query_one("#title", Static).update(plain(f"{self.question.title}  ({whole})"))
+        if self.session.is_large and not self.compile_id:
+            self._show_rows([Answer("reading the recording ...", tuple)])
+            self._ask_in_background(self.compile_id)
+        else:
+            self._show_rows(rows_of(self.question, self.session, self.compile_id))
+
+    @work(thread=True, exclusive=True, group="ask", exit_on_error=False)
+    def _ask_in_background(self, compile_id: str) -> None:
+        rows = rows_of(self.question, self.session, compile_id)
+        self.app.call_from_thread(self._show_rows, rows)
+
+    def _show_rows(self, rows: list[Answer]) -> None:
         if not rows:
             where = f" in {self.compile_id}" if self.compile_id else ""
             rows = [Answer(f"{self.question.nothing}{where}", tuple)]
         view = self.query_one("#rows", AnswerView)
         view.show(rows)
-        whole = "all compilations" if not self.compile_id else self.compile_id
-        self.query_one("#title", Static).update(plain(f"{self.question.title}  ({whole})"))
         self._status()
         self._show_details()
 

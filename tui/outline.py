@@ -39,7 +39,7 @@ class Row:
 def roots(session: Session) -> list[Row]:
     """The rows without a parent."""
     recording = session.recording
-    broken = len(session.breaks)
+    broken = len(session.breaks) if not session.is_large else sum(session.breaks_in.values())
     top = [Row("summary", 0, recording.name, "summary", False, Target())]
     frames: dict[str, list[CompileInfo]] = {}
     for info in session.compiles:
@@ -167,10 +167,10 @@ def function_name(function: str) -> str:
 def _compile_row(session: Session, info: CompileInfo, depth: int) -> Row:
     total = info.seconds.get("total", 0.0)
     detail = STATUS.get(info.status, info.status) + (f" {total:.2f} s" if total else "")
-    again = session.recompiled.get(info.id)
+    again = session.recompilation(info.id) if info.id in session.recompiled else None
     if again is not None:
         detail += f", again: {again.subject or again.guard} {again.expected} -> {again.actual}"
-    broken = sum(owner == info.id for owner, _, _ in session.breaks)
+    broken = session.breaks_in.get(info.id, 0)
     detail += f", {plural(broken, 'break')}" if broken else ""
     return Row(f"compile {info.id}", depth, info.id, detail, True, Target(info.id))
 

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
-from ..artifacts.listing import printable, source_path
+from ..artifacts.listing import Line, Listing, printable, source_path
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Ref, split_ref
 from .act_screen import ActScreen
@@ -30,6 +30,7 @@ from .search_screen import SearchScreen
 from .session import LINKED_STAGES, SOURCE, Match, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
+READING = Listing("reading", "text", (Line("reading the recording ..."),))
 FOLLOW_EVERY = 0.5  # seconds
 PANES = ("outline", "main", "linked")
 
@@ -117,7 +118,9 @@ class PanesScreen(Screen[None]):
         if remember and self.target != target:
             self._history.append((self.target, main.cursor))
         self.target = target
-        listing = self.session.listing(target)
+        if not self.session.is_cheap(target):
+            self._load_listing(self.session, target)
+        listing = self.session.listing(target) if self.session.is_cheap(target) else READING
         main.show(listing, self.session.first_row(target) if row is None else row)
         main.border_title = plain(short_name(target))
         main.border_subtitle = f"{len(listing.lines)} lines"
@@ -134,7 +137,7 @@ class PanesScreen(Screen[None]):
         counts = [f"{sum(i.status == 'compiled' for i in self.session.compiles)} compiled"]
         other = {s: sum(i.status == s for i in self.session.compiles) for s in ("eager", "failed", "skipped")}
         counts += [f"{number} {status}" for status, number in other.items() if number]
-        broken = len(self.session.breaks)
+        broken = len(self.session.breaks) if not self.session.is_large else sum(self.session.breaks_in.values())
         counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
         again = len(self.session.recompiled)
         counts += [f"{again} recompilation{'s' if again > 1 else ''} (1)"] if again else []
@@ -194,7 +197,7 @@ class PanesScreen(Screen[None]):
         linked = self.query_one("#linked", CodeView)
         linked.set_class(not self._linked_stage, "empty")
         if not self._linked_stage:
-            linked.show(self.session.listing(Target()))
+            linked.show(self.session.listing(Target()) if self.session.is_cheap(Target()) else READING)
             linked.border_title = "summary"
             return
         if self.target.compile not in self._linked_compiles:
@@ -230,6 +233,15 @@ class PanesScreen(Screen[None]):
         linked.border_title = plain(short_name(target))
         lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "no linked lines"
         linked.border_subtitle = f"{lines}; t: other stage"
+
+    @work(thread=True, exclusive=True, group="listing", exit_on_error=False)
+    def _load_listing(self, session: Session, target: Target) -> None:
+        session.listing(target)
+        self.app.call_from_thread(self._listing_loaded, session, target)
+
+    def _listing_loaded(self, session: Session, target: Target) -> None:
+        if session is self.session and target == self.target:
+            self.show_target(target, remember=False)
 
     @work(thread=True, group="links", exit_on_error=False)
     def _load_links(self, session: Session, compile_id: str) -> None:
@@ -398,7 +410,7 @@ class PanesScreen(Screen[None]):
 
     def action_breaks(self) -> None:
         """The graph breaks."""
-        if not self.session.breaks:
+        if not self.session.breaks_in:
             self.notify("this recording has no graph breaks")
             return
         self.app.push_screen(BreaksScreen(self.session), self._opened)

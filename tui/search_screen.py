@@ -1,6 +1,7 @@
 """Search in every artifact and source file of a recording."""
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 from textual import on, work
@@ -14,6 +15,8 @@ from ..artifacts.listing import Line, Listing, printable
 from .code_view import CodeView
 from .line_view import LineView
 from .session import Match, Session, short_name
+
+SHOW_EVERY = 0.25  # seconds
 
 
 class SearchScreen(Screen["Match | None"]):
@@ -54,24 +57,29 @@ class SearchScreen(Screen["Match | None"]):
         worker = get_current_worker()
         search = self._session.search(text)
         found: list[Match] = []
+        shown, last = 0, time.monotonic()
         for target in search.targets():
             if worker.is_cancelled:
                 return
             found += search.matches(target)
             if len(found) >= search.limit:
                 break
+            if len(found) > shown and time.monotonic() - last > SHOW_EVERY:
+                shown, last = len(found), time.monotonic()
+                self.app.call_from_thread(self._show, found[:], False, True)
         self.app.call_from_thread(self._show, found[: search.limit], len(found) >= search.limit)
 
-    def _show(self, found: list[Match], more: bool) -> None:
+    def _show(self, found: list[Match], more: bool, searching: bool = False) -> None:
+        first = not self._matches
         self._matches = found
         width = max((len(short_name(match.target)) for match in found), default=0)
         texts = [f"{short_name(m.target):<{width}} {m.row + 1:>5}  {m.text.strip()}" for m in found]
         lines = tuple(Line(printable(text)) for text in texts)
         results = self.query_one("#results", CodeView)
-        results.show(Listing("results", "text", lines))
-        counted = f"{len(found)} lines" + (" (there are more)" if more else "")
+        results.show(Listing("results", "text", lines), 0 if first else results.cursor)
+        counted = f"{len(found)} lines" + (" (there are more)" if more else "") + (", searching" if searching else "")
         self.query_one("#status", Static).update(f"{counted}; enter opens one" if found else "no match")
-        if found:
+        if found and first:
             results.focus()
 
     @on(LineView.Chosen, "#results")

@@ -5,8 +5,9 @@ Nothing here depends on Textual, so all of it can be tested as plain functions a
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from ..artifacts.break_costs import BreakCost
@@ -20,7 +21,12 @@ from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.selector import Selector
 from ..artifacts.stages import LINKED, NAMES
 from ..artifacts.summary import ranked_breaks, summary
+from ..artifacts.weighted_cache import WeightedCache
 
+LARGE = 300
+"""Compilations above which a recording is large."""
+CACHED_LINES = 100_000
+"""Lines of listings that are kept."""
 SOURCE = "source"  # beside the stages: a file of the program
 LINKED_STAGES = (SOURCE, *LINKED)
 CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "schedule", "kernels", "wrapper")
@@ -44,13 +50,45 @@ class Session:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.listing = lru_cache(maxsize=256)(self._listing)
+        self._listings: WeightedCache[Target, Listing] = WeightedCache(CACHED_LINES)
         self.links = lru_cache(maxsize=16)(self._links)
-        ranked = ranked_breaks(recording)
-        self.breaks: list[tuple[str, Break, int]] = [entry for entry, _ in ranked]
-        self.break_costs: list[BreakCost] = [cost for _, cost in ranked]
         self.compiles: list[CompileInfo] = recording.compiles()
-        self.recompiled = dict(recording.records(Recompile))
+        self.recompiled = {info.compile for info in recording.artifacts(kind="Recompile")}
+        self.breaks_in = {info.compile: info.items for info in recording.artifacts(kind="Breaks") if info.items}
+
+    @cached_property
+    def _ranked(self) -> list[tuple[tuple[str, Break, int], BreakCost]]:
+        return ranked_breaks(self.recording)
+
+    @property
+    def breaks(self) -> list[tuple[str, Break, int]]:
+        """The graph breaks, the most expensive function first."""
+        return [entry for entry, _ in self._ranked]
+
+    @property
+    def break_costs(self) -> list[BreakCost]:
+        """What each of `breaks` cost."""
+        return [cost for _, cost in self._ranked]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether overviews take time: they are made in the background."""
+        return len(self.compiles) > LARGE
+
+    def recompilation(self, compile_id: str) -> Recompile | None:
+        """Why it was compiled again."""
+        return self.recording.find(Recompile, compile_id, "guards", "recompile")
+
+    def is_cheap(self, target: Target) -> bool:
+        """Whether its listing is there, or made at once."""
+        return target in self._listings or bool(target.compile) or not self.is_large
+
+    def listing(self, target: Target) -> Listing:
+        """The lines of what is shown."""
+        if target not in self._listings:
+            made = self._listing(target)
+            self._listings.put(target, made, len(made.lines))
+        return self._listings[target]
 
     def stamp(self) -> tuple[float, ...]:
         """Changes when the recording grows."""
@@ -216,15 +254,15 @@ class Search:
         self._text = text
         self._fold = text == text.lower()
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> Iterator[Target]:
         """What is looked through: the program, then each compilation's artifacts in order."""
         session = self._session
         first = session.compiles[0].id if session.compiles else ""
-        found = [Target(first, SOURCE, path) for path in session.recording.sources()]
+        yield from (Target(first, SOURCE, path) for path in session.recording.sources())
         for info in session.compiles:
-            found += [Target(info.id, stage, name) for stage in NAMES if stage in session.recording.stages(info.id)
-                      for name in session.names(info.id, stage)]
-        return found
+            there = session.recording.stages(info.id)
+            yield from (Target(info.id, stage, name) for stage in NAMES if stage in there
+                        for name in session.names(info.id, stage))
 
     def matches(self, target: Target) -> list[Match]:
         """The lines of one artifact that hold the text."""

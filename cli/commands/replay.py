@@ -40,11 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run eager and the kernels N times, to find what differs from run to run")
     add("--nan", action="store_true", help="say where NaNs and infinities are born, even if no result has any")
     add("--passes", action="store_true", help="run the graph after each pass")
+    add("--time", action="store_true", help="time each graph and kernel instead, compiled and in eager")
     add("--trust", action="store_true", help="run what a recording from elsewhere names, without asking")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay one compilation, or all compiled ones of a recording, on each device."""
+    if arguments.time:
+        return _time(arguments)
     from ...replay.ladder.ladder import replay
     from ...replay.ladder.options import Options
     from ...replay.program.program import ProgramRuns
@@ -126,6 +129,34 @@ def _devices(text: str, recording: Recording, ids: Sequence[str]) -> list[str]:
     from ...replay.recorded.inputs import recorded_devices
 
     return ["cuda" if torch.cuda.is_available() and "cuda" in recorded_devices(recording, ids) else "cpu"]
+
+
+def _time(arguments: argparse.Namespace) -> int:
+    """Time one compilation, or all compiled ones of a recording; 0 also where eager is faster."""
+    from ...replay.failures.case import Case
+    from ...replay.measure.regions import measure
+    from ...replay.recorded.graphs import ReplayError  # imports torch
+    from ..measured import print_region
+
+    with selected(arguments.selector) as (recording, selector):
+        trust = confirmed(recording, arguments.trust, "time")
+        ids = [selector.compile] if selector.compile else _compiled(recording)
+        devices = _devices(arguments.device, recording, ids)
+        regions = []
+        for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
+            try:
+                case = Case.from_recording(recording, compile_id, device, trust)
+                regions.append(measure(case, f"{recording.name}:{compile_id}"))
+            except ReplayError as error:
+                if selector.compile:
+                    raise CommandError(str(error)) from error
+                say(f"ptdebug: {compile_id}: {error}")
+                continue
+            if not arguments.json:
+                print_region(regions[-1])
+        if arguments.json:
+            print_json(selector=arguments.selector, regions=[region.document() for region in regions])
+    return 0
 
 
 def _compiled(recording: Recording) -> list[str]:

@@ -41,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandError("the recording was not made by you here: --trust runs what it says anyway")
         compiled = [c.id for c in recording.compiles() if c.status == "compiled"]
         compile_id = selector.compile or _only(recording.name, compiled)
-        made = repro(recording, compile_id, stage or selector.stage, name or selector.name, arguments.inputs)
+        made = repro(recording, compile_id, stage or selector.stage, name or selector.name, arguments.inputs,
+                     arguments.trust)
     files = made.write(Path(arguments.out))
     found = verify(files) if arguments.check else None
     if arguments.json:

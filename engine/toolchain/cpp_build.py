@@ -7,6 +7,7 @@ pool.
 """
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import hashlib
@@ -15,9 +16,9 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -88,21 +89,7 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
 
     Raises CompilerMissing without a compiler, BuildFailed when it refuses the source, and CacheUnwritable.
     """
-    start = time.perf_counter()
-    found = cached(source, names)
-    if found is not None:
-        return found
-    compiler, library = _place(source)
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        log = _compile(compiler, source.encode(), library.parent, library.stem)
-    except OSError as error:
-        fix = "set PTDEBUG_CACHE_DIR to a folder that you can write to"
-        raise CacheUnwritable(f"compiled code cannot be cached ({error}): {fix}") from error
-    functions = _load(library, names)
-    _trim(library.parent)
-    command = _command(compiler, source, library)
-    return BuiltLibrary(functions, command, log, time.perf_counter() - start, False, library)
+    return Building(source, names).wait()
 
 
 def cached(source: str, names: Sequence[str]) -> BuiltLibrary | None:
@@ -142,36 +129,132 @@ _BETWEEN_PAUSES = 0.05  # seconds
 class Building:
     """A library that is being built: the compiler, which is another process, runs while this one goes on.
 
-    Takes the arguments of `build`; `wait` returns or raises what that does.
+    Takes the arguments of `build`; `wait` returns or raises what that does. No thread waits for the compiler: what
+    another thread sets for the one that starts it (PyThreadState_SetAsyncExc) could reach it instead.
     """
 
     def __init__(self, source: str, names: Sequence[str]) -> None:
         self._arguments = source, names
+        self._start = time.perf_counter()
+        self._process = os.getpid()
         self._built: BuiltLibrary | None = None
+        self._call: _CompilerCall | None = None
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="ptdebug build")
-        self._thread.start()
-
-    def _run(self) -> None:
         try:
-            self._built = build(*self._arguments)
+            self._built = cached(source, names)
+            if self._built is None:
+                self._call = _CompilerCall(source)
+                _RUNNING.add(self)
         except Exception as error:  # raised again where the library is wanted
             self._error = error
 
     def wait(self) -> BuiltLibrary:
         """The library, when it is there."""
-        while self._thread.is_alive():
+        while not self.finished():
             pause()
-            self._thread.join(_BETWEEN_PAUSES)
+            assert self._call is not None
+            self._call.wait(_BETWEEN_PAUSES)
         if self._error is not None:
             raise self._error
-        if self._built is None:  # in a child of fork, where the thread is not
+        if self._built is None and self._process != os.getpid():  # in a child of fork, whose child the compiler is not
             self._built = build(*self._arguments)
+        if self._built is None:
+            self._built = self._kept()
         return self._built
+
+    def wait_if_own(self) -> None:
+        """Wait, unless the compiler is a child of a process of which this is a child of fork."""
+        if self._process == os.getpid():
+            self.wait()
 
     def finished(self) -> bool:
         """Whether `wait` would return at once."""
-        return not self._thread.is_alive()
+        return self._call is None or self._process != os.getpid() or self._call.has_ended()
+
+    def _kept(self) -> BuiltLibrary:
+        assert self._call is not None
+        call, self._call = self._call, None
+        _RUNNING.discard(self)
+        with _cache_written():
+            log = call.keep()
+        functions = _load(call.library, self._arguments[1])
+        _trim(call.library.parent)
+        return BuiltLibrary(functions, call.command, log, time.perf_counter() - self._start, False, call.library)
+
+
+_RUNNING: weakref.WeakSet[Building] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish() -> None:
+    """At the end of the process, what is being compiled goes into the cache, for the next one."""
+    for building in list(_RUNNING):
+        with contextlib.suppress(Exception):
+            building.wait_if_own()
+
+
+@contextlib.contextmanager
+def _cache_written() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        fix = "set PTDEBUG_CACHE_DIR to a folder that you can write to"
+        raise CacheUnwritable(f"compiled code cannot be cached ({error}): {fix}") from error
+
+
+class _CompilerCall:
+    """The compiler at work in a private folder beside the cache, to which `keep` moves its results. Where nobody wants
+    them any more, it is stopped."""
+
+    def __init__(self, source: str) -> None:
+        compiler, self.library = _place(source)
+        with _cache_written():
+            folder = self.library.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            self._private = Path(tempfile.mkdtemp(dir=folder, prefix=PRIVATE))
+            text = self._file(".cpp")
+            text.write_bytes(source.encode())
+            self.command = _command(compiler, source, self.library)
+            command = _command(compiler, source, self._file(".so"))
+            with open(self._private / "said", "wb") as said:
+                self._compiler = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        self._drop = weakref.finalize(self, _drop, self._compiler, self._private, os.getpid())
+        self._drop.atexit = False  # what is still wanted then is waited for
+
+    def _file(self, suffix: str) -> Path:
+        return self._private / f"{self.library.stem}{suffix}"
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended, so long at most."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._compiler.wait(seconds)
+
+    def has_ended(self) -> bool:
+        """Whether its results are there."""
+        return self._compiler.poll() is not None
+
+    def keep(self) -> str:
+        """Move the results in place; returns what the compiler said. Raises BuildFailed where it refused the source."""
+        log = (self._private / "said").read_text()
+        if self._compiler.returncode != 0:
+            self._drop()
+            raise BuildFailed(self.command, log)
+        note = self._private / "log"
+        note.write_text(f"{_checksum(self._file('.so'))}\n{log}")
+        os.replace(self._file(".cpp"), self.library.with_suffix(".cpp"))
+        os.replace(self._file(".so"), self.library)
+        os.replace(note, self.library.with_suffix(".log"))
+        self._drop()
+        return log
+
+
+def _drop(compiler: subprocess.Popen[bytes], private: Path, process: int) -> None:
+    if process != os.getpid():  # a child of fork, to which they do not belong
+        return
+    if compiler.poll() is None:
+        compiler.kill()
+        compiler.wait()
+    shutil.rmtree(private, ignore_errors=True)
 
 
 def mark_used(path: Path) -> None:
@@ -253,24 +336,6 @@ def _link_arguments() -> tuple[str, ...]:
     if not runtime:
         return ("-lmvec", "-lm")
     return ("-nodefaultlibs", runtime, "-Wl,--as-needed", "-lmvec", "-lm", "-lc", "-lgcc")
-
-
-def _compile(compiler: str, text: bytes, folder: Path, key: str) -> str:
-    """Compile in a private folder beside the cache and move the results in place; returns what the compiler said."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=PRIVATE) as private:
-        source, library = Path(private, f"{key}.cpp"), Path(private, f"{key}.so")
-        source.write_bytes(text)
-        command = _command(compiler, text.decode(), library)
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise BuildFailed(command, done.stderr)
-        log = done.stdout + done.stderr
-        note = Path(private, "log")
-        note.write_text(f"{_checksum(library)}\n{log}")
-        os.replace(source, folder / f"{key}.cpp")
-        os.replace(library, folder / f"{key}.so")
-        os.replace(note, folder / f"{key}.log")
-        return log
 
 
 def _load(path: Path, names: Sequence[str]) -> dict[str, Callable[..., int]]:

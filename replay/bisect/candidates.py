@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
+from ...artifacts.decision_kinds import COMPILE
 from ...artifacts.records import Decision
 from ..failures.decisions import Made
 
@@ -46,37 +48,38 @@ class Unit:
     forced: Mapping[str, str]
 
 
-def alternatives(decision: Decision) -> list[str]:
-    """The other options of a decision, what does the least first; none where it has the option that does the least."""
+def alternatives(decision: Decision, loud: bool = False) -> list[str]:
+    """The other options of a decision, what does the least first. One that has such an option already has others only
+    if `loud`, and one that has not only if not."""
     quiet = LATEST_FIRST.get(decision.kind)
-    names = [option.name for option in decision.options]
-    if quiet is None or decision.chosen in quiet:
+    if quiet is None or (decision.chosen in quiet) is not loud:
         return []
-    others = [name for name in names if name != decision.chosen]
+    others = [name for name in _names(decision) if name != decision.chosen]
     return sorted(others, key=lambda name: name not in quiet)  # a stable sort: the others in their order
 
 
-def kinds(made: Sequence[Made], choice: int = 0) -> list[Unit]:
-    """A unit for each kind: all its decisions take another option, the `choice`th; latest first. Of kinds whose
-    decisions all have the option that does the least, a pattern forces those that come up meanwhile, too."""
+def kinds(made: Sequence[Made], scope: str = "", choice: int = 0, loud: bool = False) -> list[Unit]:
+    """A unit for each kind: all its decisions take another option, the `choice`th; latest first. Where an option that
+    does the least is one of all, a pattern forces it for those that come up meanwhile, too: it begins with
+    `scope`."""
     units = []
     for kind, quiet in LATEST_FIRST.items():
         decisions = [m.decision for m in made if m.decision.kind == kind]
-        forced = forcing(decisions, choice)
+        forced = forcing(decisions, choice, loud)
         if not forced:
             continue
         common = [q for q in quiet if all(q in _names(d) for d in decisions)]
-        if common and choice == 0:
-            forced[f"{kind}:*"] = common[0]
+        if common and choice == 0 and not loud:
+            forced[f"{scope}{kind}:*"] = common[0]
         units.append(Unit(kind, forced))
     return units
 
 
-def forcing(decisions: Iterable[Decision], choice: int = 0) -> dict[str, str]:
+def forcing(decisions: Iterable[Decision], choice: int = 0, loud: bool = False) -> dict[str, str]:
     """Each decision's `choice`th other option."""
     found = {}
     for decision in decisions:
-        others = alternatives(decision)
+        others = alternatives(decision, loud)
         if choice < len(others):
             found[decision.id] = others[choice]
     return found
@@ -90,9 +93,19 @@ def union(units: Iterable[Unit]) -> dict[str, str]:
     return dict(sorted(forced.items(), key=lambda item: "*" in item[0]))
 
 
+def condensed(forced: Mapping[str, str]) -> dict[str, str]:
+    """The same forcing without what a pattern of it forces anyway."""
+    patterns = {name: option for name, option in forced.items() if "*" in name}
+
+    def is_covered(name: str, option: str) -> bool:
+        return any(name != p and fnmatchcase(name, p) and option == o for p, o in patterns.items())
+
+    return {name: option for name, option in forced.items() if not is_covered(name, option)}
+
+
 def is_wide(name: str) -> bool:
     """Whether a decision is about much: a whole pass, of which each match is a decision, too."""
-    return name.startswith("pass:") and "@" not in name
+    return COMPILE.sub("", name).startswith("pass:") and "@" not in name
 
 
 def _names(decision: Decision) -> list[str]:

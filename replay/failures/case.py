@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from ...artifacts.decode import revive
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Graph, Node, SavedInput, SavedInputs, TensorMeta
+from ...artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
 from ...dependencies import msgspec
 from ..recorded.graphs import ReplayError, dtype
 from ..recorded.inputs import load_input, read_tensors
@@ -88,8 +88,12 @@ class Case:
     def from_recording(cls, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> Case:
         """The case that a compilation was, with what its decisions were forced to. Raises ReplayError."""
         graph = _artifact(recording, compile_id, "capture", "", Graph)
-        saved = _artifact(recording, compile_id, "runtime", "inputs", SavedInputs)
-        inputs = Inputs(saved.inputs, read_tensors(recording.path, saved))
+        stock = str(recording.meta.get("compiler", "")) == "torch"
+        if stock:  # which tells nothing of inputs
+            inputs = synthesized(graph)
+        else:
+            saved = _artifact(recording, compile_id, "runtime", "inputs", SavedInputs)
+            inputs = Inputs(saved.inputs, read_tensors(recording.path, saved))
         decisions = [decision for _, decision in recording.decisions(compile_id)]
         options: dict[str, Any] = {}
         if any(d.kind == "freezing" and d.chosen == "fold" for d in decisions):
@@ -99,7 +103,6 @@ class Case:
         budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "")
         if budget:
             options["memory_budget"] = float(budget)
-        stock = str(recording.meta.get("compiler", "")) == "torch"
         return cls(graph, inputs, is_training(graph), device, "torch:inductor" if stock else "ptdebug",
                    {d.id: d.chosen for d in decisions if d.forced}, options, trust=trust)
 
@@ -170,15 +173,25 @@ def is_training(graph: Graph) -> bool:
     return any(_requires_grad(node.value) for node in graph.nodes if node.op not in ("placeholder", "output"))
 
 
-def meta_tensor(meta: TensorMeta) -> torch.Tensor:
-    """A tensor of that layout without memory."""
-    shape, stride = [int(n) for n in meta.shape], [int(n) for n in meta.stride]
-    return torch.empty_strided(shape, stride, dtype=dtype(meta.dtype), device="meta")
-
-
-def placeholders(graph: Graph) -> tuple[Node, ...]:
-    """The inputs of a graph, in order."""
-    return tuple(node for node in graph.nodes if node.op == "placeholder")
+def synthesized(graph: Graph, seed: int = 0) -> Inputs:
+    """Inputs of the recorded layouts with random values: normal, or small whole numbers. Raises ReplayError where a
+    size is not a number."""
+    generator = torch.Generator().manual_seed(seed)
+    values = []
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            continue
+        meta = node.value
+        if not isinstance(meta, TensorMeta) or not all(isinstance(n, int) for n in (*meta.shape, *meta.stride)):
+            raise ReplayError(f"no inputs were recorded, and none can be made: {node.id} has dynamic sizes")
+        kind = dtype(meta.dtype)
+        made = torch.empty_strided(meta.shape, meta.stride, dtype=kind)  # type: ignore[arg-type]
+        if kind.is_floating_point or kind.is_complex:
+            made.copy_(torch.randn(made.shape, generator=generator))
+        else:
+            made.copy_(torch.randint(0, 2, made.shape, generator=generator))
+        values.append(made.requires_grad_(meta.requires_grad))
+    return Inputs.of(tuple(values), tuple(node.id for node in graph.nodes if node.op == "placeholder"))
 
 
 def _requires_grad(value: Any) -> bool:

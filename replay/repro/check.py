@@ -62,7 +62,8 @@ def compiled_by(compiler: str, function: Any) -> Any:
         import ptdebug
 
         return ptdebug.compile(function, **OPTIONS)
-    return torch.compile(function, backend=compiler.partition(":")[2] or "inductor", **OPTIONS)
+    dynamic = OPTIONS.get("dynamic")
+    return torch.compile(function, backend=compiler.partition(":")[2] or "inductor", dynamic=dynamic)
 
 
 def forcing(compiler: str) -> Any:
@@ -88,9 +89,10 @@ def run(compiler: str = "eager", wide: bool = False) -> dict[str, Any]:
     called = compiled_by(compiler, function)
     torch.manual_seed(0)
     with torch.set_grad_enabled(TRAINING), Float64() if wide else forcing(compiler):
-        results = tree_leaves(called(*arguments))
+        results = [torch.as_tensor(v) if type(v).__module__ == "numpy" else v for v in tree_leaves(called(*arguments))]
         seen = {f"result {number}": value for number, value in enumerate(results)}
-        seen |= {f"argument {number} afterwards": value for number, value in enumerate(tree_leaves(arguments))}
+        after = [value for value in tree_leaves(arguments) if is_tensor(value)]
+        seen |= {f"argument {number} afterwards": value for number, value in enumerate(after)}
         seen |= {f"{name} afterwards": value for name, value in module.named_buffers()}
         roots = [v for v in results if is_tensor(v) and v.grad_fn is not None]
         if TRAINING and roots and leaves:

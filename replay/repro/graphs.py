@@ -42,12 +42,11 @@ def graph_repro(
     requiring = {node.id for node, value in zip(_placeholders(graph), inputs) if _requires(value)}
     settings = {
         "COMPILER": compiler, "TRAINING": training, "COPIED": bool(training and changed & requiring),
-        "REFERENCE": not (changed and tensors.has_shared()), "OPTIONS": _options(graph, options),
+        "REFERENCE": not (changed and tensors.has_shared()), "OPTIONS": compile_options(graph, options),
         "FORCED": dict(forced or {}),
     }
-    seeded = [] if recorded else ["torch.manual_seed(0)"]
-    make = [*seeded, "return graph, [", *(f"    {text},  # {name}: {described(value)}"
-                                 for text, name, value in zip(values, names, inputs)), "]"]
+    make = [*([] if recorded else ["torch.manual_seed(0)"]), "return graph, [",
+            *(f"    {text},  # {name}: {described(value)}" for text, name, value in zip(values, names, inputs)), "]"]
     header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.",
                     (*facts, *_about_inputs(recorded, tensors)))
     return compose(Body(header, [*out.classes, *([""] * 2 if out.classes else []), *function], make, tensors,
@@ -102,14 +101,12 @@ def _device(node: Node) -> str:
     return node.value.device if isinstance(node.value, TensorMeta) else "cpu"
 
 
-def _options(graph: Graph, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The keywords of `compile`: dynamic where the graph has symbols."""
-    found: dict[str, Any] = dict(options or {})
+def compile_options(graph: Graph, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The keywords of `compile`: dynamic where the graph has symbols, and options of ptdebug."""
+    own = {key: value for key, value in (options or {}).items() if (key, value) != ("memory_budget", 1.0)}
     symbolic = any(isinstance(size, str) for node in _placeholders(graph) if isinstance(node.value, TensorMeta)
                    for size in node.value.shape)
-    if symbolic:
-        found.setdefault("dynamic", True)
-    return found
+    return ({"dynamic": True} if symbolic else {}) | ({"options": own} if own else {})
 
 
 def _about_inputs(recorded: bool, tensors: Tensors) -> list[str]:

@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Graph, Guards, Kernel, Pass, SavedInput, SavedInputs, TensorMeta
+from ...artifacts.records import Graph, Guards, Kernel, Pass, Recompile, SavedInput, SavedInputs, TensorMeta
 from ..failures.case import Case, Inputs
+from ..program.program import is_ours
 from ..recorded.graphs import ReplayError
 from ..recorded.inputs import bind_symbols, load_inputs
+from .events import break_repro, recompile_repro
+from .frames import frame_repro
 from .graphs import graph_repro
 from .kernels import kernel_repro
 from .names import input_names
@@ -18,6 +21,7 @@ from .regenerate import KernelCall, kernel_calls, parts
 from .script import Header, Repro, origin
 from .tensors import random_tensor
 from .values import arguments, inputs_of, intermediates, numeric
+from .verify import verified
 
 RECORDED, RANDOM = "recorded", "random"
 
@@ -25,7 +29,10 @@ RECORDED, RANDOM = "recorded", "random"
 class Compilation:
     """What scripts are written from: one compilation's records, and the values of its inputs."""
 
-    def __init__(self, recording: Recording, compile_id: str, inputs: str = RECORDED) -> None:
+    def __init__(
+        self, recording: Recording, compile_id: str, inputs: str = RECORDED, trust: bool = False
+    ) -> None:
+        self.may_run = trust or is_ours(recording)
         self.recording = recording
         self.id = compile_id
         self.graph: Graph = self.need(Graph, "capture")
@@ -230,16 +237,63 @@ def _find_kernel(compilation: Compilation, name: str) -> tuple[Kernel, str, str]
     raise ReplayError(f"{compilation.id} has no kernel {name}; it has: {', '.join(dict.fromkeys(known)) or 'none'}")
 
 
+def whole(compilation: Compilation, _name: str = "") -> Repro:
+    """The function as the program has it; where that cannot be, the captured graph, with the reason."""
+    try:
+        return first_that_runs(compilation, partial(frame_repro, compilation))
+    except ReplayError as error:
+        made = captured_graph(compilation)
+        return Repro(made.text, made.tensors, f"the captured graph, and not the function, was written: {error}")
+
+
+def first_that_runs(compilation: Compilation, write: Callable[[bool], Repro]) -> Repro:
+    """A script with the program's function. What the recording says of its objects may not be enough, so it is run in
+    eager, where running the program's code is allowed: first with modules made by their constructors, then without.
+    Raises ReplayError."""
+    why = ""
+    for construct in (True, False):
+        if construct and not compilation.may_run:
+            continue  # constructors cannot be tried
+        try:
+            made = write(construct)
+        except ReplayError as error:
+            why = why or str(error)
+            continue
+        if not compilation.may_run:
+            return Repro(made.text, made.tensors, "the script was not tried: the recording is not yours (--trust)")
+        ran = verified(made, ["--compiler", "eager"])
+        if ran.outcome.passed:
+            return made
+        why = why or f"it does not run in eager: {ran.last_error}"
+    raise ReplayError(why)
+
+
+def break_of(compilation: Compilation, name: str) -> Repro:
+    """A graph break."""
+    return first_that_runs(compilation, partial(break_repro, compilation, name))
+
+
+def recompile_of(compilation: Compilation, _name: str) -> Repro:
+    """The recompilation that a compilation is: the call before, and its own."""
+    record = compilation.need(Recompile, "guards", "recompile")
+    inputs = RECORDED if compilation.is_recorded else RANDOM
+    before = Compilation(compilation.recording, record.compared_with, inputs, compilation.may_run)
+    return first_that_runs(compilation, partial(recompile_repro, before, compilation))
+
+
 Writer = Callable[[Compilation, str], Repro]
 WRITERS: dict[str, Writer] = {
-    "": captured_graph, "capture": captured_graph,
+    "": whole, "capture": captured_graph,
     **{stage: aten_graph(stage) for stage in _TITLES},
-    "passes": pass_of, "kernels": kernel_of,
+    "passes": pass_of, "kernels": kernel_of, "breaks": break_of, "recompiles": recompile_of,
 }
 
 
-def repro(recording: Recording, compile_id: str, stage: str = "", name: str = "", inputs: str = RECORDED) -> Repro:
-    """The script for a compilation, a stage of it, or one artifact. Raises ReplayError."""
+def repro(
+    recording: Recording, compile_id: str, stage: str = "", name: str = "", inputs: str = RECORDED, trust: bool = False
+) -> Repro:
+    """The script for a compilation, a stage of it, or one artifact. `trust`: code of the recording may run, whoever
+    made it. Raises ReplayError."""
     if stage not in WRITERS:
         raise ReplayError(f"no script shows the stage {stage}: one can show {', '.join(filter(None, WRITERS))}")
-    return WRITERS[stage](Compilation(recording, compile_id, inputs), name)
+    return WRITERS[stage](Compilation(recording, compile_id, inputs, trust), name)

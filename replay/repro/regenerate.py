@@ -107,7 +107,7 @@ def _around_control_flow(captured: Captured, saved: tuple[Any, ...], context: Co
 def kernel_calls(part: Part) -> Iterator[KernelCall]:
     """The calls of a part's kernels, one after the other; what each computes is computed by the interpreter."""
     program, aten = part.work.program, part.work.aten
-    memory, symbols = _memory(program, aten, part.inputs)
+    memory, symbols = memory_of(program, aten, part.inputs)
     with torch.no_grad(), deterministic():
         for step in part.work.plan.items:
             if isinstance(step, Group):
@@ -124,7 +124,8 @@ def kernel_calls(part: Part) -> Iterator[KernelCall]:
                 raise ReplayError(f"{what}, which runs before that kernel, fails: {why}") from error
 
 
-def _memory(program: Program, aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Memory, dict[Any, Any]]:
+def memory_of(program: Program, aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Memory, dict[Any, Any]]:
+    """The buffers of a program before its first step, and the values of its symbols."""
     if aten.folding is not None:
         raise ReplayError("kernels of a graph with frozen parameters have no scripts yet")
     memory: Memory = dict(program.constants)

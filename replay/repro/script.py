@@ -112,12 +112,13 @@ def compose(body: Body, check: str | None = None) -> Repro:
     fresh = [f"{INDENT}{line}" for line in (*loads, *body.make)]
     lines = [
         *body.header.lines(), *_sorted(wanted), *([""] if others else []), *others, "",
-        *([*loads, *named, ""] if named else []),
         *([] if not body.definitions else ["", *body.definitions]), "", "",
+        *([*loads, *named, "", ""] if named else []),
         "def make():", f'{INDENT}"""The function, and its arguments, new for each run."""', *fresh, "", "",
         *(settings if check is None else []), "", "", text.rstrip(), "",
     ]
-    return Repro(re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)), dict(body.tensors.file))
+    whole = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
+    return Repro(whole, {key: value for key, value in body.tensors.file.items() if f"saved[{key!r}]" in whole})
 
 
 _KNOWN: dict[str, Any] = {

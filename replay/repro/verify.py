@@ -15,6 +15,7 @@ from signal import Signals
 
 from ..failures.outcome import KINDS, Outcome
 from ..failures.signature import Signature
+from .script import Repro
 
 LIMIT = 300.0  # seconds
 _LINE = re.compile(r"^outcome: (\w+)(?: \((.*?)\))?(?:: (.*))?$")
@@ -26,6 +27,12 @@ class Verified:
 
     outcome: Outcome
     output: str
+
+    @property
+    def last_error(self) -> str:
+        """The last line of a traceback, or the outcome."""
+        errors = [line for line in self.output.splitlines() if re.match(r"[\w.]*(Error|Exception)\b", line)]
+        return errors[-1] if errors else str(self.outcome)
 
     def shows(self, signature: Signature) -> bool:
         """Whether it shows a failure."""
@@ -48,6 +55,12 @@ def verify(files: Sequence[Path], arguments: Sequence[str] = (), limit: float = 
         output = ran.stdout.decode(errors="replace") + ran.stderr.decode(errors="replace")
         seconds = time.perf_counter() - start
         return Verified(_outcome(ran.returncode, ran.stdout.decode(errors="replace"), seconds), output)
+
+
+def verified(repro: Repro, arguments: Sequence[str] = (), limit: float = LIMIT) -> Verified:
+    """Run a script that is not written yet."""
+    with tempfile.TemporaryDirectory(prefix="ptdebug-repro-") as folder:
+        return verify(repro.write(Path(folder, "repro.py")), arguments, limit)
 
 
 def _environment() -> dict[str, str]:

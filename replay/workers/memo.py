@@ -40,7 +40,7 @@ class Memo:
     def put(self, key: str, outcome: Outcome) -> None:
         """Remember it."""
         self._known[key] = outcome
-        if not self._keep:
+        if not self._keep or outcome.kind == "hang":  # which may be the machine's
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -49,6 +49,11 @@ class Memo:
             unfinished.rename(self._folder / key)
         except OSError:  # a cache that cannot be written is none
             self._keep = False
+
+    def forget(self) -> None:
+        """Remove from disk what this one has put or got."""
+        for key in self._known:
+            (self._folder / key).unlink(missing_ok=True)
 
 
 def forget_old() -> None:

@@ -5,18 +5,18 @@
 """
 from __future__ import annotations
 
-import json
+import hashlib
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from safetensors.torch import save_file
 
@@ -24,6 +24,7 @@ from ...dependencies import msgspec
 from ..failures.case import Case, Inputs
 from ..failures.decisions import Made, read_told
 from ..failures.outcome import Outcome
+from .client import Workers
 from .memo import Memo, forget_old
 
 LIMIT = 120.0
@@ -31,12 +32,6 @@ LIMIT = 120.0
 
 Predicate = Callable[[Sequence[Case]], Sequence[Outcome]]
 """Runs cases and says what came of each. Searches hand over all that they would like to know at once."""
-
-
-class WorkersError(Exception):
-    """No process can be had to run cases in; the message says why."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -58,9 +53,7 @@ class Pool:
         self._keep = keep
         self._told = told or (lambda: None)
         self._memos: dict[tuple[str, ...], Memo] = {}
-        self._folder = Path(tempfile.mkdtemp(prefix="ptdebug-workers-"))
-        self._server: subprocess.Popen[bytes] | None = None
-        self._next = 0
+        self.processes = Workers()
         self._inputs: dict[str, Path] = {}
         forget_old()
 
@@ -74,12 +67,7 @@ class Pool:
 
     def close(self) -> None:
         """End all processes."""
-        if self._server is not None:
-            assert self._server.stdin is not None
-            self._server.stdin.close()
-            self._server.wait()
-            self._server = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.processes.close()
 
     # ---- asking
     def __call__(self, cases: Sequence[Case]) -> list[Outcome]:
@@ -104,73 +92,37 @@ class Pool:
 
     def _memo(self, case: Case) -> Memo:
         if case.imports not in self._memos:
-            self._memos[case.imports] = Memo("\n".join(case.imports), self._keep and not case.imports)
+            about = "\n".join(f"{name} {_content(name)}" for name in case.imports)
+            self._memos[case.imports] = Memo(about, self._keep)
         return self._memos[case.imports]
 
     # ---- running
     def _run(self, cases: dict[str, Case], ask: bool) -> dict[str, _Answer]:
-        waiting = list(cases.items())
-        running: dict[int, str] = {}
-        found: dict[str, _Answer] = {}
-        while waiting or running:
-            while waiting and len(running) < self.workers:
-                key, case = waiting.pop(0)
-                running[self._send(case, ask)] = key
-            line = self._receive()
-            key = running.pop(line["id"])
-            answer = self._answer(line, cases[key])
+        keys, found = list(cases), {}
+        requests = [partial(self._request, case, ask) for case in cases.values()]
+        for position, file, line in self.processes.run(requests, self.workers):
+            key = keys[position]
+            found[key] = answer = self._answer(file, line, cases[key])
             self.ran += 1
             self.cpu += answer.outcome.cpu
             self._memo(cases[key]).put(key, answer.outcome)
-            found[key] = answer
             self._told()
         return found
 
-    def _send(self, case: Case, ask: bool) -> int:
-        server = self._started()
-        self._next += 1
-        header = self._folder / f"{self._next}.json"
+    def _request(self, case: Case, ask: bool, answer: Path) -> dict[str, Any]:
+        header = answer.with_suffix(".json")
         header.write_bytes(case.header())
-        request = {"id": self._next, "header": str(header), "tensors": str(self._tensors(case.inputs)), "ask": ask,
-                   "limit": self.limit, "answer": str(self._answer_file(self._next))}
-        assert server.stdin is not None
-        try:
-            server.stdin.write(json.dumps(request).encode() + b"\n")
-            server.stdin.flush()
-        except OSError as error:
-            raise WorkersError(f"the process that runs cases has ended ({error})") from error
-        return self._next
+        return {"header": str(header), "tensors": str(self._tensors(case.inputs)), "ask": ask, "limit": self.limit}
 
     def _tensors(self, inputs: Inputs) -> Path:
         """The file with the values of the inputs, which many cases share."""
         if inputs.key not in self._inputs:
-            path = self._folder / f"{len(self._inputs)}.safetensors"
+            path = self.processes.folder / f"{len(self._inputs)}.safetensors"
             save_file({k: v.contiguous() for k, v in inputs.flats.items()}, path)
             self._inputs[inputs.key] = path
         return self._inputs[inputs.key]
 
-    def _answer_file(self, number: int) -> Path:
-        return self._folder / f"{number}.answer"
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._server is None:
-            command = [sys.executable, "-m", f"{__package__}.server"]
-            self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            self._receive()
-        return self._server
-
-    def _receive(self) -> dict[str, Any]:
-        assert self._server is not None
-        out: IO[bytes] | None = self._server.stdout
-        assert out is not None
-        line = out.readline()
-        if not line:
-            raise WorkersError("the process that runs cases has ended")
-        received: dict[str, Any] = json.loads(line)
-        return received
-
-    def _answer(self, line: dict[str, Any], case: Case) -> _Answer:
-        file = self._answer_file(line["id"])
+    def _answer(self, file: Path, line: dict[str, Any], case: Case) -> _Answer:
         spent = {"seconds": line["seconds"], "cpu": line["cpu"]}
         died = line["late"] or line["code"] < 0
         told = tuple(read_told(file.with_suffix(".decisions"), case.graph)) if died else ()
@@ -185,6 +137,15 @@ class Pool:
             return _Answer(Outcome("invalid", f"the case could not be run: {words}", **spent))
         file.unlink()
         return _Answer(replace(found.outcome, **spent), found.made)
+
+
+def _content(name: str) -> str:
+    """A hash of the file that an import reads, which its outcomes depend on; another each time where there is none."""
+    with suppress(ImportError, AttributeError, ValueError, OSError):
+        found = find_spec(name.partition(":")[0])
+        if found is not None and found.origin is not None:
+            return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()
+    return str(time.time())
 
 
 class _Found(msgspec.Struct):

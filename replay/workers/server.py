@@ -1,8 +1,9 @@
-"""The process that children are forked from: it has imported torch and the engine, and never runs a case itself.
+"""The process that children are forked from: it has imported torch and the engine, and never runs anything itself.
 
-It reads requests from stdin, a JSON object a line ({"id", "header", "tensors", "limit", "ask"}), forks a child for
-each, and answers with a line on stdout when that has ended. A child writes what it found into the file that `answer`
-names; one that dies, or takes longer than its limit, leaves none. When stdin ends, all children are killed.
+It reads requests from stdin, a JSON object a line, forks a child for each, and answers with a line on stdout when that
+has ended. A request is a case ({"id", "answer", "limit", "header", "tensors", "ask"}) or a script ({"id", "answer",
+"limit", "argv", "entry", "folder"}). The child of a case writes what it found into the file `answer`; one that dies, or
+takes longer than its limit, leaves none. When stdin ends, all children are killed.
 """
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import safe_open
 
 from ...dependencies import msgspec
 from ..failures.case import Case
 from ..failures.decisions import Decisions
 from ..failures.observe import observe
+from .in_child import run_script
 from .warm import warm_up
 
 LAST_WORDS = 2000  # bytes of what a child that died had written to stderr
@@ -96,27 +97,31 @@ def _run(request: dict[str, Any], answer: Path) -> None:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         words = os.open(answer.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(words, 1)
         os.dup2(words, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        faulthandler.enable()
-        with safe_open(request["tensors"], "pt") as file:
-            flats = {key: file.get_tensor(key) for key in file.keys()}
-        case = Case.of_header(Path(request["header"]).read_bytes(), flats)
-        decisions = _telling(case, answer.with_suffix(".decisions")) if request["ask"] else None
-        found: dict[str, Any] = {"outcome": asdict(observe(case, decisions))}
-        if decisions is not None:
-            found["made"] = decisions.made()
-        unfinished = answer.with_suffix(".part")
-        unfinished.write_bytes(msgspec.json.encode(found))
-        unfinished.rename(answer)
-        code = 0
+        code = run_script(request) if "argv" in request else _run_case(request, answer)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
+
+
+def _run_case(request: dict[str, Any], answer: Path) -> int:
+    faulthandler.enable()
+    with safe_open(request["tensors"], "pt") as file:
+        flats = {key: file.get_tensor(key) for key in file.keys()}
+    case = Case.of_header(Path(request["header"]).read_bytes(), flats)
+    decisions = _telling(case, answer.with_suffix(".decisions")) if request["ask"] else None
+    found: dict[str, Any] = {"outcome": asdict(observe(case, decisions))}
+    if decisions is not None:
+        found["made"] = decisions.made()
+    unfinished = answer.with_suffix(".part")
+    unfinished.write_bytes(msgspec.json.encode(found))
+    unfinished.rename(answer)
+    return 0
 
 
 def _telling(case: Case, path: Path) -> Decisions:
@@ -160,12 +165,6 @@ def _ended(children: dict[int, Child]) -> list[dict[str, Any]]:
 def _last_words(path: Path) -> str:
     try:
         data = path.read_bytes()
-        path.unlink()
     except OSError:
         return ""
     return data[-LAST_WORDS:].decode(errors="replace")
-
-
-if __name__ == "__main__":
-    torch.set_grad_enabled(True)
-    main()

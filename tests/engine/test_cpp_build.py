@@ -5,6 +5,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -152,3 +153,50 @@ def test_the_cache_serves_another_process(cache):
     source.write_text(text)
     done = subprocess.run([sys.executable, "-c", script, str(source)], capture_output=True, text=True, cwd=cache)
     assert done.stdout.strip() == "True", done.stderr
+
+
+def left(cache):
+    return [path.name for path in cache.iterdir() if path.is_dir()]
+
+
+def test_what_nobody_waits_for_is_stopped_and_leaves_nothing(cache):
+    text, names = program()
+    pending = building.Building(text + "// dropped\n", names)
+    compiler = pending._call._compiler
+    assert left(cache) and not pending.finished()
+    del pending
+    assert compiler.returncode and not left(cache)
+
+
+def test_what_is_being_built_at_the_end_is_kept(cache):
+    text, names = program()
+    code = (
+        "import sys, torch\nfrom ptdebug.engine.toolchain.cpp_build import Building\n"
+        f"pending = Building({text + '// at the end'!r}, {names!r})\nassert not pending.finished()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert building.cached(text + "// at the end", names) is not None and not left(cache)
+
+
+def test_a_child_of_fork_builds_itself_and_leaves_the_parents_compiler_alone(cache):
+    text, names = program()
+    pending = building.Building(text + "// forked\n", names)
+    child = os.fork()
+    if child == 0:
+        try:
+            run(pending.wait().functions[names[0]])
+        finally:
+            del pending
+            os._exit(sys.exc_info()[0] is not None)
+    assert os.waitpid(child, 0)[1] == 0
+    run(pending.wait().functions[names[0]])
+    assert not left(cache)
+
+
+def test_no_thread_takes_an_exception_that_is_set_for_the_one_that_builds(cache):
+    """CPython gives the state of a thread that is being started the identity of its creator."""
+    before = threading.active_count()
+    text, names = program()
+    pending = building.Building(text + "// alone\n", names)
+    assert threading.active_count() == before
+    pending.wait()

@@ -131,6 +131,35 @@ def a_decorated_forward(compile):
 
 
 @program
+def wrappers_made_inside(compile):
+    def base(x: int) -> str:
+        """A text."""
+        return x
+
+    base.z, base.b = 1, 2
+
+    def fn(x):
+        @functools.wraps(base)
+        def first(*args):
+            return base(*args)
+
+        first.own = 5
+
+        def second(*args):
+            return 1
+
+        second.before = 0
+        second = functools.update_wrapper(second, first)
+        del second.z
+        second.last = 9
+        return x + 1, first, second
+
+    y, first, second = compile(fn)(torch.ones(2))
+    seen = [(f.__name__, f.__doc__, f.__annotations__, list(vars(f)), f.__qualname__) for f in (first, second)]
+    return y, seen, first.__wrapped__ is base, second.__wrapped__ is first
+
+
+@program
 def a_forward_that_wraps_the_old_one(compile):
     m = torch.nn.Linear(2, 2)
     c = compile(m.forward)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from .checking import Programs, check, check_whole
+from .checking import Programs, call, check, check_whole
 
 function = Programs()
 
@@ -110,5 +110,61 @@ def test_of_a_dict_that_is_held_over_a_break():
     def use(compile):
         f, made = compile(fn), [Plain() for _ in range(2)]
         return [(f(torch.ones(3), o), list(vars(o))) for o in made]
+
+    check(use)
+
+
+def popped(x, o):
+    name, value = o.__dict__.popitem()
+    return x + len(name), value, list(o.__dict__)
+
+
+def popped_with_a_default(x, o):
+    held = vars(o)
+    value = held.pop("nothing", 3)
+    try:
+        held.pop("nothing")
+    except KeyError as e:
+        return x + value, str(e)
+
+
+def updated(x, o):
+    held = o.__dict__
+    held.update(new=5, own=6)
+    del held["factor"]
+    return x + o.new + o.own + o.factor, list(held)
+
+
+def all_but_one(x, o):
+    held = o.__dict__
+    for name in list(held):
+        if name != "own":
+            held.pop(name)
+    return x + o.own, held
+
+
+def exchanged(x, o):
+    o.new = 3
+    vars(o).pop("new")
+    held = vars(o)
+    held["own"] = held.pop("factor") + held.pop("own")
+    return x + o.own, list(held)
+
+
+def merged(x, o):
+    o.__dict__ |= {"new": 4}
+    return x + o.new
+
+
+def cleared(x, o):
+    o.__dict__.clear()
+    return x + hasattr(o, "own"), len(vars(o))
+
+
+@pytest.mark.parametrize("fn", [popped, popped_with_a_default, updated, all_but_one, exchanged, merged, cleared])
+def test_of_a_dict_with_methods(fn):
+    def use(compile):
+        f, made = compile(fn), [Plain() for _ in range(2)]
+        return [(call(f, torch.ones(3), o), list(vars(o))) for o in made]
 
     check(use)

@@ -1,6 +1,10 @@
 """Methods of classes of torch and of other libraries that a program replaces after the first call."""
 from __future__ import annotations
 
+import collections
+import fractions
+import pathlib
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +88,44 @@ def test_a_method_that_is_replaced_is_seen(
     with monkeypatch.context() as patch:
         patch.setattr(cls, name, other)
         torch.testing.assert_close(compiled(X), inner(X))
+    torch.testing.assert_close(compiled(X), first)
+
+
+OF_A_LIBRARY: list[tuple[type, str, Any, Callable[[torch.Tensor], torch.Tensor]]] = [
+    (pathlib.PurePath, "name", property(lambda self: "longer than before"), lambda x: x + len(PATH.name)),
+    (fractions.Fraction, "numerator", property(lambda self: 11), lambda x: x + THREE_QUARTERS.numerator),
+    (
+        fractions.Fraction, "from_float", classmethod(lambda cls, f: fractions.Fraction(1, 7)),
+        lambda x: x + fractions.Fraction.from_float(0.5).denominator,
+    ),
+    (fractions.Fraction, "from_float", staticmethod(lambda f: THREE_QUARTERS),
+     lambda x: x + fractions.Fraction.from_float(0.5).denominator),
+    (nn.MultiheadAttention, "merge_masks", lambda self, *masks: (None, 5),
+     lambda x: x + (ATTENTION.merge_masks(None, None, x)[1] or 1)),
+    (statistics.NormalDist, "mean", property(lambda self: 4.0), lambda x: x + NORMAL.mean),
+    (statistics.NormalDist, "variance", property(lambda self: 9.0), lambda x: x + SubNormal(1.0, 2.0).variance),
+    (collections.UserDict, "copy", lambda self: {1: 1, 2: 2}, lambda x: x + len(collections.UserDict(a=1).copy())),
+]  # fmt: skip
+PATH, THREE_QUARTERS, NORMAL = pathlib.PurePosixPath("/a/bc"), fractions.Fraction(3, 4), statistics.NormalDist(1.0, 2.0)
+ATTENTION = nn.MultiheadAttention(2, 1)
+
+
+class SubNormal(statistics.NormalDist):
+    pass
+
+
+@pytest.mark.parametrize(("cls", "name", "new", "program"), OF_A_LIBRARY)
+def test_a_property_or_method_of_any_kind_that_is_replaced_is_seen(
+    cls: type, name: str, new: Any, program: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = ptdebug.compile(program)
+    first = compiled(X)
+    torch.testing.assert_close(first, program(X))
+    with monkeypatch.context() as patch:
+        patch.setattr(cls, name, new)
+        changed = compiled(X)
+        torch.testing.assert_close(changed, program(X))
+        assert not torch.equal(changed, first)
     torch.testing.assert_close(compiled(X), first)
 
 

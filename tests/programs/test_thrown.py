@@ -671,6 +671,84 @@ def thrown_into_a_coroutine(compile):
     return compile(h)(X), log
 
 
+@program
+def held_by_another_generator(compile):
+    def inner(x):
+        try:
+            yield x
+            yield x + 1
+        finally:
+            print("inner done")
+
+    def delegates(x):
+        yield from inner(x)
+
+    def loops(x):
+        held = inner(x)
+        yield from (y * 2 for y in held)
+
+    def in_a_loop(x):
+        for held in [inner(x)]:
+            next(held)
+            yield x
+
+    def let_go(x):
+        for kind in (delegates, loops, in_a_loop):
+            it = kind(x)
+            y = next(it)
+            it = None
+            print("end")
+        return y
+
+    def left_behind(x):
+        it = delegates(x)
+        next(it)
+        return x * 3
+
+    return [call(compile(f), X) for f in (let_go, left_behind)]
+
+
+@program
+def sent_into_a_block(compile):
+    def g(x):
+        y = yield x
+        while y is not None:
+            try:
+                y = yield x * y
+            finally:
+                print("leaving")
+
+    def rebound(x):
+        it = g(x)
+        next(it)
+        a = it.send(x)
+        print("sent")
+        it = None
+        print("after")
+        return a
+
+    def by_its_method(x):
+        it = g(x)
+        next(it)
+        send = it.send
+        del it
+        print(send(x).sum().item())
+        print("sent")
+        send = None
+        print("after")
+        return x
+
+    def in_a_zip(x):
+        pairs = zip(g(x), [1, 2])
+        next(pairs)
+        print("taken")
+        pairs = None
+        print("after")
+        return x + 1
+
+    return [call(compile(f), X) for f in (rebound, by_its_method, in_a_zip)]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program(name):
     check(program[name])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.replay.bisect.blame import Blame
+from ptdebug.replay.bisect.blame import blame
 from ptdebug.replay.bisect.search import smallest
 from ptdebug.replay.workers.pool import Pool
 
@@ -47,7 +47,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_guilty_decisions(pool: Pool):
     def blamed(fault: str) -> list[str]:
         case = case_of(program, torch.randn(8, 4), torch.randn(4, 4), imports=(f"faults:{fault}",) if fault else ())
-        return [g.id for g in Blame(case, pool).find().guilty]
+        return [g.id for g in blame(case, pool).guilty]
 
     assert blamed("") == []
     assert blamed("wrong_relu") == ["lowering:relu"]

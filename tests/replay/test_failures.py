@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.artifacts.records import TensorMeta
 from ptdebug.engine.lowering import LOWERINGS
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.failures.decisions import Decisions
 from ptdebug.replay.failures.observe import observe
 from ptdebug.replay.failures.outcome import Outcome
+from ptdebug.replay.failures.rebuild import rebuild
 from ptdebug.replay.failures.signature import Signature, normalized
 from ptdebug.replay.recorded.graphs import ReplayError
 
@@ -83,6 +86,18 @@ def test_what_eager_cannot_run_is_invalid():
 
 def test_data_dependent_sizes():
     assert observe(case_of(lambda x: x[x > 0].exp().sum() * x.nonzero().sum(), X)).passed
+
+
+def test_dynamic_sizes_are_symbols_as_they_were():
+    case = case_of(lambda x, y: (torch.relu(x) * y).sum(0), torch.randn(5, 3), torch.randn(5, 3))
+    meta = TensorMeta("float32", ("s0", 3), (3, 1), "cpu")
+    nodes = [msgspec.structs.replace(n, value=meta) if n.op == "placeholder" else n for n in case.graph.nodes]
+    dynamic = replace(case, graph=msgspec.structs.replace(case.graph, nodes=tuple(nodes)))
+    x, y = rebuild(dynamic, dynamic.inputs.values()).inputs
+    assert isinstance(x.shape[0], torch.SymInt) and x.shape[0].node.expr == y.shape[0].node.expr
+    assert observe(dynamic).passed
+    wrong_relu()
+    assert observe(dynamic).kind == "values"
 
 
 def test_torchs_own_compiler_is_a_rung():

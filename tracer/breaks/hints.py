@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from .reasons import NUMBER, OUTSIDE, STRINGS, Reason
-from .subjects import bare, keys_of, modules_of
+from .subjects import PYBIND, bare, keys_of, modules_of
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def reason_of_call(function: Any) -> Reason:
         return Reason.PYTHON_RANDOM
     root = module.partition(".")[0]
     bound = isinstance(function, BuiltinMethodType) and not isinstance(function.__self__, ModuleType | None)
+    bound = bound and not type(function.__self__).__name__.startswith(PYBIND)
     if root not in _BY_ROOT and (bound or isinstance(function, _METHODS)):
         return Reason.UNSUPPORTED_METHOD
     of_python = root in sys.stdlib_module_names or root.lstrip("_") in sys.stdlib_module_names

@@ -73,6 +73,10 @@ def _name(subject: object) -> str:
     return _with_module(subject)
 
 
+PYBIND = "pybind11_detail_function_record"
+"""How the name begins of the object to which pybind11 binds functions of extensions."""
+
+
 def _with_module(function: Any) -> str:
     """`pickle.dumps`: the module that the program imports, not the one in C behind it."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
@@ -88,6 +92,8 @@ def _with_module(function: Any) -> str:
         return f"numpy.random.{name.rpartition('.')[2]}"
     if isinstance(function, np.ufunc):
         return f"numpy.{name}"
+    if name.startswith(PYBIND):
+        name = name.rpartition(".")[2]
     if "<locals>" in name or _is_of_program(module):
         return name.rpartition("<locals>.")[2]
     if module.startswith("_") and module.lstrip("_").partition(".")[0] in sys.stdlib_module_names:

@@ -144,8 +144,8 @@ class RootInterpreter(Interpreter):
             reason, message, hint = _explained(error, self.code)
         except Unsupported as other:  # the subject is what an earlier break has left unknown
             reason, message, hint = other.reason, "", ""
-        looked_at = error.context.get("looked_at", "")
-        return GraphBreak(self.trace.step, reason, message, hint, *place, described, earlier, looked_at)
+        introspected_by = error.context.get("introspected_by", "")
+        return GraphBreak(self.trace.step, reason, message, hint, *place, described, earlier, introspected_by)
 
 
 def _explained(error: Unsupported, code: CodeType) -> tuple[Reason, str, str]:

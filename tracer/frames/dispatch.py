@@ -125,7 +125,9 @@ class Dispatcher:
             verdict = self._verdict(frame, frame_state)
             if not alone:
                 preserve_other_threads_state()
-        except RecursionError:  # no room even to check
+        except RecursionError as error:  # no room even to check
+            if not error.args and came_from_outside(error):  # Python's own has a text
+                raise
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         return verdict
 
@@ -349,13 +351,13 @@ class _Compilation:
         except (*TO_THE_PROGRAM, MarkedDynamicError) as error:
             self._finish("failed", str(error))
             raise
-        except RecursionError as error:
-            log.debug("%s", "".join(traceback.format_exception(error)))
-            return self._finish("skipped", _TOO_DEEP)
         except DisturbedError as error:
             log.debug("%s", error)
             return self._finish("skipped", _DISTURBED)
         except Exception as error:
+            if isinstance(error, RecursionError) and error.args:  # Python's own has a text
+                log.debug("%s", "".join(traceback.format_exception(error)))
+                return self._finish("skipped", _TOO_DEEP)
             if came_from_outside(error):
                 self._finish("skipped", f"{_INTERRUPTED} ({type(error).__name__})")
                 raise

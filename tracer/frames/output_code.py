@@ -38,7 +38,7 @@ from ..effects.reconstruct import OUTPUTS, VERSION, Codegen, Plan
 from ..effects.stack_slots import push_object, slot_of
 from ..fx.backend_call import CapturedGraph
 from ..interpreter import suspended_generators  # noqa: F401  (it says how generators in flight are rebuilt)
-from ..interpreter.destructors import dies_visibly
+from ..interpreter.destructors import dies_visibly, may_die_visibly
 from ..interpreter.interpreter import Interpreter
 from ..interpreter.opcodes.control import JUMP_IF_FALSE, after_loop
 from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
@@ -238,7 +238,7 @@ class BreakBody:
             return False
         value = self.root.locals.get(name)
         if value is not None:
-            return dies_visibly(self.root, value)
+            return may_die_visibly(self.root, value)
         return object_dies_visibly(self.root.unread.get(name))
 
     def outlives_its_frame(self) -> bool:
@@ -442,7 +442,7 @@ class BreakBody:
     def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
         """The arguments of the resume function whose death may be observable: generators, objects with a finalizer, and
         exceptions, whose tracebacks hold frames and everything in them."""
-        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if dies_visibly(self.root, value)}
+        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if may_die_visibly(self.root, value)}
         found |= {name for name in self.variables if self._dies_visibly(name) or self._is_exception(name)}
         found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}
         if raised:

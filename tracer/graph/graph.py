@@ -324,11 +324,11 @@ class TraceGraph:
             if condition.has(ToFloat) or any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
                 raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *_subject(target)) from error
             raise Unsupported(Reason.DATA_DEPENDENT_SHAPE, *_subject(target)) from error
-        except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
-            raise Unsupported(Reason.MISSING_FAKE_KERNEL, *_subject(target)) from error
         except Exception as error:
             if came_from_outside(error):
                 raise
+            if isinstance(error, (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError)):
+                raise Unsupported(Reason.MISSING_FAKE_KERNEL, *_subject(target)) from error
             if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
                 is_random = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
                 reason = Reason.RANDOM_VALUE if is_random else Reason.DATA_DEPENDENT_SHAPE

@@ -55,7 +55,7 @@ class GuardBuilder:
             torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
         ]
         self._specs: dict[tuple[Source, str, Any], GuardSpec] = {}
-        self._members: dict[tuple[type, str], types.FunctionType] = {}  # see `class_members.py`
+        self._members: dict[tuple[type, str], Any] = {}  # see `class_members.py`
         self.add(GLOBAL_STATE, "GLOBAL_STATE")
 
     @property
@@ -77,9 +77,9 @@ class GuardBuilder:
                 location = self.locate()
             self._specs[key] = GuardSpec(len(self._specs), source, kind, value, location)
 
-    def member(self, cls: type, name: str, function: types.FunctionType) -> None:
-        """Guard that the class of a library gives `function` as its `name`: one guard for all of them."""
-        self._members.setdefault((cls, name), function)
+    def member(self, cls: type, name: str, found: Any) -> None:
+        """Guard that the class of a library has `found` under `name`: one guard for all of them."""
+        self._members.setdefault((cls, name), found)
         self.add(None, "CLASS_MEMBERS", self._members)
 
     def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""Methods of library classes that a trace has called: one check that each is still what its class gives.
+"""Methods and properties of library classes that a trace has used: one check that each is still what its class gives.
 
 The code of libraries is taken as fixed, but a program may put another method into a class (`nn.Tanh.forward = ...`), as
 tests and profilers do. A guard for each module of a model would cost more than the model's other guards; here each pair
@@ -27,7 +27,7 @@ class Member:
     lasting: bool  # the class is that of a module, and reading the attribute gives the function
 
     def is_kept(self) -> bool:
-        """Whether the class still gives this function; one that is gone is asked nothing."""
+        """Whether the class still gives this; one that is gone is asked nothing."""
         cls = self.cls()
         return cls is None or _found(cls, self.name) is self.function()
 
@@ -60,18 +60,19 @@ class Members:
         return holds
 
 
-def members_of(found: Iterable[tuple[type, str, FunctionType]]) -> Members:
-    """The guarded form of (class, name, the function that it gives)."""
+def members_of(found: Iterable[tuple[type, str, Any]]) -> Members:
+    """The guarded form of (class, name, what its `__dict__` or that of a base has there)."""
     return Members(tuple(_member(*each) for each in found))
 
 
-def _member(cls: type, name: str, function: FunctionType) -> Member:
+def _member(cls: type, name: str, function: Any) -> Member:
     plain = name.isidentifier() and not keyword.iskeyword(name)
     lasting = plain and _is_of_module(cls) and type(cls).__getattribute__ is type.__getattribute__
     lasting = lasting and getattr(cls, name, None) is function
     if lasting:
         return Member(f"{cls.__qualname__}.{name}", name, lambda: cls, lambda: function, True)
-    return Member(f"{cls.__qualname__}.{name}", name, weakref.ref(cls), weakref.ref(function), False)
+    kept = weakref.ref(function) if isinstance(function, FunctionType) else lambda: function  # a library's: it stays
+    return Member(f"{cls.__qualname__}.{name}", name, weakref.ref(cls), kept, False)
 
 
 def _is_of_module(cls: type) -> bool:

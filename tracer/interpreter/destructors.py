@@ -26,8 +26,7 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
     """Whether the death of this object may be observable: a generator suspended inside a `try` or `with` (the position
     of one from an earlier part of the frame is unknown), an object with a finalizer, or one with a weak reference to
     it."""
-    while isinstance(value, (BoundBuiltin, MethodValue)):  # a method holds its object
-        value = value.owner
+    value = _holder(value)
     if isinstance(value, GeneratorValue):
         return value.has_cleanup()
     if value in tx.trace.referents:
@@ -39,6 +38,19 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
     if isinstance(value, BuiltinValue):
         held = getattr(value.function, "__self__", None)
     return isinstance(source, LocalSource) and type(held) in ENDS_SOMETHING
+
+
+def may_die_visibly(tx: Interpreter, value: Value) -> bool:
+    """Whether its death may be observable, now or after Python has used it."""
+    value = _holder(value)
+    return value.may_clean_up() if isinstance(value, GeneratorValue) else dies_visibly(tx, value)
+
+
+def _holder(value: Value) -> Value:
+    """The object that dies with `value`: a method holds its own."""
+    while isinstance(value, (BoundBuiltin, MethodValue)):
+        value = value.owner
+    return value
 
 
 def let_go(tx: Interpreter, value: Value) -> None:

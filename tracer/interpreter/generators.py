@@ -62,11 +62,27 @@ class GeneratorValue(Value):
         frame.trace.generators.append(self)
 
     def has_cleanup(self) -> bool:
-        """Whether closing the generator here is observable: it is suspended inside a `try` or `with`."""
+        """Whether closing the generator here is observable: it is suspended inside a `try` or `with`, or holds another
+        one that is."""
         if not self.started or self.finished:
             return False
+        frame = self.frame
+        held = (*frame.stack, *frame.locals.values())
+        return self._cleans_up_at(frame.index - 1) or any(
+            other is not self and other.has_cleanup() for other in held if isinstance(other, GeneratorValue)
+        )
+
+    def may_clean_up(self) -> bool:
+        """Whether closing it is observable here, or at a yield at which it may be once Python has it."""
+        if self.finished:
+            return False
+        yields = (i.index for i in self.frame.info.instructions if i.opname in ("YIELD_VALUE", "SEND"))
+        return self.has_cleanup() or any(map(self._cleans_up_at, yields))
+
+    def _cleans_up_at(self, index: int) -> bool:
+        """Whether something runs where the generator is closed at the yield at `index`."""
         info = self.frame.info
-        handler = info.handler_of(self.frame.index - 1)
+        handler = info.handler_of(index)
         while handler is not None and info.instructions[handler.target].opname == "CLEANUP_THROW":
             handler = info.handler_of(handler.target)  # `yield from` of 3.12 passes on what is not StopIteration
         if handler is None or info.ends_generator(handler):

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from ..session import Session, Target
 
+MOST = 5000
+"""Rows of an answer over a large recording."""
+
 Details = Callable[[], Sequence[str]]
 
 
@@ -26,7 +29,8 @@ class Answer:
 @dataclass(frozen=True)
 class Question:
     """A question with the key that asks it. `rows` gives the answer for a compilation ("": the whole recording);
-    `command` is the command line that says the same, and `nothing` what is said where there are no rows."""
+    `command` is the command line that says the same, and `nothing` what is said where there are no rows.
+    `per_compile`: the rows of the recording are those of its compilations, one after the other."""
 
     id: str
     key: str
@@ -34,6 +38,21 @@ class Question:
     rows: Callable[[Session, str], list[Answer]]
     command: str
     nothing: str
+    per_compile: bool = True
+
+
+def rows_of(question: Question, session: Session, compile_id: str) -> list[Answer]:
+    """The rows of an answer; of a large recording those of its first compilations, and how many more there are."""
+    if compile_id or not question.per_compile or not session.is_large:
+        return question.rows(session, compile_id)
+    rows: list[Answer] = []
+    for number, info in enumerate(session.compiles):
+        rows += question.rows(session, info.id)
+        if len(rows) > MOST:
+            left = len(session.compiles) - number - 1
+            text = f"... {left:,} more compilations: choose one in the tree, and ask again"
+            return [*rows, Answer(text, fixed(text))]
+    return rows
 
 
 def fixed(*lines: str) -> Details:

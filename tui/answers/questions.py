@@ -6,7 +6,7 @@ from .answer import Question
 
 QUESTIONS: tuple[Question, ...] = (
     Question("recompiles", "1", "recompilations: which guard failed, how to avoid it, what is other now",
-             capture.recompilations, "ptdebug recompiles", "nothing was compiled again"),
+             capture.recompilations, "ptdebug recompiles", "nothing was compiled again", False),
     Question("guards", "2", "guards: what each compilation depends on", capture.guards, "ptdebug guards", "no guards"),
     Question("fusion", "3", "fusion: kernels, what was fused into each, which pairs were refused and why",
              engine.fusion, "ptdebug fusions", "nothing was scheduled"),
@@ -17,8 +17,8 @@ QUESTIONS: tuple[Question, ...] = (
     Question("memory", "6", "memory: the bytes alive at each group, the peak, the buffers behind it", engine.memory,
              "ptdebug show", "no schedule was recorded"),
     Question("time", "7", "compile time by compilation and stage", engine.time, "ptdebug show",
-             "no times were recorded"),
+             "no times were recorded", False),
     Question("run", "8", "the run: command, environment, versions, how it ended", capture.run, "ptdebug show",
-             "nothing was recorded"),
+             "nothing was recorded", False),
 )
 BY_ID = {question.id: question for question in QUESTIONS}

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ....artifacts.context import CompileContext
+from ....artifacts.external_exceptions import came_from_outside
 from ....operators.effects import is_random
 from ...graphs.functional_graph import Captured
 from ...unsupported import EngineUnsupported
@@ -230,6 +231,8 @@ def _raising(run: Callable[[], Sequence[Any]], tracer: PlainTracer) -> Sequence[
     except (EngineUnsupported, GuardOnDataDependentSymNode):
         raise
     except Exception as error:
+        if came_from_outside(error):
+            raise
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise EngineUnsupported(f"the operators of a wrapper subclass cannot be traced: {why}") from error
 

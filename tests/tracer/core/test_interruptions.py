@@ -99,7 +99,9 @@ def test_what_a_handler_raises_reaches_the_program(handler: Any, in_the_run: boo
     assert signal.getsignal(signal.SIGALRM) is handler
 
 
-@pytest.mark.parametrize("kind", [TimeLimit, TimeoutError, KeyboardInterrupt])
+@pytest.mark.parametrize("kind", [
+    TimeLimit, TimeoutError, KeyboardInterrupt, AssertionError, NotImplementedError, RecursionError, StopIteration,
+])  # fmt: skip
 @pytest.mark.parametrize("in_the_run", [False, True], ids=["compiling", "running"])
 def test_what_another_thread_sets_reaches_the_program(kind: type[BaseException], in_the_run: bool) -> None:
     backend = interrupted_backend(lambda: set_from_another_thread(kind), in_the_run)

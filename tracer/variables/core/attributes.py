@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import functools
 from types import (
+    BuiltinFunctionType,
     ClassMethodDescriptorType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
+    MethodDescriptorType,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from ..python.builtin_functions import BuiltinValue
 from ..python.partials import MethodValue, PartialValue
 from .base import Value
 from .constant import BoundBuiltin, ConstantValue, constant
-from .identity_guards import guard_library_method, guard_unchanged
+from .identity_guards import guard_library_member, guard_unchanged
 from .registry import build, builds, existing, from_python, is_library
 
 if TYPE_CHECKING:
@@ -123,8 +125,8 @@ def bind(tx: Translator, found: Any, name: str, owner: Value, cls: type, cls_sou
     if cls_source is None:  # an instance made in the trace, perhaps of a class that has a source
         cls_source = from_python(tx, cls).source
     kind = type(found)
+    guard_library_member(tx, cls, name, found)
     if kind is FunctionType:
-        guard_library_method(tx, cls, name, found)
         return MethodValue(class_member(tx, found, name, cls_source), owner)
     if kind is staticmethod:
         return class_member(tx, found.__func__, name, cls_source)
@@ -194,6 +196,10 @@ def _plain(tx: Translator, found: Any, name: str, owner: Value, cls_source: Sour
     return class_member(tx, found, name, cls_source)
 
 
+_OF_BUILTINS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType)
+"""The types of methods of builtin classes; pybind11 and Cython have others."""
+
+
 class BaseMethod(BoundBuiltin):
     """A method that a builtin base class of the owner defines: `super().__setattr__`, `dict.update` of a subclass.
 
@@ -207,7 +213,9 @@ class BaseMethod(BoundBuiltin):
         self.function = function
 
     def call(self, tx: Translator, args: Any, kwargs: Any) -> Value:
-        """The builtin's behaviour, past any override."""
+        """The builtin's behaviour, past any override; that of an extension's class is not known."""
+        if not isinstance(self.function, _OF_BUILTINS):
+            raise Unsupported(Reason.UNSUPPORTED_METHOD, self.owner, self.name)
         return self.owner.base_method(tx, self.name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:

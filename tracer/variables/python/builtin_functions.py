@@ -96,7 +96,7 @@ class BuiltinValue(Value):
         if isinstance(owner, type) and issubclass(owner, dict) and function.__name__ == "fromkeys":
             made: Value = with_arguments(REGISTRY["fromkeys"], tx, owner, *args, **kwargs)
             return made
-        if isinstance(owner, (str, bytes, tuple, int, float)):
+        if isinstance(owner, (str, bytes, tuple, int, float)) or owner in (int, float, bytes, str):  # int.from_bytes
             return fold(tx, function, args, kwargs)
         raise Unsupported(reason_of_call(function), self)
 

@@ -29,7 +29,7 @@ from ..core.attributes import (
 from ..core.base import Value
 from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant, fold
 from ..core.handlers import PURE, handler_of, handles
-from ..core.identity_guards import guard_library_method, guard_unchanged
+from ..core.identity_guards import guard_library_member, guard_unchanged
 from ..core.operators import REFLECTED
 from ..core.registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_library, is_stable
 from ..torch.context_manager import CONSTRUCTORS
@@ -92,6 +92,7 @@ class ClassValue(Value):
             return stored
         if found is MISSING:
             return self._of_metaclass(tx, name)
+        guard_library_member(tx, self.cls, name, found)
         if isinstance(found, classmethod):
             where = AttrSource(AttrSource(self.source, name), "__func__") if self.source is not None else None
             function = build(tx, found.__func__, where) if where is not None else from_python(tx, found.__func__)
@@ -101,7 +102,6 @@ class ClassValue(Value):
         if isinstance(found, staticmethod):
             return self._member(tx, found.__func__, name)
         if isinstance(found, FunctionType):
-            guard_library_method(tx, self.cls, name, found)
             return self._member(tx, found, name)
         getter = lookup(type(found), "__get__")
         if is_python_method(getter):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ....operators.effects import may_draw
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
@@ -145,7 +147,8 @@ class CachedFunction(Value):
         if source is None or not known or is_library(self.real.__module__):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 computed = self.inner.call(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
-            if not (computed.is_constant() or isinstance(computed, NumberValue) or is_library(self.real.__module__)):
+            plain = computed.is_constant() or isinstance(computed, NumberValue)
+            if not is_library(self.real.__module__) and (not plain or self._may_know(args, kwargs)):
                 raise Unsupported(
                     Reason.UNSUPPORTED_ARGUMENT, self, detail=", whose cache the trace cannot ask for this object"
                 )
@@ -162,6 +165,11 @@ class CachedFunction(Value):
                 raise
             result = real(*values, **dict(named))
         return build(tx, result, place)
+
+    def _may_know(self, args: Args, kwargs: Kwargs) -> bool:
+        """Whether the cache may hold what an argument gave before the program changed it: it looks objects up by
+        identity, or by an equality of their own."""
+        return self.real.cache_parameters()["maxsize"] != 0 and not all(map(_never_changes, (*args, *kwargs.values())))
 
     def _refuse_effects(self, tx: Translator, args: Args, kwargs: Kwargs) -> None:
         """Raises Unsupported where the function does more than compute: the trace is about to call it, to fill its
@@ -188,6 +196,18 @@ class CachedFunction(Value):
     def describe(self) -> str:
         """For messages."""
         return self.inner.describe()
+
+
+def _never_changes(value: Value) -> bool:
+    """Whether arguments that are equal to this one give equal results at any time: constants, instances of frozen
+    dataclasses, tuples of such, and tensors of the trace, of which each call makes new ones."""
+    if isinstance(value, TupleValue):
+        return all(map(_never_changes, value.items))
+    if isinstance(value, ObjectValue):
+        settings = getattr(value.cls, "__dataclass_params__", None)
+        return settings is not None and settings.frozen and settings.eq
+    made = value.source is None and issubclass(value.python_type(), torch.Tensor)
+    return made or value.is_constant() or isinstance(value, NumberValue)
 
 
 @builds(functools._lru_cache_wrapper)

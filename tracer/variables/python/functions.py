@@ -321,6 +321,9 @@ def _docstring(code: CodeType) -> str | None:
     return first if isinstance(first, str) else None
 
 
+_COPIED = {"__annotations__", "__type_params__"}.intersection(functools.WRAPPER_ASSIGNMENTS)
+
+
 def make_real_function(
     code: CodeType, f_globals: dict[str, Any], name: str, defaults: Any, kwvalues: Any, closure: Any, kwnames: Any,
     annotations: tuple[Any, ...] | None, wrapped: Any, names: tuple[str, ...], attributes: tuple[Any, ...],
@@ -331,8 +334,9 @@ def make_real_function(
     function.__qualname__ = name
     if annotations:
         function.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
-    if wrapped is not None:
-        functools.update_wrapper(function, wrapped, updated=())
+    if wrapped is not None:  # the rest of what `update_wrapper` copies is among the attributes, in the program's order
+        for name in _COPIED.intersection(dir(wrapped)):
+            setattr(function, name, getattr(wrapped, name))
     for attribute, value in zip(names, attributes):
         setattr(function, attribute, value)
     return function

@@ -59,9 +59,11 @@ class InstanceDict(DictValue):
         super().setitem(tx, key, value)
         tx.effects.store_attr(self.owner, key.as_constant(), value, raw=True)
 
-    def delitem(self, tx: Translator, key: Value) -> None:
+    def remove(self, tx: Translator, key: Value, found: Value) -> None:
         """Delete an attribute."""
-        super().delitem(tx, key)
+        if key.python_type() is not str:
+            raise Unsupported(Reason.DELETE, key, detail=f"of {self.owner.describe()}.__dict__")
+        super().remove(tx, key, found)
         tx.effects.delete_attr(self.owner, key.as_constant())
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -24,7 +24,7 @@ from ...core.attributes import MISSING, bind, lookup, type_source
 from ...core.base import Value
 from ...core.constant import REGISTRY, constant
 from ...core.handlers import MEANINGS, NAMED, handles
-from ...core.identity_guards import guard_library_method
+from ...core.identity_guards import guard_library_member
 from ...core.opaque import OpaqueValue
 from ...core.registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
 from ...python.instance_dict import own_dict
@@ -165,7 +165,7 @@ class ModuleValue(ObjectValue):
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`forward`, or nn.Module's own path with hooks where there are any."""
         custom = lookup(self.cls, "__call__")
-        guard_library_method(tx, self.cls, "__call__", custom)
+        guard_library_member(tx, self.cls, "__call__", custom)
         with tx.in_module(self.path):
             if custom is not torch.nn.Module.__call__ or not is_library(custom.__module__):  # which may be replaced
                 return bind(tx, custom, "__call__", self, self.cls, type_source(self)).call(tx, args, kwargs)
@@ -176,7 +176,7 @@ class ModuleValue(ObjectValue):
         if self.real.__dict__.get("_compiled_call_impl") is not None:
             raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, self, detail=", which is compiled on its own")
         written = lookup(self.cls, "_call_impl")
-        guard_library_method(tx, self.cls, "_call_impl", written)
+        guard_library_member(tx, self.cls, "_call_impl", written)
         if not is_library(written.__module__):
             return self.getattr(tx, "_call_impl").call(tx, args, kwargs)
         if self._has_hooks(tx):

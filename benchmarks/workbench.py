@@ -1,0 +1,181 @@
+"""How fast the workbench is on a large recording, in a real terminal (a pty).
+
+    python benchmarks/workbench.py make FOLDER [--graphs 10000] [--megabytes 1000]
+    python benchmarks/workbench.py measure FOLDER [--size 160x48]
+
+`make` writes a recording of that many compilations and about that size, one of them with a stage of 200,000 lines.
+`measure` opens it as a person does and reports seconds to the first paint, the resident memory, and for keys on each
+screen the milliseconds until the screen has changed: median, 95th percentile, worst; and the seconds until a search
+over everything shows its first results.
+"""
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import random
+import re
+import select
+import signal
+import statistics
+import struct
+import sys
+import termios
+import time
+from pathlib import Path
+
+from ptdebug.artifacts import records as r
+from ptdebug.artifacts.store import RecordingWriter
+
+LONG = 200_000  # lines of the longest stage
+DOWN, ENTER, TAB, ESCAPE, PAGE_DOWN = b"\x1b[B", b"\r", b"\t", b"\x1b", b"\x1b[6~"
+SCREENS: tuple[tuple[str, bytes, bytes], ...] = (
+    ("tree", b"", b""), ("listing", TAB, b""), ("recompilations", b"1", ESCAPE), ("guards", b"2", ESCAPE),
+    ("fusion", b"3", ESCAPE), ("decisions", b"4", ESCAPE), ("passes", b"5", ESCAPE), ("memory", b"6", ESCAPE),
+    ("time", b"7", ESCAPE), ("run", b"8", ESCAPE), ("breaks", b"b", ESCAPE), ("help", b"?", ESCAPE),
+)
+
+
+# ---- a large recording ---------------------------------------------------------------------------------------------
+def make(folder: Path, graphs: int, megabytes: int) -> None:
+    """Write it. Names are random, so that it compresses as little as real ones do."""
+    random.seed(0)
+    program = folder.parent / "model.py"
+    folder.mkdir(parents=True)
+    program.write_text("".join(f"x{i} = layer(x{i})\n" for i in range(5000)))
+    writer = RecordingWriter(folder, command=["model.py"])
+    writer.source_file(str(program))
+    nodes = max(20, megabytes * 1_000_000 // graphs // 45)
+    for index in range(graphs):
+        _compilation(writer, f"{index // 4}/{index % 4}", str(program), nodes if index else LONG)
+    writer.close(0)
+
+
+def _compilation(writer: RecordingWriter, compile_id: str, program: str, nodes: int) -> None:
+    function = f"Model.layer_{compile_id.partition('/')[0]}"
+    writer.begin(compile_id, function, program, 1)
+    writer.record(compile_id, "frame", "", r.Frame(function, program, 1))
+    writer.record(compile_id, "capture", "", _graph("capture", program, nodes))
+    writer.record(compile_id, "guards", "", r.Guards(tuple(
+        r.Guard(f"g{i}", f"L['self'].m{i}", "TYPE_MATCH", f"type(L['self'].m{i}) is Linear", parent=f"g{i // 2}")
+        for i in range(20))))
+    if not compile_id.endswith("/0"):
+        writer.record(compile_id, "guards", "recompile", r.Recompile(
+            "L['x'].size()[0] == 4", "4", "6", compile_id.partition("/")[0] + "/0", r.Location(program, 7)))
+    writer.record(compile_id, "schedule", "", r.Schedule(tuple(
+        r.ScheduledGroup(f"fused_{i}", "loops", (f"buf{i}",), f"fused_{i}", writes=(f"buf{i}",)) for i in range(10)),
+        tuple(r.BufferPlan(f"buf{i}", 1024 * i, f"fused_{i}", f"fused_{min(i + 2, 9)}") for i in range(10)), 9000))
+    for i in range(10):
+        subject = f"buf{i}+buf{i + 1}"
+        writer.decision(compile_id, r.Decision(f"fuse:{subject}", "fuse", subject,
+                                               (r.Option("fuse"), r.Option("separate")), "fuse", "fuse", "traffic"))
+    writer.end(compile_id, "compiled", "", {"total": 0.1, "capture": 0.05})
+
+
+def _graph(name: str, program: str, nodes: int) -> r.Graph:
+    made = []
+    for i in range(nodes):
+        text = f"{random.getrandbits(128):032x}"
+        made.append(r.Node(f"n{i}_{text}", "call_function", "aten.add.Tensor", (r.NodeRef(f"n{i - 1}"), i), {},
+                           r.TensorMeta("torch.float32", (i, 8), (8, 1), "cpu"),
+                           (r.Location(program, i % 5000 + 1, "forward"),)))
+    return r.Graph(name, (*made, r.Node("output", "output", "output", ([r.NodeRef("n0")],))))
+
+
+# ---- measuring -------------------------------------------------------------------------------------------------------
+class Terminal:
+    """The workbench in a pty."""
+
+    def __init__(self, folder: Path, size: tuple[int, int]) -> None:
+        self.started = time.perf_counter()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+            os.execv(sys.executable, [sys.executable, "-m", "ptdebug", "tui", str(folder)])
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+
+    def read(self, quiet: float, limit: float = 60.0, until: str = "") -> tuple[float, str]:
+        """Read until nothing has come for `quiet` seconds (or until a text came); the seconds until the last output."""
+        start = last = time.perf_counter()
+        got = b""
+        while time.perf_counter() - start < limit:
+            ready, _, _ = select.select([self.fd], [], [], quiet)
+            if not ready:
+                if not until:
+                    break
+                continue
+            got += os.read(self.fd, 1 << 16)
+            last = time.perf_counter()
+            if until and re.search(until, got.decode(errors="replace")):
+                break
+        return last - start, got.decode(errors="replace")
+
+    def key(self, key: bytes, quiet: float = 0.15) -> float:
+        """Milliseconds from a key to the last change of the screen that it caused."""
+        os.write(self.fd, key)
+        return 1000 * self.read(quiet)[0]
+
+    @property
+    def resident(self) -> float:
+        """Megabytes."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1000  # type: ignore[index]
+
+    def close(self) -> None:
+        """End it."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def measure(folder: Path, size: tuple[int, int]) -> None:
+    """Print the figures."""
+    megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+    terminal = Terminal(folder, size)
+    _, _ = terminal.read(0.05, until=re.escape(folder.name))
+    print(f"recording            {megabytes:8.0f} MB")
+    print(f"first paint          {time.perf_counter() - terminal.started:8.2f} s")
+    terminal.read(0.5)
+    print(f"resident             {terminal.resident:8.0f} MB")
+    times: list[float] = []
+    for name, opening, closing in SCREENS:
+        opened = terminal.key(opening) if opening else 0.0
+        own = [terminal.key(key) for key in [DOWN] * 12 + [PAGE_DOWN] * 4 + [DOWN] * 4]
+        times += own
+        if closing:
+            terminal.key(closing)
+        print(f"  {name:16} opens {opened:7.1f} ms, keys {_spread(own)}")
+    print(f"keys                 {_spread(times)}")
+    terminal.key(b"s")
+    os.write(terminal.fd, b"n7_" + ENTER)
+    start = time.perf_counter()
+    terminal.read(0.05, until=r"lines( \(there are more\))?; enter opens")
+    print(f"search, results      {time.perf_counter() - start:8.2f} s")
+    print(f"resident at the end  {terminal.resident:8.0f} MB")
+    terminal.close()
+
+
+def _spread(values: list[float]) -> str:
+    ordered = sorted(values)
+    return (f"median {statistics.median(ordered):6.1f} ms, 95 % {ordered[int(0.95 * (len(ordered) - 1))]:6.1f} ms, "
+            f"worst {ordered[-1]:6.1f} ms")
+
+
+def main() -> None:
+    """The two commands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("make", "measure"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--graphs", type=int, default=10_000)
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--size", default="160x48")
+    arguments = parser.parse_args()
+    if arguments.command == "make":
+        make(arguments.folder, arguments.graphs, arguments.megabytes)
+    else:
+        width, height = map(int, arguments.size.split("x"))
+        measure(arguments.folder, (width, height))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Bisection of a recording: which of its graphs fail, and for each of those the decisions to blame.
+
+Of a graph that stock PyTorch compiled, whose decisions are not ptdebug's, the first of its rungs that fails.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ...artifacts.recording import Recording
+from ..failures.case import COMPILERS, Case
+from ..failures.outcome import Outcome
+from ..recorded.graphs import ReplayError
+from ..workers.pool import Pool
+from .blame import Finding, blame
+
+RUNGS = COMPILERS[1:]
+"""The backends of stock PyTorch, from the one that does the least."""
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """What is known of one graph. `why` is set where it could not be run; `rungs` are those of stock's graphs."""
+
+    compile_id: str
+    finding: Finding | None = None
+    why: str = ""
+    rungs: tuple[tuple[str, Outcome], ...] = ()
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of the graph as it was compiled."""
+        return self.finding.outcome if self.finding is not None else None
+
+
+def bisect_graphs(
+    recording: Recording, compile_ids: Sequence[str], pool: Pool, change: Callable[[Case], Case],
+    told: Callable[[str], None] = lambda text: None,
+) -> list[GraphReport]:
+    """The graphs of `compile_ids`, run all at once; those that fail are bisected. `change` completes the cases."""
+    cases: dict[str, Case] = {}
+    reports: dict[str, GraphReport] = {}
+    for compile_id in compile_ids:
+        try:
+            cases[compile_id] = change(Case.from_recording(recording, compile_id))
+        except ReplayError as error:
+            reports[compile_id] = GraphReport(compile_id, why=str(error))
+    told(f"{len(cases)} graphs")
+    for (compile_id, case), outcome in zip(cases.items(), pool(list(cases.values()))):
+        if case.compiler != "ptdebug":
+            reports[compile_id] = _of_stock(compile_id, case, pool)
+        elif outcome.failed:
+            about = lambda text, compile_id=compile_id: told(f"{compile_id}: {text}")
+            reports[compile_id] = GraphReport(compile_id, blame(case, pool, about))
+        else:
+            reports[compile_id] = GraphReport(compile_id, Finding(outcome))
+    return [reports[compile_id] for compile_id in compile_ids]
+
+
+def _of_stock(compile_id: str, case: Case, pool: Pool) -> GraphReport:
+    outcomes = pool([replace(case, compiler=rung) for rung in RUNGS])
+    worst = next((outcome for outcome in outcomes if outcome.failed), outcomes[-1])
+    return GraphReport(compile_id, Finding(worst), rungs=tuple(zip(RUNGS, outcomes)))
