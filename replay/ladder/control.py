@@ -281,13 +281,17 @@ class ControlLadder(Ladder):
         return Reference(lambda dtype, noise: run_graph(module, clones(given, self.device, dtype), dtype is not None,
                                                         noise=noise))
 
+    def _passes_of(self, stage: str) -> list[str]:
+        return []
+
     def _random(self, stage: str, ran: Execution) -> dict[str, Any]:
         return {}
 
-    def _location(self, node: str) -> Location | None:
+    def location(self, node: str) -> Location | None:
+        """The line of the program behind a captured node of a part."""
         part, _, origin = node.rpartition(":")
         if part not in getattr(getattr(self, "work", None), "parts", {}):
-            return super()._location(node)
+            return super().location(node)
         stacks = [n.meta.get("stack") for n in self.work.parts[part].captured.module.graph.nodes if n.name == origin]
         return stacks[0][-1] if stacks and stacks[0] else None
 

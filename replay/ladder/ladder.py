@@ -19,28 +19,27 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, Location, Pass
-from ...engine.ir.printer import format_statement
 from ...engine.stages import INFERENCE, Wrapped
 from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
 from ..recorded.graphs import ReplayError, graph_module, on_device
 from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
 from ..recorded.state import as_compiled, deterministic, restored
 from ..verdicts import classes
-from ..verdicts.compare import Comparison, worst, worst_place
+from ..verdicts.compare import Comparison, worst
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import differs, graph_births
 from .entry import ran_in_eager
 from .explain import explained, random_results
+from .locate import first_birth, first_inside, place_of
 from .memory import memory_fault, unlike
 from .options import Options
 from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs
-from .reference import Noise, Reference, like
-from .regenerate import ALL_STORED, Captured, Collector
+from .reference import Noise, Reference
+from .regenerate import Captured, Collector
 from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
 from .rungs import Execution, run_aten, run_graph, with_folded
-from .statements import Wrong, wrong_statement
 from .steps import kernels_alone, run_kernels, run_loops, run_wrapper
 from .unbacked import bind_unbacked
 
@@ -73,7 +72,7 @@ class Ladder:
         self.symbols = bind_unbacked(self.graph, self.sizes, self.saved, trust)
         self.captured = graph_module(self.graph, self.symbols, trust)
         self.collector = Collector()
-        self.program = Reference(self._run_captured)  # the captured graph in eager
+        self.program = Reference(self._run_captured, record=self.graph)  # the captured graph in eager
         self.work: Any  # set by `_make`, before any rung that needs it runs
         self.rungs: list[Rung] = []
         self.first: Difference | None = None
@@ -178,7 +177,12 @@ class Ladder:
     def _context(self, forced: Mapping[str, str], collector: Collector) -> CompileContext:
         return regenerate.context(self.recording, self.compile_id, collector, forced)
 
-    def _variant(self, forced: Mapping[str, str], expose: bool = False) -> Any:
+    def context(self) -> CompileContext:
+        """A context that decides as the recorded compilation did."""
+        return self._context({}, Collector())
+
+    def variant(self, forced: Mapping[str, str], expose: bool = False) -> Any:
+        """The stages made again, with more decisions forced."""
         return self._generated(forced, Collector(), expose)
 
     # ---- one rung
@@ -209,7 +213,7 @@ class Ladder:
             return
         found = self.program.observed(ran)
         seen = [Compared(label, role, c) for (label, role), c in zip(self._names(ran), found)]
-        nodes = list(self._compared(stage, name, ran))
+        nodes = self._tried(lambda: list(self._compared(stage, name, ran))) or []
         whole = worst(found)
         if whole.verdict != "equal":
             where = next(value.name for value in seen if value.comparison is whole)
@@ -222,7 +226,8 @@ class Ladder:
         if whole.verdict == "different" and self.first is None:
             self.first = self._first(stage, name, ran, whole, nodes)
         if stage in LOWERED and differs(ran, self.program.eager) and not self.births:
-            self.births += self._tried(lambda: self._births_of(stage)) or []
+            birth = self._tried(lambda: first_birth(self, stage))
+            self.births += [birth] if birth is not None else []
 
     def _names(self, ran: Execution) -> list[tuple[str, str]]:
         """(name, role) of what the program sees."""
@@ -237,7 +242,9 @@ class Ladder:
         for pair in pairs:
             found = pair.reference.node(pair.value, pair.node)
             if found is not None:
-                yield Compared(pair.name, "node", found, pair.source, self._location(pair.source))
+                wrong = found.verdict == "different"
+                at = place_of(pair.value, pair.reference.eager.values[pair.node]) if wrong else {}
+                yield Compared(pair.name, "node", found, pair.source, self.location(pair.source), at)
 
     def _classified(self, stage: str, ran: Execution, found: Comparison) -> Comparison:
         """`found` with its class: what memory, chance and elided roundings do with it."""
@@ -252,18 +259,29 @@ class Ladder:
             found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
         if found.verdict != "different" and not found.explanation:
             return found
+        if stage == "wrapper" and found.verdict == "different" and self._tried(self._shared_is_wrong):
+            why = "right where each buffer has memory of its own, wrong where buffers share it as planned"
+            return dataclasses.replace(found, kind=classes.MEMORY_PLAN, explanation=why)
         random = self._tried(lambda: self._random(stage, ran)) or {}
         return explained(found, self.program, self.work, lambda work, given: self.lowered(stage, work, random=given),
-                         self.collector, self._variant, random)
+                         self.collector, self.variant, random)
+
+    def _shared_is_wrong(self) -> bool:
+        """Whether the kernels give other results if buffers share memory as planned."""
+        runs = []
+        for shared in (False, True):
+            with deterministic():
+                runs.append(self.lowered("kernels", None, shared=shared))
+        return bool(unlike(*runs))
 
     def _repeated(self, found: Comparison, ran: Execution, again: Callable[[], Execution], what: str) -> Comparison:
         for _ in range(1, self.options.repeat):
             with deterministic():
-                other = unlike(ran, again())
-            if other:
-                why = f"{what} gives other results when it runs again on the same inputs; first seen in {other}"
-                return dataclasses.replace(found, verdict="different" if found.verdict == "different" else "rounding",
-                                           kind=classes.NONDETERMINISM, explanation=why)
+                other = again()
+            if where := unlike(ran, other):
+                both = worst([found, worst(self.program.observed(other)), Comparison("rounding")])
+                why = f"{what} gives other results when it runs again on the same inputs; first seen in {where}"
+                return dataclasses.replace(both, kind=classes.NONDETERMINISM, explanation=why)
         return found
 
     def _tried(self, run: Callable[[], Any]) -> Any:
@@ -330,73 +348,65 @@ class Ladder:
     # ---- where values first differ
     def _first(self, stage: str, name: str, ran: Execution, whole: Comparison, nodes: Sequence[Compared]) -> Difference:
         """The first value that is different; of a lowered stage, the first inside of its loops."""
-        inside = self._tried(lambda: self._inside(stage)) if stage in LOWERED else None
+        if whole.kind == classes.MEMORY_PLAN:
+            return self._tried(self._where_shared) or Difference(stage, "results", None, whole)
+        inside = first_inside(self, stage) if stage in LOWERED else None
         wrong = next((value for value in nodes if value.comparison.verdict == "different"), None)
         if inside is not None:
             return inside
         if wrong is not None:
-            return Difference(stage, wrong.name, wrong.location, dataclasses.replace(
-                wrong.comparison, kind=whole.kind, explanation=whole.explanation))
-        return Difference(stage, "results", None, whole)
+            found = dataclasses.replace(wrong.comparison, kind=whole.kind, explanation=whole.explanation)
+            return Difference(stage, wrong.name, wrong.location, found, self._wrong_pass(stage, name), wrong.at)
+        return Difference(stage, "results", None, whole, self._wrong_pass(stage, name))
 
-    def _inside(self, stage: str) -> Difference | None:
-        """The first wrong value inside of fused loops: of the kernels with all intermediates stored, or where that
-        shows nothing, of the graph generated again with each value in a buffer."""
-        wrong = self._tried(self._wrong_statement) if stage == "kernels" else None
-        return wrong or self._tried(lambda: self._stored(stage))
+    def _wrong_pass(self, stage: str, name: str) -> str:
+        """The first pass after which results differ."""
+        if name:
+            return f"pass {name}"
+        for one in self._passes_of(stage):
+            ran = self._tried(lambda: self._run_pass(one))  # noqa: B023
+            if ran is not None and worst(self.program.observed(ran)).verdict == "different":
+                return f"pass {one}"
+        return ""
 
-    def _wrong_statement(self) -> Difference | None:
-        kernels = [alone.name for alone in self._kernels_alone() if alone.comparison.verdict == "different"]
-        for part in self.parts() if kernels else ():
-            own = [name.removeprefix(part.prefix) for name in kernels if name.startswith(part.prefix)]
-            with deterministic():
-                wrong = wrong_statement(part.work, part.inputs, own, self._context({}, Collector()))
-            if wrong is not None:
-                return self._in_kernel(part, wrong)
-        return None
+    def _passes_of(self, stage: str) -> list[str]:
+        """The passes that a stage shows the end of."""
+        return self._pass_names() if stage == "passes" else []
+
+    def _run_pass(self, name: str) -> Execution:
+        """The graph as it is after one pass."""
+        with deterministic():
+            return self._recorded_aten("passes", name)
+
+    def _where_shared(self) -> Difference | None:
+        """The first buffer that is wrong where buffers share memory as planned."""
+        with deterministic():
+            ran = self.lowered("kernels", None, shared=True)
+        wrong = next((v for v in self._compared("kernels", "", ran) if v.comparison.verdict == "different"), None)
+        return None if wrong is None else Difference("wrapper", wrong.name, wrong.location, dataclasses.replace(
+            wrong.comparison, kind=classes.MEMORY_PLAN), at=wrong.at)
 
     def parts(self) -> Iterator[LoweredPart]:
         """What was lowered, each with the inputs that it gets in the loop IR."""
         yield LoweredPart("", self.work, self._inputs(), sources_of(self._last_aten))
 
-    def _in_kernel(self, part: LoweredPart, wrong: Wrong) -> Difference:
-        s = wrong.statement
-        node = s.origins[0] if s.origins else wrong.body
-        lines = part.work.source.lines if part.work.source is not None else ()
-        line = next((n.text.strip() for n in lines if f"loop_ir:{wrong.body}#{s.name}" in n.origins), "")
-        at = {"index": list(wrong.at), "value": wrong.value, "expected": wrong.expected, "operands": wrong.operands}
-        inside = f"{part.prefix}{wrong.kernel}: {line or format_statement(s)}"
-        place = self._location(part.sources.get(node, ""))
-        return Difference("kernels", f"{part.label}{node}", place, wrong.comparison, inside, at)
+    @cached_property
+    def _lines(self) -> dict[str, Location | None]:
+        return {node.id: node.stack[-1] if node.stack else None for node in self.graph.nodes}
 
-    def _stored(self, stage: str) -> Difference | None:
-        work = self._variant(ALL_STORED, expose=True)
-        with deterministic():
-            ran = self.lowered(stage, work)
-        for pair in self.pairs("kernels" if stage == "wrapper" else stage, "", ran, work):
-            found = pair.reference.node(pair.value, pair.node)
-            if found is not None and found.verdict == "different":
-                place = worst_place(like(pair.value, expected := pair.reference.eager.values[pair.node]), expected)
-                at = {"index": list(place), "value": like(pair.value, expected)[place].item(),
-                      "expected": expected[place].item()}
-                return Difference(stage, f"{pair.label}{pair.node}", self._location(pair.source), found, pair.name, at)
-        return None
-
-    def _location(self, node: str) -> Location | None:
-        for recorded in self.graph.nodes:
-            if recorded.id == node and recorded.stack:
-                return recorded.stack[-1]
-        return None
+    def location(self, node: str) -> Location | None:
+        """The line of the program behind a captured node."""
+        return self._lines.get(node)
 
     # ---- kernels alone, NaNs
     def _alone(self, stage: str, ran: Execution, whole: Comparison) -> tuple[Compared, ...]:
-        """Each kernel on what it gets in the loop IR."""
         took = next((rung.seconds for rung in self.rungs if rung.stage == "loop_ir"), 0.0)
         if stage != "kernels" or (took > ALONE_WITHIN and whole.verdict != "different"):
             return ()
-        return tuple(self._tried(self._kernels_alone) or ())
+        return tuple(self._tried(self.alone) or ())
 
-    def _kernels_alone(self) -> list[Compared]:
+    def alone(self) -> list[Compared]:
+        """Each kernel on what it gets in the loop IR."""
         found = []
         for part in self.parts():
             with deterministic():
@@ -409,29 +419,10 @@ class Ladder:
         eager = self.program.eager
         if not self.options.nan and not any(map(kind_of, eager.observed())):
             return []
-        found = graph_births(self.captured, eager, self.program.wide, self._inputs(), "capture", self._lines(),
+        found = graph_births(self.captured, eager, self.program.wide, self._inputs(), "capture", self._lines,
                              self._input_names(self.captured))
         ends = tuple(name for (name, _), value in zip(self._names(eager), eager.observed()) if kind_of(value))
         return [dataclasses.replace(birth, reaches=ends) for birth in found]
-
-    def _births_of(self, stage: str) -> list[Birth]:
-        """Where what is not finite comes from in a lowered stage that has some of its own: the first such value, of the
-        graph generated again with each value in a buffer."""
-        work = self._variant(ALL_STORED, expose=True)
-        with deterministic():
-            ran = self.lowered(stage, work)
-        for pair in self.pairs("kernels" if stage == "wrapper" else stage, "", ran, work):
-            expected = pair.reference.eager.values.get(pair.node)
-            kind = kind_of(pair.value)
-            if kind and kind != kind_of(expected):
-                count = torch.as_tensor(pair.value).isfinite().logical_not()
-                index = tuple(int(i) for i in count.nonzero()[0]) if count.dim() else ()
-                node, place = f"{pair.label}{pair.node}", self._location(pair.source)
-                return [Birth(stage, node, pair.name, kind, int(count.sum()), count.numel(), index, (), place)]
-        return []
-
-    def _lines(self) -> dict[str, Location | None]:
-        return {node.id: self._location(node.id) for node in self.graph.nodes}
 
     def _input_names(self, module: torch.fx.GraphModule) -> dict[str, str]:
         placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]

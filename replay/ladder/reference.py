@@ -1,6 +1,7 @@
 """What values are held against: one graph in eager, the same in float64, and with each operation rounded at random."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
@@ -18,13 +19,18 @@ Run = Callable[[torch.dtype | None, Noise], Execution]
 """Runs the graph: its floats in that dtype, or as they are; with each result rounded at random."""
 
 
+_ALLOCATION = re.compile(r"\b(new_)?empty(_like|_strided|_permuted)?\b")
+
+
 class Reference:
     """One graph in eager. `drawn` runs it rounded at random, where `run` cannot; `record` is the graph as recorded."""
 
     def __init__(self, run: Run, drawn: Run | None = None, record: Graph | None = None) -> None:
         self._run = run
         self._drawn = drawn or run
-        self._metas = {node.id: node.value for node in record.nodes} if record is not None else {}
+        nodes = record.nodes if record is not None else ()
+        self._metas = {node.id: node.value for node in nodes}
+        self._undefined = {node.id for node in nodes if _ALLOCATION.search(node.target)}
 
     @cached_property
     def eager(self) -> Execution:
@@ -64,9 +70,9 @@ class Reference:
         return self._judged(like(value, expected), expected, exact, lambda: [d.values.get(name) for d in self.draws])
 
     def _is_opaque(self, name: str, value: torch.Tensor) -> bool:
-        """Whether it is the workspace of a library's operator, of which only the library knows what it holds."""
+        """Whether it is memory that nothing has written, or a library's workspace: what it holds means nothing."""
         meta = self._metas.get(name)
-        return isinstance(meta, TensorMeta) and 0 in meta.shape and value.numel() > 0
+        return name in self._undefined or (isinstance(meta, TensorMeta) and 0 in meta.shape and value.numel() > 0)
 
     def _judged(self, value: Any, eager: Any, exact: Any, draws: Callable[[], list[Any]]) -> Comparison:
         found = compare(value, eager, exact)

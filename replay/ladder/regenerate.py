@@ -209,7 +209,18 @@ def _comparable(record: AnyRecord | None) -> Any:
     """What is to be the same: everything but times and, of code, what the compiler says of it."""
     if isinstance(record, (Kernel, Wrapper)):
         return [line.text for line in record.lines]
-    return msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
+    record = msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
+    return _settled(msgspec.to_builtins(record))
+
+
+def _settled(tree: Any) -> Any:
+    """A record with numbers for sizes that were symbols first and turned out to be constant: "64", {"symbol": "64"}."""
+    if isinstance(tree, dict):
+        only = tree.get("symbol") if len(tree) == 1 else None
+        return _settled(only) if only is not None else {key: _settled(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_settled(item) for item in tree]
+    return int(tree) if isinstance(tree, str) and tree.isdecimal() else tree
 
 
 def _recorded(recording: Recording, compile_id: str, stage: str, name: str) -> AnyRecord | None:

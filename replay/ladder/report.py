@@ -21,6 +21,7 @@ class Compared:
     comparison: Comparison
     node: str = ""
     location: Location | None = None
+    at: dict[str, Any] = field(default_factory=dict)  # the worst place of a different one
 
     def document(self) -> dict[str, Any]:
         """As JSON."""

@@ -51,14 +51,30 @@ def kernels_alone(work: Wrapped, inputs: tuple[Any, ...]) -> list[tuple[str, Com
     def group(step: Group, memory: Memory, symbols: Mapping[sympy.Symbol, Any]) -> None:
         names = work.signatures[step.kernel].buffers
         own = {name: copied(memory[name]) for name in names}
+        exact = _in_float64(step, memory, symbols)
         for body in step.bodies:
             interpreter.run_body(body, memory, symbols)
         run_group(step, work.kernels, work.signatures, own, symbols)
         left = [name for name in dict.fromkeys(written(step)) if name in own]
-        found.append((step.kernel, worst([compare(own[name], memory[name]) for name in left])))
+        found.append((step.kernel, worst([compare(own[name], memory[name], exact.get(name)) for name in left])))
 
     run_steps(work.aten, work.plan.program, work.plan.items, inputs, group)
     return found
+
+
+def _in_float64(step: Group, memory: Memory, symbols: Mapping[sympy.Symbol, Any]) -> Memory:
+    """What the bodies of a group compute in float64; nothing where that does not work (bits of a float)."""
+    touched = {name for body in step.bodies for name in (*body.reads, *body.writes)}
+    wide = {name: copied(memory[name]) for name in touched}
+    wide = {name: value.double() if value.is_floating_point() else value for name, value in wide.items()}
+    try:
+        for body in step.bodies:
+            statements = tuple([replace(s, dtype=torch.float64) if s.dtype.is_floating_point else s
+                                for s in body.statements])
+            interpreter.run_body(replace(body, statements=statements), wide, symbols)
+    except (RuntimeError, TypeError):
+        return {}
+    return wide
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
@@ -102,7 +118,8 @@ def run_steps(
     given = with_folded(aten, inputs)
     memory |= {n: v for n, v in zip(program.inputs, given) if isinstance(v, torch.Tensor)}
     if arena is not None:
-        memory = {name: arena.guarded(name, value) for name, value in memory.items()}
+        shared = _sharing(memory)
+        memory = {n: value if n in shared else arena.guarded(n, value) for n, value in memory.items()}
     symbols = interpreter.symbol_values(program, inputs)
     allocate_known(program, memory, symbols, arena, reuse or {})
     values: dict[str, Any] = {}
@@ -124,6 +141,13 @@ def run_steps(
             arena.give_back(program.inputs, given, memory)
         outputs = assemble(aten, inputs, new, made, {s.name: v for s, v in symbols.items()})
     return Execution(outputs, inputs, values, time.perf_counter() - start)
+
+
+def _sharing(memory: Memory) -> set[str]:
+    """The tensors that share storage with another one: a copy would not."""
+    storages = [value.untyped_storage()._cdata for value in memory.values() if value.layout is torch.strided]
+    return {name for name, value in memory.items() if value.layout is not torch.strided or storages.count(
+        value.untyped_storage()._cdata) > 1}
 
 
 def _call(

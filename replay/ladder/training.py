@@ -67,7 +67,7 @@ class TrainingLadder(Ladder):
             return self._report()
         self.form = EagerForm(eager_form(self.captured), eager_facts(self.joint))
         self.tangents: list[torch.Tensor] = []  # made when eager has run, which knows their sizes
-        self.program = Reference(self._differentiated, self._joint_run)
+        self.program = Reference(self._differentiated, self._joint_run, self.graph)
         eager = self._in_eager()
         self._program()
         self._add("capture", eager)
@@ -75,10 +75,11 @@ class TrainingLadder(Ladder):
         why = self._compile()
         self._rung("forward", why, partial(self._halves, self._recorded_half, with_backward=False))
         self._rung("backward", why, partial(self._halves, self._recorded_half))
-        names = self._pass_names()
-        for name in (names if self.options.each_pass else names[-1:]) or [""]:
-            run = partial(self._halves, partial(self._passed_half, name if self.options.each_pass else ""))
-            self._rung("passes", why, run, name if self.options.each_pass else "")
+        if self.options.each_pass:
+            for name in [*self._passes_of("forward"), *self._pass_names()]:
+                self._rung("passes", why, partial(self._run_pass, name), name)
+        else:
+            self._rung("passes", why, partial(self._halves, partial(self._passed_half, "")))
         for stage in LOWERED:
             self._rung(stage, why, partial(self.lowered, stage, None))
         return self._report()
@@ -148,15 +149,19 @@ class TrainingLadder(Ladder):
 
     @cached_property
     def _joint_module(self) -> torch.fx.GraphModule:
-        record = self._joint_record
+        return self._joint_form(self._joint_record)
+
+    def _joint_form(self, record: Graph) -> torch.fx.GraphModule:
         inputs = (*self._inputs(), *self._tangents(None))
         return graph_module(record, bind_unbacked(record, self.symbols, inputs, self.trust), self.trust)
 
     @as_compiled()
-    def _joint_run(self, dtype: torch.dtype | None, noise: Noise) -> Execution:
-        """The recorded joint graph, node by node."""
+    def _joint_run(
+        self, dtype: torch.dtype | None, noise: Noise, module: torch.fx.GraphModule | None = None
+    ) -> Execution:
+        """The recorded joint graph, or a form of it, node by node."""
         inputs = self._inputs(dtype)
-        ran = run_graph(self._joint_module, (*inputs, *self._tangents(dtype)), dtype is not None, noise=noise)
+        ran = run_graph(module or self._joint_module, (*inputs, *self._tangents(dtype)), dtype is not None, noise=noise)
         inside, count = len(self.joint.forward.mutations), self.joint.forward_outputs
         for value, index in zip([v.clone() for v in ran.outputs[:inside]], self.joint.forward.mutations.values()):
             inputs[index].copy_(value)
@@ -232,10 +237,23 @@ class TrainingLadder(Ladder):
         """A half after the passes up to `last`."""
         names = self._half_passes(half)
         own = names[: names.index(last) + 1] if last in names else names
-        if last not in names and self.options.each_pass and half == "backward":
+        if last and last not in names and half == "backward":
             own = []  # a pass of the forward, which comes first
         record = self._aten_record("passes", own[-1]) if own else self._aten_record(half, "")
         return self._run_recorded(record, aten, inputs)
+
+    def _run_pass(self, name: str) -> Execution:
+        with deterministic():
+            if name.startswith("joint."):
+                return self._joint_run(None, None, self._joint_form(self._aten_record("passes", name)))
+            return self._halves(partial(self._passed_half, name))
+
+    def _passes_of(self, stage: str) -> list[str]:
+        """Those of the joint graph come before the cut."""
+        if stage in ("forward", "backward"):
+            names = [a.name for a in self.recording.artifacts(self.compile_id, "passes")]
+            return sorted(name for name in names if name.startswith("joint."))
+        return super()._passes_of(stage)
 
     def _half_passes(self, half: str) -> list[str]:
         names = sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))
@@ -314,7 +332,7 @@ class TrainingLadder(Ladder):
         if inner is None or not (any(map(kind_of, inner.gradients)) or self.options.nan):
             return found
         backward = {n.name for n in self.joint.module.graph.nodes if n.meta.get("phase") != FORWARD}
-        lines = {name: self._location(source) for name, source in self._sources.items()}
+        lines = {name: self.location(source) for name, source in self._sources.items()}
         inputs = (*self._inputs(), *self._tangents(None))
         more = graph_births(self._joint_module, inner, self.nodes.wide, inputs, "joint", lines,
                             self._input_names(self._joint_module))

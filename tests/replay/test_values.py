@@ -14,6 +14,7 @@ from ptdebug.engine.ir import interpreter
 from ptdebug.replay.ladder import ladder, steps
 from ptdebug.replay.ladder.arena import Arena
 from ptdebug.replay.ladder.options import Options
+from ptdebug.replay.program.program import ProgramAbsent
 from ptdebug.replay.verdicts import classes
 from ptdebug.replay.verdicts.compare import Comparison, compare, judge
 
@@ -56,8 +57,15 @@ def recorded(tmp_path_factory):
     return recording
 
 
+class NoProgram:
+    """A test is no program that can be run again."""
+
+    def ask(self, _):
+        raise ProgramAbsent("a test recorded it")
+
+
 def replayed(recording, number, **options):
-    return ladder.replay(recording, recording.compiles()[number].id, options=Options(**options))
+    return ladder.replay(recording, recording.compiles()[number].id, runs=NoProgram(), options=Options(**options))
 
 
 def line_of(first):
@@ -243,3 +251,23 @@ def test_16_bits_without_a_reference_are_not_compared_in_units_in_the_last_place
     x = torch.full((8,), 2.0, dtype=torch.bfloat16)
     assert compare(x * 1.5, x).verdict == "different"
     assert replace(Comparison("different"), kind="").classified == "bug"
+
+
+def test_buffers_that_must_not_share_memory(recorded, monkeypatch):
+    """As if the plan let a result take the memory of a value that is still needed."""
+    real = ladder.lowered
+
+    def planned(stage, work, *arguments):
+        if stage == "wrapper" or arguments[2]:
+            names = [item.kernel for item in work.plan.items if hasattr(item, "kernel")]
+            values = real("kernels", work, *arguments[:2], False, *arguments[3:])
+            spoiled = {**values.values, names[0]: None}
+            values.outputs[0].mul_(2)
+            return replace(values, values=spoiled)
+        return real(stage, work, *arguments)
+
+    monkeypatch.setattr(ladder, "lowered", lambda stage, work, inputs, arena=None, shared=False, random=None: planned(
+        stage, work, inputs, arena, shared, random))
+    report = replayed(recorded, 0)
+    assert report.rungs[-1].verdict == "different" and kernels_of(report).verdict != "different"
+    assert report.classified == report.first.comparison.kind == classes.MEMORY_PLAN
