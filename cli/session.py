@@ -25,6 +25,7 @@ class Settings:
     inputs_limit: int = 256 << 20  # bytes of saved inputs in one recording
     overrides: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
+    check_calls: bool = False
 
 
 @dataclass
