@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a graph also fails that takes RATIO times as long as eager")
     add("--repeat", metavar="N", type=int, default=1,
         help="run each compiled graph N times: it fails if it does once (races)")
-    add("--limit", metavar="SECONDS", type=float, help="a run that takes longer hangs (120; a script 600)")
+    add("--limit", metavar="SECONDS", type=float, help="a run that takes longer hangs (60; a script 600)")
     add("-j", "--jobs", metavar="N", type=int, help="runs at once (one for each core; of a script one: they may write"
         " the same files)")
     add("--device", help="where graphs run: cpu or cuda (default: where they were recorded)")
