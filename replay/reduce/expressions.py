@@ -203,6 +203,8 @@ def _calls(source: Source, names: set[str]) -> Iterator[ast.Call]:
         if not isinstance(node, ast.Call):
             continue
         function = node.func
+        if isinstance(function, ast.Call) and function.args:  # torch.compile(f)(x)
+            function = function.args[0]
         name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
         object_call = "__call__" in names and name not in known and (
             isinstance(function, ast.Name) or getattr(getattr(function, "value", None), "id", "") == "self")
