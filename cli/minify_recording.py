@@ -24,6 +24,8 @@ INTERRUPTED = 130
 def run_recording(arguments: argparse.Namespace) -> int:
     """Minify the compilation of a selector, or the first one of a recording that fails."""
     with selected(arguments.target) as (recording, selector):
+        if selector.stage:
+            raise CommandError(f"minify reduces whole compilations: {recording.name}:{selector.compile}")
         if arguments.trust is False and not is_ours(recording):
             say("ptdebug: this recording was not made by you here: only torch's operators run (--trust runs all)")
         captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]

@@ -194,7 +194,15 @@ def _called_as(project: Project, function: Function) -> set[str]:
         }
     if function.name in ("forward", "__call__"):
         return {function.name, "__call__"}
-    return {function.name}
+    return {function.name, *(name for source in sources(project) for name in _made_of(source, function.name))}
+
+
+def _made_of(source: Source, name: str) -> Iterator[str]:
+    """Variables that hold what a call makes of a function: `compiled = torch.compile(f)`."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            if any(name in (getattr(a, "id", ""), getattr(a, "attr", "")) for a in node.value.args):
+                yield node.targets[0].id
 
 
 def _calls(source: Source, names: set[str]) -> Iterator[ast.Call]:

@@ -114,6 +114,9 @@ def test_the_call_of_what_is_compiled_loses_arguments_too() -> None:
     before = project("import torch\ndef f(a, b):\n    return a\ntorch.compile(f)(1, 2)\n")
     expected = "import torch\ndef f(a):\n    return a\ntorch.compile(f)(1)\n"
     assert expected in all_applied(before, expressions.coupled(before))
+    before = project("import torch\ndef f(a, b):\n    return a\nc = torch.compile(f)\nc(1, 2)\nc(3, b=4)\n")
+    expected = "import torch\ndef f(a):\n    return a\nc = torch.compile(f)\nc(1)\nc(3)\n"
+    assert expected in all_applied(before, expressions.coupled(before))
 
 
 def test_parentheses_that_mean_nothing_go() -> None:
