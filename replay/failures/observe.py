@@ -63,11 +63,15 @@ def _observe(case: Case, recorder: Recorder | None) -> Outcome:
     compiled = _compiled(case, saved, recorder)
     if isinstance(compiled, Outcome):
         return compiled
-    try:
-        ran = _run(compiled, case, saved, changed)
-    except Exception as error:  # eager ran through
-        return Outcome("exception", _text(error))
-    found = _compare(case, ran, eager, wide)
+    found = Outcome(PASSED)
+    for _ in range(case.repeat):
+        try:
+            ran = _run(compiled, case, saved, changed)
+        except Exception as error:  # eager ran through
+            return Outcome("exception", _text(error))
+        found = _compare(case, ran, eager, wide)
+        if not found.passed:
+            break
     return _timed(case, compiled, module, saved, changed) if found.passed and case.slow else found
 
 

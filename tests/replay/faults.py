@@ -69,3 +69,19 @@ def wrong_everywhere() -> None:
         return lambda *inputs: [value + 1 for value in call(*inputs)]
 
     compile._infer = wrong
+
+
+def sometimes_wrong() -> None:
+    """What is compiled gives NaN in every third call."""
+    infer, calls = compile._infer, [0]
+
+    def wrong(*args: Any) -> Any:
+        call = infer(*args)
+
+        def run(*inputs: Any) -> Any:
+            calls[0] += 1
+            return [value / 0 for value in call(*inputs)] if calls[0] % 3 == 0 else call(*inputs)
+
+        return run
+
+    compile._infer = wrong
