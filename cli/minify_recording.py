@@ -83,9 +83,9 @@ def report(arguments: argparse.Namespace, minified: MinifiedGraph, selector: str
     if arguments.json:
         print_json(
             selector=selector, signature=str(minified.signature), files=list(map(str, minified.files)), verified=shown,
-            outcome=str(verified.outcome) if verified else None, operators=[before, minified.operators()],
-            runs=minified.ran, seconds=round(minified.seconds, 3), interrupted=minified.interrupted,
-            neighbour=minified.neighbour is not None)
+            outcome=str(verified.outcome) if verified else None, operators=minified.operators(),
+            operators_before=before, runs=minified.ran, seconds=round(minified.seconds, 3),
+            interrupted=minified.interrupted, neighbour=minified.neighbour is not None)
         return
     print(f"{minified.signature}: {before} operators to {minified.operators()}, {minified.ran} runs, "
           f"{minified.seconds:.1f} s{' (interrupted)' if minified.interrupted else ''}")
