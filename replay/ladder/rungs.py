@@ -66,14 +66,21 @@ def run_graph(
                 live[node] = next(supply)
             elif node.op == "get_attr":
                 live[node] = _constant(getattr(module, node.target), wide)
+                if isinstance(live[node], torch.Tensor):
+                    values[node.name] = live[node]
             else:
                 kwargs = torch.fx.node.map_arg(node.kwargs, live.__getitem__)
                 given = random.get(node.name) if random else None
                 live[node] = snapshot(given) if given is not None else _call(node, args, kwargs, wide)
                 if noise is not None:
                     live[node] = _rounded_at_random(live[node], args, noise)
-                values[node.name] = snapshot(live[node])
+                values[node.name] = snapshot(live[node] if live[node] is not None else _written(args))
     return Execution(outputs, inputs, values, time.perf_counter() - start)
+
+
+def _written(args: Any) -> Any:
+    """What a node without a result is about: the tensor that it writes to (`x[0] = y`)."""
+    return args[0] if args and isinstance(args[0], torch.Tensor) else None
 
 
 def _constant(value: Any, wide: bool) -> Any:
