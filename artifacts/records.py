@@ -381,6 +381,22 @@ class Fusion(Record, frozen=True):
     candidates: tuple[FusionCandidate, ...]
 
 
+class LoopSchedule(Record, frozen=True):
+    """How the loops of a kernel on a CPU run: what was chosen, and all of the loop nest as text, which says where."""
+
+    threads: tuple[str, ...] = ()  # which loops they share, in how many chunks
+    vectors: tuple[str, ...] = ()  # along which loops, with which width where it is not the widest
+    tile: str = ""
+    pieces: tuple[str, ...] = ()  # of loops that are split
+    accumulators: tuple[str, ...] = ()  # several for each reduction, float sums in blocks, rows that are jammed
+    stores: tuple[str, ...] = ()  # those past the cache
+    conversions: tuple[str, ...] = ()  # of float16, in blocks
+    prefetch: tuple[str, ...] = ()
+    scatter: str = ""
+    scratch: tuple[str, ...] = ()  # buffers that stay inside, and their elements
+    nest: tuple[str, ...] = ()
+
+
 class ScheduledGroup(Record, frozen=True):
     """One kernel or one library call, in execution order."""
 
@@ -389,13 +405,13 @@ class ScheduledGroup(Record, frozen=True):
     members: tuple[str, ...]  # names of loop bodies or of the extern call
     kernel: str  # name of the kernel or the operator called
     loop_order: tuple[str, ...] = ()
-    tiling: str = ""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     internal: tuple[str, ...] = ()  # buffers that never reach memory
     bytes: Count | None = None
     flops: Count | None = None
     origins: tuple[Ref, ...] = ()
+    schedule: LoopSchedule | None = None  # of a kernel on a CPU
 
 
 class BufferPlan(Record, frozen=True):

@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--match", metavar="REGEX", default="", help="the script fails where its output has a line like this")
     add("--slow", metavar="RATIO", type=float, default=0.0,
         help="a graph also fails that takes RATIO times as long as eager")
+    add("--repeat", metavar="N", type=int, default=1,
+        help="run each compiled graph N times: it fails if it does once (races)")
     add("--limit", metavar="SECONDS", type=float, help="a run that takes longer hangs (120; a script 600)")
     add("-j", "--jobs", metavar="N", type=int, help="runs at once (one for each core; of a script one: they may write"
         " the same files)")
@@ -121,8 +123,9 @@ def _captured(recording: Recording) -> list[str]:
 def _completed(arguments: argparse.Namespace, case: Case) -> Case:
     """The case as the options want it."""
     return replace(
-        case, imports=tuple(arguments.imports or ()), slow=arguments.slow, device=arguments.device or case.device,
-        forced={**arguments.forced, **case.forced}, trust=arguments.trust)
+        case, imports=tuple(arguments.imports or ()), slow=arguments.slow, repeat=max(1, arguments.repeat),
+        device=arguments.device or case.device, forced={**arguments.forced, **case.forced},
+        trust=arguments.trust)
 
 
 def _overrides(reports: Sequence[GraphReport], several: bool) -> dict[str, str]:
@@ -136,14 +139,16 @@ def _overrides(reports: Sequence[GraphReport], several: bool) -> dict[str, str]:
 def _graph_document(report: GraphReport) -> dict[str, Any]:
     found = _document(report.finding) if report.finding is not None else {}
     rungs = [{"compiler": name, "kind": outcome.kind, "detail": outcome.detail} for name, outcome in report.rungs]
-    return {"compile": report.compile_id, "why": report.why, **found, "rungs": rungs}
+    inputs = "random" if report.made_up else "recorded"
+    return {"compile": report.compile_id, "why": report.why, "inputs": inputs, **found, "rungs": rungs}
 
 
 def _print_graph(report: GraphReport) -> None:
     if report.finding is None:
         say(f"ptdebug: {report.compile_id}: {report.why}")
         return
-    print_title(f"{report.compile_id}  {report.finding.outcome}")
+    inputs = "  (on random inputs: none were recorded)" if report.made_up else ""
+    print_title(f"{report.compile_id}  {report.finding.outcome}{inputs}")
     lines = [f"  {name:<16} {outcome}" for name, outcome in report.rungs]
     print_lines([Line(printable(line)) for line in lines])
     if report.finding.outcome.failed and not report.rungs:
@@ -189,8 +194,8 @@ def _document(finding: Finding) -> dict[str, Any]:
     return {
         "outcome": {"kind": outcome.kind, "detail": outcome.detail, "node": outcome.node},
         "guilty": [guilty.document() for guilty in finding.guilty], "whole_graph": finding.whole_graph,
-        "finished": finding.finished, "runs": finding.runs, "seconds": round(finding.seconds, 3),
-        "cpu_seconds": round(finding.cpu, 3),
+        "finished": finding.finished, "steady": finding.steady, "runs": finding.runs,
+        "seconds": round(finding.seconds, 3), "cpu_seconds": round(finding.cpu, 3),
     }
 
 
@@ -205,6 +210,8 @@ def _print_finding(finding: Finding, why: str) -> None:
         lines.append("  no single decision inside of the graph makes it right")
     if not finding.finished:
         lines.append("  interrupted: the best so far; started again, it goes on")
+    if not finding.steady:
+        lines.append("  it does not fail every time, so these may be innocent: try --repeat 20")
     lines.append(f"  {finding.runs} runs, {finding.seconds:.1f} s ({finding.cpu:.1f} s of CPU)")
     print_lines([Line(printable(line)) for line in lines])
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--rung", metavar="STAGE", action="append", choices=RUNGS, default=[],
         help=f"run this stage only (repeatable): {', '.join(RUNGS)}; also as RECORDING:F/C:STAGE")
-    add("--program", action=argparse.BooleanOptionalAction, default=None,
+    add("--program", dest="again", action=argparse.BooleanOptionalAction, default=None,
         help="run the program again, however long it takes, or not at all")
     add("--call", metavar="N", type=int, default=0,
         help="the inputs of a later call of the graph, counted from 0; saved by run --inputs all")
@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not ids:
             raise CommandError(f"{recording.name} has no compiled graph to replay")
         devices = _devices(arguments.device, recording, ids)
-        asked = bool(arguments.program) or "program" in stages
-        runs = ProgramRuns(recording, ids, trust, asked and arguments.program is not False, arguments.call)
+        asked = bool(arguments.again) or "program" in stages
+        runs = ProgramRuns(recording, ids, trust, asked and arguments.again is not False, arguments.call)
         documents: list[dict[str, Any]] = []
         for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
             own = stages if device == devices[0] else _without_program(stages)  # which runs on no other device
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
                     raise CommandError(str(error)) from error
                 say(f"ptdebug: {compile_id}: {error}")
                 continue
-            if not arguments.json:
+            if not arguments.json and _ran(documents[-1:], stages):
                 _print(compile_id, documents[-1])
         _check_that_something_ran(recording, documents, stages)
         if arguments.json:
@@ -89,9 +89,13 @@ def _check_that_something_ran(
     """Raise CommandError where there is nothing that a verdict could be about."""
     if not documents:
         raise CommandError(f"nothing of {recording.name} can be replayed")
-    rungs = [rung for document in documents for rung in document["rungs"]]
-    if stages and all(rung["verdict"] == "absent" for rung in rungs):
-        raise CommandError(f"no {' or '.join(sorted(stages))} can be run: {rungs[0]['why']}")
+    if not _ran(documents, stages):
+        raise CommandError(f"no {' or '.join(sorted(stages))} can be run: {documents[0]['rungs'][0]['why']}")
+
+
+def _ran(documents: Sequence[dict[str, Any]], stages: frozenset[str]) -> bool:
+    """Whether any of the rungs that were asked for has run."""
+    return not stages or any(rung["verdict"] != "absent" for document in documents for rung in document["rungs"])
 
 
 def _without_program(stages: frozenset[str]) -> frozenset[str]:
@@ -103,8 +107,8 @@ def _stages(arguments: argparse.Namespace, selector: Selector) -> frozenset[str]
     if selector.stage and selector.stage not in RUNGS:
         raise CommandError(f"{selector.stage} is not a stage that replay runs: choose one of {', '.join(RUNGS)}")
     asked = {*arguments.rung, *([selector.stage] if selector.stage else [])}
-    if arguments.program is not False:
-        return frozenset(asked | {"program"} if asked and arguments.program else asked)
+    if arguments.again is not False:
+        return frozenset(asked | {"program"} if asked and arguments.again else asked)
     if asked == {"program"}:
         raise CommandError("--no-program leaves nothing of --rung program")
     return _without_program(frozenset(asked))

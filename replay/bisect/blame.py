@@ -42,11 +42,13 @@ class Guilty:
 @dataclass(frozen=True)
 class Finding:
     """What came of a bisection. `guilty` is empty where `outcome` is no failure, or nothing makes it right. `finished`
-    is False after an interruption: then it is the best so far."""
+    is False after an interruption: then it is the best so far. `steady` is False where the case, run once more, does
+    not fail, or fails with `guilty` forced: then these may be innocent."""
 
     outcome: Outcome
     guilty: tuple[Guilty, ...] = ()
     finished: bool = True
+    steady: bool = True
     runs: int = 0
     seconds: float = 0.0
     cpu: float = 0.0
@@ -78,13 +80,16 @@ def blame(case: Case, pool: Pool, told: Callable[[str], None] = lambda text: Non
 
     search = Narrowing(passes, ask, pool.workers, told)
     outcome, made = pool.decisions(case)
-    finished, forced = True, {}
+    finished, steady, forced = True, True, {}
     try:
         if outcome.failed:
             forced = search.among(made)
         if outcome.failed and not forced and passes([{WHOLE_GRAPH: "eager"}])[0]:
             forced = {WHOLE_GRAPH: "eager"}
+        if forced:
+            fails, right = pool([case, forcing(forced)], again=True)
+            steady = fails.failed and right.passed
     except KeyboardInterrupt:
         finished, forced = False, search.best
     guilty = tuple(Guilty.of(name, option, search.made) for name, option in condensed(forced).items())
-    return Finding(outcome, guilty, finished, pool.ran - ran, time.perf_counter() - start, pool.cpu - cpu)
+    return Finding(outcome, guilty, finished, steady, pool.ran - ran, time.perf_counter() - start, pool.cpu - cpu)

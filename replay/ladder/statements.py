@@ -191,10 +191,10 @@ class _Check:
         if 0 in self.run.extents[: len(self.body.axes)]:
             return None
         for s in self.body.statements:
-            value = self.run.value(s)
+            value = self.run.statement(s)
             if s.op == "store" or value is None:
                 continue
-            exact = self.wide.value(replace(s, dtype=_double(s.dtype)) if s.op != "load" else s)
+            exact = self.wide.statement(replace(s, dtype=_double(s.dtype)) if s.op != "load" else s)
             given = self.given.get(s.name)
             if given is not None:
                 wrong = self._wrong(kernel, s, given, value, exact)

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils import _device
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from ...artifacts.records import Autocast, ProcessState
 
@@ -60,7 +61,7 @@ FLAGS: dict[str, Flag] = {
            (backend, operation) for backend in ("mkldnn", "cuda") for operation in ("all", "matmul", "conv", "rnn")))},
     **{name: _c(name) for name in (
         "mkldnn_enabled", "mkldnn_deterministic", "nnpack_enabled", "cudnn_enabled", "cudnn_benchmark",
-        "cudnn_deterministic", "cudnn_allow_tf32", "cublas_allow_tf32", "cublas_allow_fp16_accumulation",
+        "cudnn_deterministic", "cublas_allow_fp16_accumulation",
         "cpu_allow_fp16_reduced_precision_reduction", "math_sdp_allow_fp16_bf16_reduction",
     ) if hasattr(torch._C, f"_get_{name}") and hasattr(torch._C, f"_set_{name}")},
     **{f"sdp_{name}": _c(f"{name}_sdp_enabled", f"_set_sdp_use_{name}") for name in _SDP
@@ -79,11 +80,16 @@ def read_state() -> ProcessState:
         device: Autocast(torch.is_autocast_enabled(device), _name(torch.get_autocast_dtype(device)))
         for device in AUTOCAST_DEVICES
     }
-    device = _device.CURRENT_DEVICE
     return ProcessState(
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), _name(torch.get_default_dtype()),
-        "" if device is None else str(device), autocast, torch.is_autocast_cache_enabled(), flags,
+        _default_device(), autocast, torch.is_autocast_cache_enabled(), flags,
     )
+
+
+def _default_device() -> str:
+    """The one that the program has set, "" for none."""
+    modes = reversed(_get_current_function_mode_stack())
+    return next((str(mode.device) for mode in modes if isinstance(mode, DeviceContext)), "")
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -135,7 +141,7 @@ def _apply(state: ProcessState) -> None:
             torch.set_autocast_enabled(device, cast.enabled)
             torch.set_autocast_dtype(device, to)
     torch.set_autocast_cache_enabled(state.autocast_cache)
-    for name, flag in FLAGS.items():
+    for name, flag in (*FLAGS.items(), *FLAGS.items()):  # twice: some set others, too
         with suppress(RuntimeError, TypeError):  # a value that this torch does not know
             if name in state.flags and flag.read() != state.flags[name]:
                 flag.set(state.flags[name])

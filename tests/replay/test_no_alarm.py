@@ -167,7 +167,7 @@ draws(x[:2])
 
 @torch.compile
 def of_python(x):
-    return x * random.random() + np.random.rand()
+    return x * random.random()
 
 
 of_python(x)

@@ -64,7 +64,8 @@ def test_the_program_in_eager_is_the_lowest_rung(recorded):
     assert ran.returncode == 0, ran.stderr
     document = json.loads(ran.stdout)
     assert document["schema"] == "ptdebug/2"
-    assert [r["stage"] for r in document["rungs"]] == ["program", "capture", "forward", "passes", "loop_ir", "kernels"]
+    assert [r["stage"] for r in document["rungs"]] == [
+        "program", "capture", "forward", "passes", "loop_ir", "kernels", "wrapper"]
     assert [r["verdict"] for r in document["rungs"][:4]] == ["equal"] * 4
     assert document["verdict"] in ("equal", "rounding")
     assert document["drift"] == []
