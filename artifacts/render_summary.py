@@ -33,6 +33,8 @@ def render_summary(document: dict[str, Any]) -> Listing:
     if document["compiles"]:
         total = sum(c["seconds"]["total"] for c in document["compiles"])
         texts.append(f"recording took {document['overhead_seconds']['recording']:.3f} s of {total:.2f} s compile time")
+    if document["exception"]:
+        texts.insert(2, f"raised    {document['exception'].rstrip().rpartition(chr(10))[2]}")
     lines = [Line(printable(text)) for text in texts]
     lines += [Line(""), Line("compilations" if document["compiles"] else "nothing was compiled")]
     lines += [_compile_line(c) for c in document["compiles"][:MAX_COMPILES]]

@@ -89,6 +89,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "recording": str(recording.path),
         "command": meta.get("command", []),
         "exit_code": meta.get("exit_code"),
+        "exception": meta.get("exception"),
         "ended": "ended" in meta,
         "stopped": recording.stopped,
         "running": is_running(meta),

@@ -23,6 +23,7 @@ from ..dependencies import msgspec
 from . import session, subprocesses, torch_compile_patch
 from .errors import CommandError
 from .launch import Program, stay_interrupted
+from .program_exception import exception_text
 from .settings import gather, to_settings
 from .summary_text import summary_lines
 
@@ -75,6 +76,9 @@ class RecordedRun:
             add_machine_code(recorder)
         for message in self.session.messages:
             recorder.note(message.removeprefix("ptdebug: "))
+        with suppress(Exception):  # nothing that the program left behind may cost the recording
+            if text := exception_text(self.exit_code):
+                recorder.set_meta("exception", text)
         recorder.close(self.exit_code)
         for message in recorder.messages:
             self.session.say(message)
@@ -105,6 +109,7 @@ def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> Re
     except OSError as error:
         raise _cannot_record(home, error.strerror) from None
     recorder = RecordingWriter(folder, command=program.words, compiler=compiler, counters=torch_compile_patch.runtimes)
+    recorder.set_meta("options", {key: value for key, value in values.items() if value not in (None, False)})
     if recorder.messages:
         shutil.rmtree(folder, ignore_errors=True)
         raise _cannot_record(home, recorder.messages[0].partition(" goes on: ")[2].partition(" (")[0])

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -309,3 +311,22 @@ def test_what_torch_compiles_inside_itself_raises_nothing(ptdebug: Command, tmp_
     done = ptdebug("run", "program.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["256.0", "FullGraphError"]
+
+
+def test_the_exception_that_ended_the_program_is_in_the_recording(tmp_path):
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import sys\n"
+        "class Own(Exception):\n"
+        "    def __str__(self):\n        print('asked', file=sys.stderr)\n        return 'own'\n"
+        "def f():\n    raise (Own if 'own' in sys.argv else KeyError)('what')\n"
+        "f()\n")
+    for argument, last in (("plain", "KeyError: 'what'"), ("own", "Own")):
+        done = subprocess.run([sys.executable, "-m", "ptdebug", "run", "--name", argument, str(script), argument],
+                              cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.count("asked") == (argument == "own")
+        with Recording.open(tmp_path / ".ptdebug" / argument) as recording:
+            text = recording.meta["exception"]
+            assert text.startswith("Traceback (most recent call last):\n") and text.splitlines()[-1] == last
+            assert f'File "{script}", line 7, in f' in text and "ptdebug" not in text.replace(str(tmp_path), "")
+            assert recording.meta["options"]["name"] == argument
