@@ -243,7 +243,7 @@ class Ladder:
             found = pair.reference.node(pair.value, pair.node)
             if found is not None:
                 wrong = found.verdict == "different"
-                at = place_of(pair.value, pair.reference.eager.values[pair.node]) if wrong else {}
+                at = place_of(pair.value, pair.reference.expected(pair.value, pair.node)) if wrong else {}
                 yield Compared(pair.name, "node", found, pair.source, self.location(pair.source), at)
 
     def _classified(self, stage: str, ran: Execution, found: Comparison) -> Comparison:

@@ -58,25 +58,53 @@ class Reference:
         """The verdict on each value of `ran` that the program sees."""
         values, expected = ran.observed(), self.eager.observed()
         wide = self.wide.observed() if self.wide is not None else (None,) * len(values)
-        return [self._judged(value, eager, exact, lambda i=i: [d.observed()[i] for d in self.draws])  # type: ignore[misc]
+        return [self._judged(value, eager, exact, lambda ran, i=i: ran.observed()[i])  # type: ignore[misc]
                 for i, (value, eager, exact) in enumerate(zip(values, expected, wide))]
 
     def node(self, value: Any, name: str) -> Comparison | None:
         """The verdict on a value of the node `name`; None where there is nothing to compare it with."""
-        expected: Any = self.eager.values.get(name)
+        expected: Any = self._only(value, self.eager.values.get(name))
         if not comparable(value, expected) or self._is_opaque(name, expected):
             return None
-        exact = self.wide.values.get(name) if self.wide is not None else None
-        return self._judged(like(value, expected), expected, exact, lambda: [d.values.get(name) for d in self.draws])
+        exact = self._only(value, self.wide.values.get(name)) if self.wide is not None else None
+        own = like(value, expected)
+        return self._judged(own, expected, exact, lambda ran: self._only(value, ran.values.get(name)))
+
+    def expected(self, value: Any, name: str) -> Any:
+        """Eager's value of the node `name`; of several results, that which `value` is."""
+        return self._only(value, self.eager.values.get(name))
+
+    def _only(self, value: Any, expected: Any) -> Any:
+        """Of a node with several results, the only one of this dtype and these sizes."""
+        if not isinstance(expected, (tuple, list)):
+            return expected
+        alike = [one for one in expected if isinstance(one, torch.Tensor) and isinstance(value, torch.Tensor)
+                 and one.dtype.is_floating_point == value.dtype.is_floating_point and _sizes(one) == _sizes(value)]
+        return alike[0] if len(alike) == 1 else None
 
     def _is_opaque(self, name: str, value: torch.Tensor) -> bool:
         """Whether it is memory that nothing has written, or a library's workspace: what it holds means nothing."""
         meta = self._metas.get(name)
         return name in self._undefined or (isinstance(meta, TensorMeta) and 0 in meta.shape and value.numel() > 0)
 
-    def _judged(self, value: Any, eager: Any, exact: Any, draws: Callable[[], list[Any]]) -> Comparison:
+    @cached_property
+    def _undrawn(self) -> Execution | None:
+        """The graph that is drawn, as it is."""
+        if self._drawn == self._run:
+            return self.eager
+        with suppress(Exception), deterministic():
+            return self._drawn(None, None)
+        return None
+
+    def _judged(self, value: Any, eager: Any, exact: Any, of: Callable[[Execution], Any]) -> Comparison:
         found = compare(value, eager, exact)
-        return judge(found, value, eager, exact, draws()) if found.verdict == "different" else found
+        if found.verdict != "different" or self._undrawn is None:
+            return found
+        return judge(found, value, eager, exact, [of(draw) for draw in self.draws], of(self._undrawn))
+
+
+def _sizes(tensor: torch.Tensor) -> list[int]:
+    return [size for size in tensor.shape if size != 1]
 
 
 def comparable(value: Any, expected: Any) -> bool:

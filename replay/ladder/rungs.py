@@ -5,6 +5,7 @@ named intermediate values. `steps.py` runs loop IR and kernels.
 """
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -72,7 +73,8 @@ def run_graph(
                 live[node] = snapshot(given) if given is not None else _call(node, args, kwargs, wide)
                 if noise is not None:
                     live[node] = _rounded_at_random(live[node], args, noise)
-                values[node.name] = snapshot(live[node])
+                written = args[0] if node.target is operator.setitem else live[node]
+                values[node.name] = snapshot(written)
     return Execution(outputs, inputs, values, time.perf_counter() - start)
 
 
