@@ -79,7 +79,7 @@ class Reference:
         if not isinstance(expected, (tuple, list)):
             return expected
         alike = [one for one in expected if isinstance(one, torch.Tensor) and isinstance(value, torch.Tensor)
-                 and one.dtype.is_floating_point == value.dtype.is_floating_point and _sizes(one) == _sizes(value)]
+                 and one.dtype.is_floating_point == value.dtype.is_floating_point and sizes_of(one) == sizes_of(value)]
         return alike[0] if len(alike) == 1 else None
 
     def _is_opaque(self, name: str, value: torch.Tensor) -> bool:
@@ -103,7 +103,8 @@ class Reference:
         return judge(found, value, eager, exact, [of(draw) for draw in self.draws], of(self._undrawn))
 
 
-def _sizes(tensor: torch.Tensor) -> list[int]:
+def sizes_of(tensor: torch.Tensor) -> list[int]:
+    """The sizes that are not 1."""
     return [size for size in tensor.shape if size != 1]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,11 +47,11 @@ class Execution:
 # ---- graphs ---------------------------------------------------------------------------------------------------------
 def run_graph(
     module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False, grad: bool = False,
-    noise: torch.Generator | None = None, random: Mapping[str, Any] | None = None,
+    noise: torch.Generator | None = None, seen: Callable[[str, Any], None] | None = None,
 ) -> Execution:
     """Run a graph node by node in eager. `wide`: compute in float64 what the graph computes in a smaller float; `grad`:
-    record for autograd; `noise`: round each result at random (Monte Carlo arithmetic, Parker 1997); `random`: results
-    of nodes that are not run."""
+    record for autograd; `noise`: round each result at random (Monte Carlo arithmetic, Parker 1997); `seen` is called
+    with the name and the value of each node."""
     values: dict[str, Any] = {}
     live: dict[torch.fx.Node, Any] = {}
     supply = iter(inputs)
@@ -69,8 +69,9 @@ def run_graph(
                 live[node] = _constant(getattr(module, node.target), wide)
             else:
                 kwargs = torch.fx.node.map_arg(node.kwargs, live.__getitem__)
-                given = random.get(node.name) if random else None
-                live[node] = snapshot(given) if given is not None else _call(node, args, kwargs, wide)
+                live[node] = _call(node, args, kwargs, wide)
+                if seen is not None:
+                    seen(node.name, live[node])
                 if noise is not None:
                     live[node] = _rounded_at_random(live[node], args, noise)
                 written = args[0] if node.target is operator.setitem else live[node]

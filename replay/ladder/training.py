@@ -28,18 +28,21 @@ from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones, in_words
 from ..recorded.state import as_compiled, deterministic
+from ..verdicts.compare import worst
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import graph_births
+from .derivatives import wrong_derivative
 from .entry import ran_in_eager
 from .explain import random_results
-from .ladder import LOWERED, Captured, Ladder, lowered, reason
+from .ladder import LOWERED, Ladder
 from .pairs import LoweredPart, Pair, buffer_pairs
 from .reference import Noise, Reference
-from .regenerate import Collector
-from .report import Report
+from .regenerate import Captured, Collector, reason
+from .report import Difference, Report
 from .rungs import Execution, Symbols, results_of, run_aten, run_graph, symbols_in
+from .steps import lowered
 from .unbacked import bind_unbacked
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
@@ -123,7 +126,9 @@ class TrainingLadder(Ladder):
     def _tangents(self, dtype: torch.dtype | None) -> list[torch.Tensor]:
         return [t.to(dtype) if dtype is not None and t.is_floating_point() else t.clone() for t in self.tangents]
 
-    def _differentiated(self, dtype: torch.dtype | None, noise: Noise) -> Execution:
+    def _differentiated(
+        self, dtype: torch.dtype | None, noise: Noise, seen: Callable[[str, Any], None] | None = None
+    ) -> Execution:
         """The captured graph, differentiated by autograd."""
         own = self._inputs(dtype)
         for value, item in zip(own, self.kept.inputs):
@@ -132,7 +137,7 @@ class TrainingLadder(Ladder):
         with torch.enable_grad():
             inputs = self.form.fresh(own)
             edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
-            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True)
+            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True, seen=seen)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
             self.tangents = self.tangents or self._tangents_for(roots)
             with as_compiled():  # as in training: backward() is called outside of autocast
@@ -303,6 +308,28 @@ class TrainingLadder(Ladder):
     def _sources(self) -> dict[str, str]:
         nodes = self.joint.module.graph.nodes
         return {n.name: n.meta["origins"][0] for n in nodes if n.meta.get("origins")}
+
+    def _unstored(self, stage: str) -> Difference | None:
+        """Of the joint graph, the operation whose derivative is wrong."""
+        if stage != "joint":
+            return super()._unstored(stage)
+        gradients: dict[str, torch.Tensor] = {}
+
+        def see(name: str, value: Any) -> None:
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                value.register_hook(partial(gradients.__setitem__, name))
+
+        with deterministic():
+            ran = self._differentiated(None, None, see)
+        placeholders = [n.name for n in self.captured.graph.nodes if n.op == "placeholder"]
+        gradients |= {placeholders[i]: g for i, g in zip(self.joint.gradients, ran.gradients) if g is not None}
+        backward = {n.name for n in self.joint.module.graph.nodes if n.meta.get("phase") != FORWARD}
+        values = [value for name, value in self.nodes.eager.values.items() if name in backward]
+        node = wrong_derivative(self.captured, gradients, [*values, *self.tangents])
+        if node is None:
+            return None
+        found = worst(self.program.observed(self.nodes.eager))
+        return Difference(stage, f"the derivative of {node.name}", self.location(node.name), found)
 
     def _random(self, stage: str, ran: Execution) -> dict[str, Any]:
         found: dict[str, Any] = {}
