@@ -63,29 +63,28 @@ class Reference:
 
     def node(self, value: Any, name: str) -> Comparison | None:
         """The verdict on a value of the node `name`; None where there is nothing to compare it with."""
-        expected: Any = self._only(value, self.eager.values.get(name))
-        if not comparable(value, expected) or self._is_opaque(name, expected):
+        expected: Any = self.expected(value, name)
+        if name in self._undefined or not comparable(value, expected):
             return None
-        exact = self._only(value, self.wide.values.get(name)) if self.wide is not None else None
+        exact = self._of(self.wide, value, name) if self.wide is not None else None
         own = like(value, expected)
-        return self._judged(own, expected, exact, lambda ran: self._only(value, ran.values.get(name)))
+        return self._judged(own, expected, exact, lambda ran: self._of(ran, value, name))
 
     def expected(self, value: Any, name: str) -> Any:
         """Eager's value of the node `name`; of several results, that which `value` is."""
-        return self._only(value, self.eager.values.get(name))
+        return self._of(self.eager, value, name)
 
-    def _only(self, value: Any, expected: Any) -> Any:
-        """Of a node with several results, the only one of this dtype and these sizes."""
-        if not isinstance(expected, (tuple, list)):
-            return expected
-        alike = [one for one in expected if isinstance(one, torch.Tensor) and isinstance(value, torch.Tensor)
-                 and one.dtype.is_floating_point == value.dtype.is_floating_point and sizes_of(one) == sizes_of(value)]
+    def _of(self, ran: Execution, value: Any, name: str) -> Any:
+        """The value of a node in a run; of one with several results, the only one of this dtype and these sizes. None
+        for the workspace of a library, whose contents mean nothing."""
+        found, meta = ran.values.get(name), self._metas.get(name)
+        if not isinstance(found, (tuple, list)):
+            return None if _is_workspace(found, meta) else found
+        metas = meta if isinstance(meta, tuple) and len(meta) == len(found) else (None,) * len(found)
+        alike = [one for one, own in zip(found, metas) if isinstance(one, torch.Tensor) and not _is_workspace(one, own)
+                 and isinstance(value, torch.Tensor) and sizes_of(one) == sizes_of(value)
+                 and one.dtype.is_floating_point == value.dtype.is_floating_point]
         return alike[0] if len(alike) == 1 else None
-
-    def _is_opaque(self, name: str, value: torch.Tensor) -> bool:
-        """Whether it is memory that nothing has written, or a library's workspace: what it holds means nothing."""
-        meta = self._metas.get(name)
-        return name in self._undefined or (isinstance(meta, TensorMeta) and 0 in meta.shape and value.numel() > 0)
 
     @cached_property
     def _undrawn(self) -> Execution | None:
@@ -101,6 +100,11 @@ class Reference:
         if found.verdict != "different" or self._undrawn is None:
             return found
         return judge(found, value, eager, exact, [of(draw) for draw in self.draws], of(self._undrawn))
+
+
+def _is_workspace(value: Any, meta: Any) -> bool:
+    """Whether a value has elements where its metadata has none."""
+    return isinstance(meta, TensorMeta) and 0 in meta.shape and isinstance(value, torch.Tensor) and value.numel() > 0
 
 
 def sizes_of(tensor: torch.Tensor) -> list[int]:
