@@ -263,6 +263,9 @@ class Ladder:
             found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
         if found.verdict != "different" and not found.explanation:
             return found
+        fault = next((rung.comparison for rung in self.rungs if rung.comparison.kind in classes.OF_MEMORY), None)
+        if stage == "wrapper" and fault is not None:
+            return dataclasses.replace(found, kind=fault.kind, explanation=fault.explanation)
         if stage == "wrapper" and found.verdict == "different" and self._tried(self._shared_is_wrong):
             why = "right where each buffer has memory of its own, wrong where buffers share it as planned"
             return dataclasses.replace(found, kind=classes.MEMORY_PLAN, explanation=why)

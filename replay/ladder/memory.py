@@ -33,10 +33,21 @@ def memory_fault(run: RunIn, buffers: Sequence[str]) -> tuple[Comparison, str] |
         return _fault(classes.NONDETERMINISM, f"the same run gives another {found} the second time", "")
     _, inside = _ran(run, PATTERNS[1], PATTERNS[0])
     if unlike(one, inside):
-        read = next((name for name in buffers[:MOST] if unlike(one, _ran(run, *PATTERNS[:1] * 2, name)[1])), "")
+        read, stored = _unwritten(run, one, buffers)
         what = f" in the memory of {read}" if read else " in memory"
-        return _fault(classes.UNINITIALIZED, f"{where} depends on what was{what} before", read or where)
-    return _fault(classes.OUT_OF_BOUNDS, f"{where} depends on memory outside of the buffers", where)
+        return _fault(classes.UNINITIALIZED, f"{where} depends on what was{what} before", "" if stored else read)
+    return _fault(classes.OUT_OF_BOUNDS, f"{where} depends on memory outside of the buffers", "")
+
+
+def _unwritten(run: RunIn, one: Execution, buffers: Sequence[str]) -> tuple[str, bool]:
+    """The buffer on whose earlier contents results depend, and whether it is written at all: then it is read too
+    early."""
+    for name in buffers[:MOST]:
+        _, other = _ran(run, *PATTERNS[:1] * 2, name)
+        if unlike(one, other):
+            names = [key for key in one.values if key.rpartition(".")[2] == name]
+            return name, bool(names) and all(_same(one.values[key], other.values.get(key)) for key in names)
+    return "", True
 
 
 def _ran(run: RunIn, inside: int, around: int, other: str = "") -> tuple[Arena, Execution]:
