@@ -20,6 +20,8 @@ from ...engine.codegen.triton import kernels_for_plan
 from ...engine.ir import interpreter
 from ...engine.ir.interpreter import BodyRun
 from ...engine.ir.ir import Axis, Buffer, Foreach, Group, LoopBody, Plan, Program, Statement
+from ...engine.scheduler import ScheduledPlan
+from ...engine.scheduler.cpu import loop_nests
 from ...engine.stages import Wrapped
 from ...engine.toolchain.cpp_build import Building
 from ..verdicts.compare import Comparison, compare, worst_place
@@ -173,7 +175,8 @@ def _built(plan: Plan, context: CompileContext) -> tuple[dict[str, Any], dict[st
         for kernel in made.values():
             kernel.wait()
         return {n: k.runner() for n, k in made.items()}, {n: k.signature for n, k in made.items()}
-    source = cpp.generate(plan, context)
+    nests = loop_nests(plan.items, plan.program, context)
+    source = cpp.generate(ScheduledPlan(plan.program, plan.items, nests=nests))
     signatures = {s.name: s for s in source.signatures}
     return dict(Building(source.text, list(signatures)).wait().functions), signatures
 
