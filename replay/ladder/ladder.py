@@ -104,9 +104,8 @@ class Ladder:
         return self._report()
 
     def _report(self) -> Report:
-        drift = self._drift()
-        name = f"{self.recording.name}:{self.compile_id}"
-        return Report(name, tuple(self.rungs), self.first, drift, (*self._eager_births(), *self.births))
+        name, births = f"{self.recording.name}:{self.compile_id}", (*self._eager_births(), *self.births)
+        return Report(name, tuple(self.rungs), self.first, self._drift(), births)
 
     def _drift(self) -> tuple[str, ...]:
         return regenerate.drift(self.recording, self.compile_id, self.collector, self.device)
