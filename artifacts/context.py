@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import CodeType
 from typing import Any, Generic, Protocol, TypeVar
 
 from .external_exceptions import came_from_outside
@@ -109,7 +110,7 @@ class CompileContext:
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
     guarded: tuple[tuple[str, str, str], ...] = ()  # source, kind and code of the frame's guards, when recording
-    code: tuple[str, str, int] = ("", "", 0)  # file, name and first line of the frame's code, when recording
+    code: CodeType | None = None  # of the frame, as the program has it, when recording
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
     thorough: bool = False  # also make a decision of what has always one answer: each lowering, each match of a pass
 

@@ -524,12 +524,16 @@ class CallIdentity(Record, frozen=True):
     """How a call of the program is known again: what was in its variables, as described by replay/program/identity.py.
 
     `values` are descriptions by place (`L['act']`, `G['scale']`); `unsure` are places whose description does not
-    distinguish all objects that the guards do; `seconds` is how long the program had run.
+    distinguish all objects that the guards do; `seconds` is how long the program had run; `file`, `line` and `code` (a
+    digest) are those of the code that was called: a decorator's wrapper, where `Frame` names what it wraps.
     """
 
     values: dict[str, str] = {}
     unsure: tuple[str, ...] = ()
     seconds: float = 0.0
+    file: str = ""
+    line: int = 0
+    code: str = ""
 
 
 class SavedInputs(Record, frozen=True):

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -107,13 +107,14 @@ class InputSaver:
     def _call(self) -> CallIdentity | None:
         """What the call that runs now is known by; None for a graph that no frame of that code is calling."""
         seconds = round(time.perf_counter() - self._session.started, 3)
-        frame = _caller(self._context.code)
-        if frame is None:
+        original = self._context.code
+        frame = _caller(original) if original is not None else None
+        if original is None or frame is None:
             return None
-        code, variables = frame.f_code, frame.f_locals
+        code, variables = original, frame.f_locals
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         try:
-            return identify(variables, frame.f_globals, self._context.guarded, code.co_varnames[:count], seconds)
+            return identify(code, variables, frame.f_globals, self._context.guarded, code.co_varnames[:count], seconds)
         finally:
             if type(variables) is dict:  # a snapshot, which would keep alive what the function drops
                 variables.clear()
@@ -127,17 +128,21 @@ class InputSaver:
         unfinished.rename(path)
 
 
-def _caller(code: tuple[str, str, int]) -> FrameType | None:
+def _caller(code: CodeType) -> FrameType | None:
     """The running function of that code, which calls the graph."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MAX_CALLERS):
         if frame is None:
             return None
         own = frame.f_code
-        if (own.co_filename, own.co_name, own.co_firstlineno) == code and own.co_flags & 1:  # a function's
+        if own.co_flags & 1 and _place(own) == _place(code):  # a function's, rewritten
             return frame
         frame = frame.f_back
     return None
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_name, code.co_firstlineno
 
 
 def _unsaved(tensor: torch.Tensor) -> str:

@@ -1,5 +1,9 @@
 """The stage ladder: every stage of one compilation on its recorded inputs, and where values first differ.
 
-`rungs.py` has a way of running for each stage, `pairs.py` says which values of a stage belong to which node,
-`ladder.py` climbs; `training.py` and `control.py` do so with gradients, and around torch.cond and loops.
+Read `ladder.py` first: it climbs, and asks the others. `training.py` and `control.py` do so with gradients, and around
+torch.cond and loops. What runs: `regenerate.py` (the engine's stages made again), `unbacked.py` (data-dependent sizes),
+`rungs.py` (graphs, node by node), `steps.py` (loop IR and kernels). What is compared with what: `reference.py`,
+`pairs.py`. What a difference is: `explain.py`, `memory.py` with `arena.py`. Where it is: `locate.py` with
+`statements.py` (inside of kernels), `derivatives.py`, `rewrites.py`, `births.py` (NaN). What is said of it:
+`report.py`.
 """

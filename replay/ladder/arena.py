@@ -24,6 +24,7 @@ class Arena:
 
     inside: int = PATTERNS[0]
     around: int = PATTERNS[0]
+    other: str = ""  # the one buffer with another pattern
     zones: list[tuple[str, torch.Tensor, torch.Tensor]] = field(default_factory=list)
     overrun: dict[str, str] = field(default_factory=dict)
 
@@ -35,7 +36,7 @@ class Arena:
         whole = torch.empty(span + 2 * ZONE + 64, dtype=torch.uint8, device=value.device)
         start = ZONE + -(whole.data_ptr() + ZONE) % 64
         before, after = whole[:start], whole[start + span:]
-        whole[start:start + span].fill_(self.inside)
+        whole[start:start + span].fill_(PATTERNS[1] if name == self.other else self.inside)
         before.fill_(self.around)
         after.fill_(self.around)
         self.zones.append((name, before, after))

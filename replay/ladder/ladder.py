@@ -14,12 +14,11 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, Location, Pass
-from ...engine.stages import INFERENCE, Wrapped
+from ...engine.stages import INFERENCE
 from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
 from ..recorded.graphs import ReplayError, graph_module, on_device
 from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
@@ -32,15 +31,16 @@ from .arena import Arena
 from .births import differs, graph_births
 from .entry import ran_in_eager
 from .explain import explained, random_results
-from .locate import first_birth, first_inside, place_of
+from .locate import at_buffer, first_birth, first_inside, place_of, seen_place
 from .memory import memory_fault, unlike
 from .options import Options
-from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, seen_node
+from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, sources_of
 from .reference import Noise, Reference
-from .regenerate import Captured, Collector
+from .regenerate import Captured, Collector, reason
 from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
+from .rewrites import blamed
 from .rungs import Execution, run_aten, run_graph, with_folded
-from .steps import kernels_alone, run_kernels, run_loops, run_wrapper
+from .steps import kernels_alone, lowered
 from .unbacked import bind_unbacked
 
 LOWERED = ("loop_ir", "kernels", "wrapper")
@@ -77,6 +77,7 @@ class Ladder:
         self.rungs: list[Rung] = []
         self.first: Difference | None = None
         self.births: list[Birth] = []
+        self.culprit = ""  # the buffer that a fault of memory is about
 
     def _artifact(self, stage: str, name: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
         try:
@@ -103,9 +104,8 @@ class Ladder:
         return self._report()
 
     def _report(self) -> Report:
-        drift = self._drift()
-        name = f"{self.recording.name}:{self.compile_id}"
-        return Report(name, tuple(self.rungs), self.first, drift, (*self._eager_births(), *self.births))
+        name, births = f"{self.recording.name}:{self.compile_id}", (*self._eager_births(), *self.births)
+        return Report(name, tuple(self.rungs), self.first, self._drift(), births)
 
     def _drift(self) -> tuple[str, ...]:
         return regenerate.drift(self.recording, self.compile_id, self.collector, self.device)
@@ -215,16 +215,17 @@ class Ladder:
         seen = [Compared(label, role, c) for (label, role), c in zip(self._names(ran), found)]
         nodes = self._tried(lambda: list(self._compared(stage, name, ran))) or []
         whole = worst(found)
-        where = next((i for i, value in enumerate(seen) if value.comparison is whole), 0)
         if whole.verdict != "equal":
-            whole = dataclasses.replace(whole, why=f"{seen[where].name}: {whole.why}")
+            where = next(value.name for value in seen if value.comparison is whole)
+            whole = dataclasses.replace(whole, why=f"{where}: {whole.why}")
         whole = self._classified(stage, ran, whole)
         if whole.verdict == "rounding" and whole.kind:  # what was different has been explained
-            seen, nodes = ([_explained_by(whole, value) for value in values] for values in (seen, nodes))
+            seen, nodes = ([value.explained_by(whole) for value in values] for values in (seen, nodes))
         alone = self._alone(stage, ran, whole)
         self.rungs.append(Rung(stage, self.device, whole.verdict, whole, ran.seconds, "", name, (*seen, *nodes), alone))
         if whole.verdict == "different" and self.first is None:
-            self.first = self._named(self._first(stage, name, ran, whole, nodes), seen[where], where)
+            self.first = self._tried(lambda: self._first(stage, name, whole, seen, nodes)) or Difference(
+                stage, "results", None, whole)
         if stage in LOWERED and differs(ran, self.program.eager) and not self.births:
             birth = self._tried(lambda: first_birth(self, stage))
             self.births += [birth] if birth is not None else []
@@ -243,7 +244,7 @@ class Ladder:
             found = pair.reference.node(pair.value, pair.node)
             if found is not None:
                 wrong = found.verdict == "different"
-                at = place_of(pair.value, pair.expected) if wrong else {}
+                at = place_of(pair.value, pair.reference.expected(pair.value, pair.node)) if wrong else {}
                 yield Compared(pair.name, "node", found, pair.source, self.location(pair.source), at)
 
     def _classified(self, stage: str, ran: Execution, found: Comparison) -> Comparison:
@@ -253,12 +254,17 @@ class Ladder:
         if stage not in LOWERED:
             return found
         if stage == "kernels":
-            fault = self._tried(lambda: memory_fault(lambda arena: self.lowered("kernels", None, arena=arena)))
+            fault = self._tried(lambda: memory_fault(
+                lambda arena: self.lowered("kernels", None, arena=arena), self._buffers()))
             if fault is not None:
+                fault, self.culprit = fault
                 return dataclasses.replace(found, verdict=fault.verdict, kind=fault.kind, explanation=fault.explanation)
             found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
         if found.verdict != "different" and not found.explanation:
             return found
+        fault = next((rung.comparison for rung in self.rungs if rung.comparison.kind in classes.OF_MEMORY), None)
+        if stage == "wrapper" and fault is not None:
+            return dataclasses.replace(found, kind=fault.kind, explanation=fault.explanation)
         if stage == "wrapper" and found.verdict == "different" and self._tried(self._shared_is_wrong):
             why = "right where each buffer has memory of its own, wrong where buffers share it as planned"
             return dataclasses.replace(found, kind=classes.MEMORY_PLAN, explanation=why)
@@ -346,25 +352,32 @@ class Ladder:
         return random_results(self.work.plan.items, self.nodes, ran.values)
 
     # ---- where values first differ
-    def _first(self, stage: str, name: str, ran: Execution, whole: Comparison, nodes: Sequence[Compared]) -> Difference:
+    def _first(
+        self, stage: str, name: str, whole: Comparison, seen: Sequence[Compared], nodes: Sequence[Compared]
+    ) -> Difference:
         """The first value that is different; of a lowered stage, the first inside of its loops."""
         if whole.kind == classes.MEMORY_PLAN:
             return self._tried(self._where_shared) or Difference(stage, "results", None, whole)
-        inside = first_inside(self, stage) if stage in LOWERED else self._rewritten(stage, name)
+        if self.culprit:
+            return at_buffer(self, stage, self.culprit, whole)
+        inside = first_inside(self, stage) if stage in LOWERED else None
         wrong = next((value for value in nodes if value.comparison.verdict == "different"), None)
         if inside is not None:
             return inside
         if wrong is not None:
             found = dataclasses.replace(wrong.comparison, kind=whole.kind, explanation=whole.explanation)
-            return Difference(stage, wrong.name, wrong.location, found, self._wrong_pass(stage, name), wrong.at)
-        return Difference(stage, "results", None, whole, self._wrong_pass(stage, name))
+            of_pass = self._wrong_pass(stage, name)
+            first = Difference(stage, wrong.name, wrong.location, found, of_pass, wrong.at)
+            return self._tried(lambda: self._rewritten(first, of_pass.removeprefix("pass "))) or first
+        unstored = self._tried(lambda: self._unstored(stage))
+        if unstored is not None:
+            return unstored
+        label, place = seen_place(self, self.captured.graph, seen)
+        return Difference(stage, label, place, whole, self._wrong_pass(stage, name))
 
-    def _named(self, first: Difference, seen: Compared, position: int) -> Difference:
-        """A difference that no node shows, at what the program sees of it: a result, or an input that was written."""
-        if first.node != "results":
-            return first
-        node = seen_node(self.captured.graph, seen.role, position, len(self.program.eager.outputs))
-        return dataclasses.replace(first, node=seen.name, location=self.location(node))
+    def _unstored(self, stage: str) -> Difference | None:
+        """What is wrong where no value inside is."""
+        return None
 
     def _wrong_pass(self, stage: str, name: str) -> str:
         """The first pass after which results differ."""
@@ -376,23 +389,21 @@ class Ladder:
                 return f"pass {one}"
         return ""
 
-    def _rewritten(self, stage: str, name: str) -> Difference | None:
-        """The first node that a pass removed, and whose value is not that of what it put in its place."""
-        wrong = self._wrong_pass(stage, name).removeprefix("pass ") if stage == "passes" else ""
-        return self._tried(lambda: self._removed(wrong)) if wrong else None
+    def _rewritten(self, first: Difference, name: str) -> Difference | None:
+        """`first` at the node that a rewrite of the pass `name` removed, if one of those behind it was."""
+        found = blamed(self._artifact("passes", name, Pass), self._before(name), first.node.removeprefix("backward."))
+        if found is None:
+            return None
+        match, node = found
+        source = sources_of(self._before(name)).get(node.id, "")
+        inside = f"pass {name}, rule {match.rule}: removed {', '.join(match.removed)}"
+        return dataclasses.replace(first, node=node.id, location=self.location(source), inside=inside)
 
-    def _removed(self, name: str) -> Difference | None:
-        record, ran = self._artifact("passes", name, Pass), self._run_pass(name)
-        sources = sources_of(self._last_aten)
-        for match in record.matches:
-            made = match.added[-1] if match.added else ""
-            for node in match.removed[-1:] if made in ran.values else ():
-                found = self.nodes.node(ran.values[made], node)
-                if found is not None and found.verdict == "different":
-                    place, part = self.location(sources.get(node, "")), self.nodes.part_like(ran.values[made], node)
-                    at = place_of(ran.values[made], part(self.nodes.eager))
-                    return Difference("passes", node, place, found, f"pass {name}: {match.why}", at)
-        return None
+    def _before(self, name: str) -> Graph:
+        """The graph before a pass."""
+        part, names = name.rpartition(".")[0], self._pass_names()
+        earlier = [one for one in names if one.rpartition(".")[0] == part and one < name]
+        return self._aten_record("passes", earlier[-1]) if earlier else self._aten_record(part or "forward", "")
 
     def _passes_of(self, stage: str) -> list[str]:
         """The passes that a stage shows the end of."""
@@ -402,6 +413,11 @@ class Ladder:
         """The graph as it is after one pass."""
         with deterministic():
             return self._recorded_aten("passes", name)
+
+    def _buffers(self) -> list[str]:
+        """The buffers that kernels allocate."""
+        buffers = [buffer for part in self.parts() for buffer in part.work.plan.program.buffers.values()]
+        return list(dict.fromkeys(buffer.name for buffer in buffers if buffer.role == "intermediate"))
 
     def _where_shared(self) -> Difference | None:
         """The first buffer that is wrong where buffers share memory as planned."""
@@ -452,40 +468,6 @@ class Ladder:
     def _input_names(self, module: torch.fx.GraphModule) -> dict[str, str]:
         placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         return {name: in_words(item.name) for name, item in zip(placeholders, self.kept.inputs)}
-
-
-def lowered(
-    stage: str, work: Wrapped, inputs: tuple[Any, ...], arena: Arena | None = None, shared: bool = False,
-    random: Mapping[str, Any] | None = None,
-) -> Execution:
-    """Run one stage of a lowered graph."""
-    if stage == "loop_ir":
-        return run_loops(work.aten, work.program, inputs, random)
-    if stage == "wrapper":
-        return run_wrapper(work, inputs)
-    return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs, arena, shared, random)
-
-
-def _explained_by(whole: Comparison, value: Compared) -> Compared:
-    """A value of a rung whose difference has been explained."""
-    if value.comparison.verdict != "different":
-        return value
-    found = dataclasses.replace(value.comparison, verdict="rounding", kind=whole.kind, explanation=whole.explanation)
-    return dataclasses.replace(value, comparison=found)
-
-
-def sources_of(record: Graph) -> dict[str, str]:
-    """For each ATen node of a graph the captured node that it comes from."""
-    return {node.id: node.origins[0].rpartition("#")[2].rpartition(".")[2] for node in record.nodes if node.origins}
-
-
-def reason(error: BaseException) -> str:
-    """Why a stage cannot be run, in words."""
-    if isinstance(error, ReplayError):
-        return str(error)
-    if isinstance(error, GuardOnDataDependentSymNode):
-        return f"it requires a data-dependent value while it is traced again: {error.cond}"
-    return f"{type(error).__name__}: {str(error).partition(chr(10) + 'Exception raised from')[0]}"
 
 
 def replay(

@@ -6,19 +6,21 @@ is held against eager's value of its node.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
 import torch
+import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Location
 from ...engine.ir.printer import format_statement
 from ..recorded.state import deterministic
-from ..verdicts.compare import worst_place
+from ..verdicts.compare import Comparison, worst_place
 from ..verdicts.nonfinite import Birth, kind_of
-from .pairs import LoweredPart, Pair
+from .pairs import LoweredPart, Pair, makers_of
 from .reference import like
 from .regenerate import ALL_STORED
 from .report import Compared, Difference
@@ -49,7 +51,7 @@ def first_inside(ladder: Lowering, stage: str) -> Difference | None:
         for pair in _all_stored(ladder, stage):
             found = pair.reference.node(pair.value, pair.node)
             if found is not None and found.verdict == "different":
-                at = place_of(pair.value, pair.expected)
+                at = place_of(pair.value, pair.reference.expected(pair.value, pair.node))
                 place = ladder.location(pair.source)
                 return Difference(stage, f"{pair.label}{pair.node}", place, found, pair.name, at)
     return None
@@ -114,3 +116,36 @@ def _plain(number: Any) -> Any:
     if isinstance(number, complex) or (isinstance(number, float) and (number != number or abs(number) == float("inf"))):
         return str(number)
     return number
+
+
+def at_buffer(ladder: Lowering, stage: str, buffer: str, whole: Comparison) -> Difference:
+    """The node whose value a buffer is to hold."""
+    for part in ladder.parts():
+        for step in part.work.plan.items:
+            node = next((nodes[0] for name, nodes in makers_of(step) if name == buffer and nodes), "")
+            if node:
+                place = ladder.location(part.sources.get(node, ""))
+                return Difference(stage, f"{part.label}{node}", place, whole, buffer)
+    return Difference(stage, buffer, None, whole)
+
+
+def seen_place(ladder: Lowering, graph: torch.fx.Graph, seen: Sequence[Compared]) -> tuple[str, Location | None]:
+    """The first wrong result, and the line that makes it; of an input, the last that may write it."""
+    number = next((i for i, v in enumerate(seen) if v.comparison.verdict == "different"), None)
+    if number is None:
+        return "results", None
+    wrong = seen[number]
+    returned: Any = graph.output_node().args[0]
+    node = returned[number] if wrong.role == "result" and number < len(returned) else None
+    if wrong.role == "input":
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        users = [n for n in placeholders[number - len(returned)].users if n.op != "output"]
+        node = next((user for user in reversed(users) if _writes(user)), users[-1] if users else None)
+    return wrong.name, ladder.location(node.name) if isinstance(node, torch.fx.Node) else None
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    """Whether a captured node writes its first argument, by its name: `add_`, `iadd`, `setitem`."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name == "setitem" or (name.endswith("_") and not name.endswith("__")) or (
+        getattr(node.target, "__module__", "") == "_operator" and name[:1] == "i" and hasattr(operator, name[1:]))

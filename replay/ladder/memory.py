@@ -2,7 +2,7 @@
 guard zones, and again with another pattern."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,30 +12,46 @@ from ..verdicts.compare import Comparison
 from .arena import PATTERNS, Arena
 from .rungs import Execution
 
+MOST = 100
+"""Buffers that are tried one by one."""
 RunIn = Callable[[Arena], Execution]
 
 
-def memory_fault(run: RunIn) -> Comparison | None:
-    """What is wrong with how kernels use memory; None where nothing is. `run` runs them all in an arena's memory."""
+def memory_fault(run: RunIn, buffers: Sequence[str]) -> tuple[Comparison, str] | None:
+    """What is wrong with how kernels use memory, and the buffer that it is about; None where nothing is wrong. `run`
+    runs them all in an arena's memory, in which they allocate `buffers`."""
     first, one = _ran(run, *PATTERNS[:1] * 2)
     if first.overrun:
         name, step = next(iter(first.overrun.items()))
-        return _fault(classes.OUT_OF_BOUNDS, f"{step} writes outside of {name}")
+        return _fault(classes.OUT_OF_BOUNDS, f"{step} writes outside of {name}", name)
     _, other = _ran(run, *PATTERNS[1:] * 2)
     where = unlike(one, other)
     if not where:
         return None
     _, again = _ran(run, *PATTERNS[:1] * 2)
     if found := unlike(one, again):
-        return _fault(classes.NONDETERMINISM, f"the same run gives another {found} the second time")
+        return _fault(classes.NONDETERMINISM, f"the same run gives another {found} the second time", "")
     _, inside = _ran(run, PATTERNS[1], PATTERNS[0])
     if unlike(one, inside):
-        return _fault(classes.UNINITIALIZED, f"{where} depends on what was in memory before")
-    return _fault(classes.OUT_OF_BOUNDS, f"{where} depends on memory outside of the buffers")
+        read, stored = _unwritten(run, one, buffers)
+        what = f" in the memory of {read}" if read else " in memory"
+        return _fault(classes.UNINITIALIZED, f"{where} depends on what was{what} before", "" if stored else read)
+    return _fault(classes.OUT_OF_BOUNDS, f"{where} depends on memory outside of the buffers", "")
 
 
-def _ran(run: RunIn, inside: int, around: int) -> tuple[Arena, Execution]:
-    arena = Arena(inside, around)
+def _unwritten(run: RunIn, one: Execution, buffers: Sequence[str]) -> tuple[str, bool]:
+    """The buffer on whose earlier contents results depend, and whether it is written at all: then it is read too
+    early."""
+    for name in buffers[:MOST]:
+        _, other = _ran(run, *PATTERNS[:1] * 2, name)
+        if unlike(one, other):
+            names = [key for key in one.values if key.rpartition(".")[2] == name]
+            return name, bool(names) and all(_same(one.values[key], other.values.get(key)) for key in names)
+    return "", True
+
+
+def _ran(run: RunIn, inside: int, around: int, other: str = "") -> tuple[Arena, Execution]:
+    arena = Arena(inside, around, other)
     with deterministic():
         return arena, run(arena)
 
@@ -56,5 +72,5 @@ def _same(one: object, other: object) -> bool:
     return torch.equal(*[t.reshape(-1).view(torch.uint8) for t in dense])
 
 
-def _fault(kind: str, explanation: str) -> Comparison:
-    return Comparison("different", kind=kind, explanation=explanation)
+def _fault(kind: str, explanation: str, buffer: str) -> tuple[Comparison, str]:
+    return Comparison("different", kind=kind, explanation=explanation), buffer

@@ -10,7 +10,7 @@ import torch
 from ...artifacts.records import Graph, Node, Pass
 from ...engine.ir.ir import LoopBody
 from ...engine.stages import Wrapped
-from .reference import Reference
+from .reference import Reference, sizes_of
 from .rungs import Execution
 from .steps import written
 
@@ -26,11 +26,6 @@ class Pair:
     reference: Reference
     source: str
     label: str = ""  # the part's name, in front of the node's
-
-    @property
-    def expected(self) -> Any:
-        """What it should be."""
-        return self.reference.part_like(self.value, self.node)(self.reference.eager)
 
 
 @dataclass(frozen=True)
@@ -60,25 +55,9 @@ def _captured_names(node: Node) -> list[str]:
     return [origin.rpartition("#")[2].rpartition(".")[2] for origin in node.origins]
 
 
-def seen_node(graph: torch.fx.Graph, role: str, position: int, results: int) -> str:
-    """The captured node behind what the program sees at a position of a rung's values: the result, or of an input the
-    last node that may have written to it; "" for none."""
-    returned: Any = graph.output_node().args[0]
-    found: Any = None
-    if role == "result" and isinstance(returned, (tuple, list)) and position < len(returned):
-        found = returned[position]
-    elif role == "input":
-        placeholder = list(graph.find_nodes(op="placeholder"))[position - results]
-        users = list(placeholder.users)
-        written = [user for user in users if _writes(user)]
-        found = (written or users or [None])[-1]
-    return found.name if isinstance(found, torch.fx.Node) else ""
-
-
-def _writes(node: torch.fx.Node) -> bool:
-    """Whether a call writes to its first argument, by its name."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return name in ("setitem", "__setitem__") or (name.endswith("_") and not name.endswith("__"))
+def sources_of(record: Graph) -> dict[str, str]:
+    """For each ATen node of a graph the captured node that it comes from."""
+    return {node.id: node.origins[0].rpartition("#")[2].rpartition(".")[2] for node in record.nodes if node.origins}
 
 
 def buffer_pairs(
@@ -88,12 +67,18 @@ def buffer_pairs(
     are made for one node, the last."""
     makers = {name: nodes[0] for step in steps for name, nodes in makers_of(step) if nodes}
     written_last = {name: step for step in steps for name in written(step)}
-    final = {makers[name]: name for name in written_last if name in makers}
+    final = {_result(makers[n], values.get(prefix + n), reference): n for n in written_last if n in makers}
     for step in steps:
         for name in dict.fromkeys(written(step)):
-            node = makers.get(name, "")
-            if final.get(node) == name and written_last[name] is step and prefix + name in values:
-                yield Pair(prefix + name, values[prefix + name], node, reference, sources.get(node, ""))
+            node, value = makers.get(name, ""), values.get(prefix + name)
+            if final.get(_result(node, value, reference)) == name and written_last[name] is step and value is not None:
+                yield Pair(prefix + name, value, node, reference, sources.get(node, ""))
+
+
+def _result(node: str, value: Any, reference: Reference) -> tuple[Any, ...]:
+    """Which result of a node a value is: of several, they are distinguished by kind and sizes."""
+    several = isinstance(value, torch.Tensor) and isinstance(reference.eager.values.get(node), tuple)
+    return (node, value.is_floating_point(), *sizes_of(value)) if several else (node,)
 
 
 def makers_of(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -49,19 +49,6 @@ class Reference:
         made = [self._try(None, torch.Generator().manual_seed(seed)) for seed in range(DRAWS)]
         return [draw for draw in made if draw is not None]
 
-    @cached_property
-    def _undrawn(self) -> Execution | None:
-        """What the draws are draws of, where that is another form of the graph; it may be wrong itself."""
-        if self._drawn is self._run:
-            return None
-        with suppress(Exception), deterministic():
-            return self._drawn(None, None)
-        return None
-
-    def _drawn_observed(self, i: int, eager: Any) -> list[Any]:
-        base = self._undrawn.observed()[i] if self._undrawn is not None else None
-        return [_moved_as(draw.observed()[i], base, eager) for draw in self.draws]
-
     def _try(self, dtype: torch.dtype | None, noise: Noise) -> Execution | None:
         with suppress(Exception), deterministic():
             return (self._run if noise is None else self._drawn)(dtype, noise)
@@ -71,45 +58,58 @@ class Reference:
         """The verdict on each value of `ran` that the program sees."""
         values, expected = ran.observed(), self.eager.observed()
         wide = self.wide.observed() if self.wide is not None else (None,) * len(values)
-        return [self._judged(value, eager, exact, partial(self._drawn_observed, i, eager))
+        return [self._judged(value, eager, exact, lambda ran, i=i: ran.observed()[i])  # type: ignore[misc]
                 for i, (value, eager, exact) in enumerate(zip(values, expected, wide))]
 
     def node(self, value: Any, name: str) -> Comparison | None:
         """The verdict on a value of the node `name`; None where there is nothing to compare it with."""
-        part = self.part_like(value, name)
-        expected = part(self.eager)
-        if not comparable(value, expected) or self._is_opaque(name, expected):
+        expected: Any = self.expected(value, name)
+        if name in self._undefined or not comparable(value, expected):
             return None
-        exact = part(self.wide) if self.wide is not None else None
-        return self._judged(like(value, expected), expected, exact, lambda: [part(draw) for draw in self.draws])
+        exact = self._of(self.wide, value, name) if self.wide is not None else None
+        own = like(value, expected)
+        return self._judged(own, expected, exact, lambda ran: self._of(ran, value, name))
 
-    def part_like(self, value: Any, name: str) -> Callable[[Execution], Any]:
-        """What of the node `name` is the same as `value`: of an operator with several results, the first that can
-        be."""
-        found: Any = self.eager.values.get(name)
-        if not isinstance(found, tuple):
-            return lambda ran: ran.values.get(name)
-        number = next((i for i, one in enumerate(found) if comparable(value, one)), None)
-        return lambda ran: ran.values[name][number] if number is not None and name in ran.values else None
+    def expected(self, value: Any, name: str) -> Any:
+        """Eager's value of the node `name`; of several results, that which `value` is."""
+        return self._of(self.eager, value, name)
 
-    def _is_opaque(self, name: str, value: torch.Tensor) -> bool:
-        """Whether it is memory that nothing has written, or a library's workspace: what it holds means nothing."""
-        meta = self._metas.get(name)
-        return name in self._undefined or (isinstance(meta, TensorMeta) and 0 in meta.shape and value.numel() > 0)
+    def _of(self, ran: Execution, value: Any, name: str) -> Any:
+        """The value of a node in a run; of one with several results, the only one of this dtype and these sizes. None
+        for the workspace of a library, whose contents mean nothing."""
+        found, meta = ran.values.get(name), self._metas.get(name)
+        if not isinstance(found, (tuple, list)):
+            return None if _is_workspace(found, meta) else found
+        metas = meta if isinstance(meta, tuple) and len(meta) == len(found) else (None,) * len(found)
+        alike = [one for one, own in zip(found, metas) if isinstance(one, torch.Tensor) and not _is_workspace(one, own)
+                 and isinstance(value, torch.Tensor) and sizes_of(one) == sizes_of(value)
+                 and one.dtype.is_floating_point == value.dtype.is_floating_point]
+        return alike[0] if len(alike) == 1 else None
 
-    def _judged(self, value: Any, eager: Any, exact: Any, draws: Callable[[], list[Any]]) -> Comparison:
-        found = compare(value, eager, exact)
-        return judge(found, value, eager, exact, draws()) if found.verdict == "different" else found
-
-
-def _moved_as(draw: Any, undrawn: Any, eager: Any) -> Any:
-    """Eager's value, moved as rounding at random has moved another form's from `undrawn` to `draw`."""
-    if undrawn is None:
-        return draw
-    if not all(isinstance(v, torch.Tensor) and v.shape == eager.shape for v in (draw, undrawn, eager)):
+    @cached_property
+    def _undrawn(self) -> Execution | None:
+        """The graph that is drawn, as it is."""
+        if self._drawn == self._run:
+            return self.eager
+        with suppress(Exception), deterministic():
+            return self._drawn(None, None)
         return None
-    moved = eager + (draw - undrawn) if draw.is_floating_point() or draw.is_complex() else draw
-    return torch.where(draw == undrawn, eager, moved.to(eager.dtype))
+
+    def _judged(self, value: Any, eager: Any, exact: Any, of: Callable[[Execution], Any]) -> Comparison:
+        found = compare(value, eager, exact)
+        if found.verdict != "different" or self._undrawn is None:
+            return found
+        return judge(found, value, eager, exact, [of(draw) for draw in self.draws], of(self._undrawn))
+
+
+def _is_workspace(value: Any, meta: Any) -> bool:
+    """Whether a value has elements where its metadata has none."""
+    return isinstance(meta, TensorMeta) and 0 in meta.shape and isinstance(value, torch.Tensor) and value.numel() > 0
+
+
+def sizes_of(tensor: torch.Tensor) -> list[int]:
+    """The sizes that are not 1."""
+    return [size for size in tensor.shape if size != 1]
 
 
 def comparable(value: Any, expected: Any) -> bool:

@@ -15,7 +15,7 @@ import torch
 import torch.fx
 from torch._guards import Source
 from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 
 from ...artifacts.context import CompileContext, CompileId, FanOut, Stage
 from ...artifacts.recording import Recording, RecordingError
@@ -183,6 +183,15 @@ def _number(recorded: int | str, known: Mapping[str, Any]) -> Any:
         return recorded if isinstance(recorded, int) else evaluate(recorded, known)
     except SizeError as error:
         raise ReplayError(f"replay cannot evaluate the recorded size {recorded!r}: {error}") from error
+
+
+def reason(error: BaseException) -> str:
+    """Why a stage cannot be run, in words."""
+    if isinstance(error, ReplayError):
+        return str(error)
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return f"it requires a data-dependent value while it is traced again: {error.cond}"
+    return f"{type(error).__name__}: {str(error).partition(chr(10) + 'Exception raised from')[0]}"
 
 
 # ---- is it what was recorded? ----------------------------------------------------------------------------------------

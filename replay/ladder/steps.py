@@ -96,6 +96,18 @@ def run_kernels(
     return run_steps(aten, plan.program, plan.items, inputs, group, arena, reuse, random)
 
 
+def lowered(
+    stage: str, work: Wrapped, inputs: tuple[Any, ...], arena: Arena | None = None, shared: bool = False,
+    random: Mapping[str, Any] | None = None,
+) -> Execution:
+    """Run one stage of a lowered graph."""
+    if stage == "loop_ir":
+        return run_loops(work.aten, work.program, inputs, random)
+    if stage == "wrapper":
+        return run_wrapper(work, inputs)
+    return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs, arena, shared, random)
+
+
 def run_group(
     step: Group, kernels: Kernels, signatures: Mapping[str, KernelSignature], memory: Memory,
     symbols: Mapping[sympy.Symbol, Any],

@@ -28,19 +28,21 @@ from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones, in_words
 from ..recorded.state import as_compiled, deterministic
+from ..verdicts.compare import worst
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import graph_births
+from .derivatives import wrong_derivative
 from .entry import ran_in_eager
 from .explain import random_results
-from .gradients import Watch, first_wrong
-from .ladder import LOWERED, Captured, Ladder, lowered, reason
+from .ladder import LOWERED, Ladder
 from .pairs import LoweredPart, Pair, buffer_pairs
 from .reference import Noise, Reference
-from .regenerate import Collector
-from .report import Compared, Difference, Report
+from .regenerate import Captured, Collector, reason
+from .report import Difference, Report
 from .rungs import Execution, Symbols, results_of, run_aten, run_graph, symbols_in
+from .steps import lowered
 from .unbacked import bind_unbacked
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
@@ -125,7 +127,7 @@ class TrainingLadder(Ladder):
         return [t.to(dtype) if dtype is not None and t.is_floating_point() else t.clone() for t in self.tangents]
 
     def _differentiated(
-        self, dtype: torch.dtype | None, noise: Noise, watch: Watch | None = None
+        self, dtype: torch.dtype | None, noise: Noise, seen: Callable[[str, Any], None] | None = None
     ) -> Execution:
         """The captured graph, differentiated by autograd."""
         own = self._inputs(dtype)
@@ -135,9 +137,7 @@ class TrainingLadder(Ladder):
         with torch.enable_grad():
             inputs = self.form.fresh(own)
             edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
-            if watch is not None:
-                watch.start(inputs)
-            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True, watch=watch)
+            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True, seen=seen)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
             self.tangents = self.tangents or self._tangents_for(roots)
             with as_compiled():  # as in training: backward() is called outside of autocast
@@ -146,23 +146,6 @@ class TrainingLadder(Ladder):
         gradients = tuple([reached.get(i) for i in self.joint.gradients])  # None where no result depends on the input
         outputs, changed = (tuple(map(_plain, values)) for values in (ran.outputs, inputs))
         return Execution(outputs, changed, ran.values, ran.seconds, gradients)
-
-    def _wrong_gradient(self) -> str:
-        """The captured node whose derivative in eager is no value of the joint graph."""
-        watch = Watch()
-        with deterministic():
-            self._differentiated(None, None, watch)
-        nodes = [n for n in self.joint.module.graph.nodes if n.op == "call_function" and n.meta["phase"] != FORWARD]
-        values = [self.nodes.eager.values.get(node.name) for node in nodes]
-        known = [value for value in (*values, *self._tangents(None)) if isinstance(value, torch.Tensor)]
-        return first_wrong(watch.found, known)
-
-    def _named(self, first: Difference, seen: Compared, position: int) -> Difference:
-        if first.node != "results" or first.stage != "joint" or seen.role != "gradient":
-            return super()._named(first, seen, position)
-        node = self._tried(self._wrong_gradient) or ""
-        inside = f"the derivative of {node}" if node else ""
-        return replace(first, node=seen.name, location=self.location(node), inside=inside)
 
     @cached_property
     def _joint_record(self) -> Graph:
@@ -325,6 +308,28 @@ class TrainingLadder(Ladder):
     def _sources(self) -> dict[str, str]:
         nodes = self.joint.module.graph.nodes
         return {n.name: n.meta["origins"][0] for n in nodes if n.meta.get("origins")}
+
+    def _unstored(self, stage: str) -> Difference | None:
+        """Of the joint graph, the operation whose derivative is wrong."""
+        if stage != "joint":
+            return super()._unstored(stage)
+        gradients: dict[str, torch.Tensor] = {}
+
+        def see(name: str, value: Any) -> None:
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                value.register_hook(partial(gradients.__setitem__, name))
+
+        with deterministic():
+            ran = self._differentiated(None, None, see)
+        placeholders = [n.name for n in self.captured.graph.nodes if n.op == "placeholder"]
+        gradients |= {placeholders[i]: g for i, g in zip(self.joint.gradients, ran.gradients) if g is not None}
+        backward = {n.name for n in self.joint.module.graph.nodes if n.meta.get("phase") != FORWARD}
+        values = [value for name, value in self.nodes.eager.values.items() if name in backward]
+        node = wrong_derivative(self.captured, gradients, [*values, *self.tangents])
+        if node is None:
+            return None
+        found = worst(self.program.observed(self.nodes.eager))
+        return Difference(stage, f"the derivative of {node.name}", self.location(node.name), found)
 
     def _random(self, stage: str, ran: Execution) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -32,18 +32,18 @@ ASIDE = ("TENSOR_MATCH", "SHAPE_ENV", "GLOBAL_STATE", "BUILTIN", "COMPUTABLE", "
 
 
 def identify(
-    variables: Mapping[str, Any], module: Mapping[str, Any], guards: Iterable[tuple[str, str, str]],
-    arguments: Iterable[str], seconds: float,
+    code: types.CodeType, variables: Mapping[str, Any], module: Mapping[str, Any],
+    guards: Iterable[tuple[str, str, str]], arguments: Iterable[str], seconds: float,
 ) -> CallIdentity:
-    """The identity of a call that runs now, with these local and global variables. `guards` are (place, kind, code),
-    `arguments` the names of the function's."""
+    """The identity of a call that runs now: of a function with that code, with these local and global variables.
+    `guards` are (place, kind, code), `arguments` the names of the function's."""
     values: dict[str, str] = {}
     unsure = []
-    for place, kind, code in guards:
-        if kind == "DUPLICATE_INPUT" and code.count(" is ") == 1:
-            found = describe_at(variables, module, code)
+    for place, kind, condition in guards:
+        if kind == "DUPLICATE_INPUT" and condition.count(" is ") == 1:
+            found = describe_at(variables, module, condition)
             if found is not None:
-                values[code] = found[0]
+                values[condition] = found[0]
         elif kind not in ASIDE and not place.startswith(_OF_LIBRARIES):
             found = describe_at(variables, module, place, kind)
             if found is not None:
@@ -55,7 +55,8 @@ def identify(
         found = describe_at(variables, module, place)
         if found is not None and found[1]:
             values.setdefault(place, found[0])
-    return CallIdentity(values, tuple(dict.fromkeys(unsure)), seconds)
+    return CallIdentity(values, tuple(dict.fromkeys(unsure)), seconds, code.co_filename, code.co_firstlineno,
+                        code_digest(code))
 
 
 def describe_state(state: ProcessState) -> str:
@@ -171,7 +172,7 @@ def _function(function: types.FunctionType, depth: int) -> tuple[str, bool]:
     function = function.__dict__.get("_ptdebug_original", function)
     if not isinstance(function, types.FunctionType):
         return describe(function, depth + 1)
-    text = f"function {function.__module__}.{function.__qualname__} {_code_digest(function.__code__)}"
+    text = f"function {function.__module__}.{function.__qualname__} {code_digest(function.__code__)}"
     held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:
@@ -184,10 +185,12 @@ def _function(function: types.FunctionType, depth: int) -> tuple[str, bool]:
     return f"{text}{inside}", exact
 
 
-def _code_digest(code: types.CodeType) -> str:
+@functools.lru_cache(maxsize=1024)
+def code_digest(code: types.CodeType) -> str:
+    """What tells a code object from others, in any process that runs the same source and Python."""
     inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     plain = [constant for constant in code.co_consts if isinstance(constant, (bool, int, float, str, bytes))]
-    return _digest(f"{code.co_code!r}{code.co_names}{plain}{[_code_digest(c) for c in inner]}{code.co_firstlineno}")
+    return _digest(f"{code.co_code!r}{code.co_names}{plain}{[code_digest(c) for c in inner]}{code.co_firstlineno}")
 
 
 def _digest(text: str) -> str:

@@ -16,6 +16,7 @@ import os
 import runpy
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -27,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch.utils._pytree import tree_leaves
 
 from ..recorded.state import random_state, read_state, start_random
-from .identity import describe_at, describe_state
+from .identity import code_digest, describe_at, describe_state
 from .places import look
 
 
@@ -36,17 +37,18 @@ class Probe:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
-        self.missing: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self.missing: dict[int, list[dict[str, Any]]] = {}  # by the line where their function begins
         for call in spec["calls"]:
             expected = load_file(call["inputs"]) if call["inputs"] else {}
-            self.missing.setdefault((call["function"], call["line"]), []).append(call | {"expected": expected})
-        self.report: dict[str, Any] = {"seconds": {}, "until": {}, "disturbed": False}
+            self.missing.setdefault(call["line"], []).append(call | {"expected": expected})
+        self.report: dict[str, Any] = {"seconds": {}, "until": {}, "differs": {}, "disturbed": False}
         self.frame: FrameType | None = None
         self.running: list[dict[str, Any]] = []
         self.replaced: list[tuple[torch.Tensor, ...]] = []
         self.program_state: dict[str, torch.Tensor] = {}
         self.start: dict[str, torch.Tensor] = {}
         self.began = 0.0
+        self.agreed: dict[str, int] = {}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """See a call begin or end. What goes wrong here is no business of the program."""
@@ -59,11 +61,24 @@ class Probe:
 
     def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
-            wanted = self.missing.get((frame.f_code.co_name, frame.f_code.co_firstlineno))
+            wanted = self.missing.get(frame.f_code.co_firstlineno)
             if wanted:
-                self._begin(frame, [c for c in wanted if _is_the_call(frame, c)])
+                self._begin(frame, [call for call in wanted if self._is_the_call(frame, call)])
         elif event == "return" and frame is self.frame:
             self._end(argument)
+
+    def _is_the_call(self, frame: FrameType, call: dict[str, Any]) -> bool:
+        code = frame.f_code
+        if code_digest(code) != call["code"] if call["code"] else code.co_name != call["function"]:
+            return False
+        if os.path.realpath(code.co_filename) != call["file"]:
+            return False
+        agreed, differs = _agreement(frame, call)
+        if differs and agreed > self.agreed.get(call["id"], -1):  # the nearest so far, in case there is no nearer one
+            self.agreed[call["id"]] = agreed
+            self.report["differs"][call["id"]] = differs
+            Path(self.spec["report"]).write_text(json.dumps(self.report))
+        return not differs
 
     def _begin(self, frame: FrameType, calls: list[dict[str, Any]]) -> None:
         if not calls:
@@ -93,7 +108,7 @@ class Probe:
             save_file(dense, call["outputs"])
             self.report["seconds"][call["id"]] = took
             self.report["until"][call["id"]] = time.time() - self.spec["started"]
-            self.missing[call["function"], call["line"]].remove(call)
+            self.missing[call["line"]].remove(call)
         self.frame, self.running = None, []
         Path(self.spec["report"]).write_text(json.dumps(self.report))
         if disturbed or not any(self.missing.values()):
@@ -113,21 +128,28 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().clone()
 
 
-def _is_the_call(frame: FrameType, call: dict[str, Any]) -> bool:
-    if os.path.realpath(frame.f_code.co_filename) != call["file"]:
-        return False
-    if call["state"] is not None and describe_state(read_state()) != call["state"]:
-        return False
+def _agreement(frame: FrameType, call: dict[str, Any]) -> tuple[int, str]:
+    """In how many things the call that begins is the recorded one, and the first in which it is not; "" if it is."""
+    number = 0
+    for number, (name, is_same) in enumerate(_comparisons(frame, call)):
+        if not is_same:
+            return number, name
+    return number, ""
+
+
+def _comparisons(frame: FrameType, call: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """(what is compared, whether it is the same), the cheap ones first."""
     variables, module = frame.f_locals, frame.f_globals
     for key, wanted in call["values"].items():
         found = describe_at(variables, module, key)
-        if found is None or found[0] != wanted:
-            return False
-    if not all(_is_that(look(frame, place), wanted) for place, wanted in call["numbers"]):
-        return False
+        yield key, found is not None and found[0] == wanted
+    for place, wanted in call["numbers"]:
+        yield place, _is_that(look(frame, place), wanted)
+    yield "torch's modes", call["state"] is None or describe_state(read_state()) == call["state"]
     tensors = {place: _as_tensor(look(frame, place)) for place in call["expected"]}
-    return all(_holds(tensors[place], wanted, place) for place, wanted in call["expected"].items()) and _same_sharing(
-        tensors, call["shared"])
+    for place, wanted in call["expected"].items():
+        yield place, _holds(tensors[place], wanted, place)
+    yield "which tensors share memory", _same_sharing(tensors, call["shared"])
 
 
 def _same_sharing(tensors: dict[str, torch.Tensor], shared: dict[str, str]) -> bool:

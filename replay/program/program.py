@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Breaks, Frame, Guards, SavedInputs
+from ...artifacts.records import Breaks, CallIdentity, Frame, Guards, SavedInputs
 from ...artifacts.signature import is_signed, was_written_here
 from ..recorded.inputs import load_inputs, load_random
 from ..verdicts.compare import Comparison, compare, worst
@@ -70,6 +70,7 @@ class ProgramRuns:
         self.returned: dict[str, Returned] | None = None
         self.disturbed = False
         self.last_words = ""
+        self.differs: dict[str, str] = {}
 
     def ask(self, compile_id: str) -> Returned:
         """What the call of one compilation returns. Raises ProgramAbsent."""
@@ -83,7 +84,8 @@ class ProgramRuns:
         if compile_id not in self.returned and self.disturbed:
             self.returned |= self._run([compile_id])
         if compile_id not in self.returned:
-            raise ProgramAbsent(self.last_words)
+            differs = self.differs.get(compile_id, "")
+            raise ProgramAbsent(self.last_words + (f": the nearest differs in {differs}" if differs else ""))
         return self.returned[compile_id]
 
     def _check(self, compile_id: str) -> None:
@@ -121,6 +123,7 @@ class ProgramRuns:
             if "error" in found:
                 self.last_words = f"the program's call cannot be looked at ({found['error']})"
             self.disturbed |= found["disturbed"]
+            self.differs |= found.get("differs", {})
             outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
         unsure = {c["id"]: tuple(c["unsure"]) for c in calls}
         return {
@@ -174,9 +177,10 @@ def _call(recording: Recording, compile_id: str, number: int, folder: Path) -> d
     if random:
         save_file(random, folder / "random.safetensors")
     values, unsure = _known_by(recording, compile_id, inputs)
+    called = inputs.call or CallIdentity(file=frame.file, line=frame.line)
     return {
-        "id": compile_id, "file": os.path.realpath(frame.file), "function": frame.function.rpartition(".")[2],
-        "line": frame.line, "outputs": str(folder / "outputs.safetensors"),
+        "id": compile_id, "file": os.path.realpath(called.file), "function": frame.function.rpartition(".")[2],
+        "code": called.code, "line": called.line, "outputs": str(folder / "outputs.safetensors"),
         "inputs": _save_tensors(folder / "inputs.safetensors", inputs, load_inputs(recording.path, inputs)),
         "shared": _shared(inputs), "random": str(folder / "random.safetensors") if random else "",
         "numbers": list(_numbers(inputs)), "values": values, "unsure": unsure,

@@ -21,5 +21,5 @@ MEMORY_PLAN = "memory-plan"
 """Right where each buffer has memory of its own, wrong where buffers share it as planned."""
 BUG = "bug"
 
-DIFFERENT = (RANDOM, UNINITIALIZED, OUT_OF_BOUNDS, NONDETERMINISM, MEMORY_PLAN, BUG)
-"""Those that are no rounding."""
+OF_MEMORY = (UNINITIALIZED, OUT_OF_BOUNDS, NONDETERMINISM)
+"""What the whole compiled graph has where its kernels have it."""

@@ -89,15 +89,19 @@ def compare(value: Any, eager: Any, reference: Any = None) -> Comparison:
     return _distance(value, eager, reference.detach().cpu() if isinstance(reference, torch.Tensor) else None)
 
 
-def judge(found: Comparison, value: Any, eager: Any, reference: Any, draws: Sequence[Any]) -> Comparison:
+def judge(
+    found: Comparison, value: Any, eager: Any, reference: Any, draws: Sequence[Any], undrawn: Any = None
+) -> Comparison:
     """`found`, or rounding where `draws`, the same value of eager with each operation rounded at random, are about as
-    far off: in distance, or, of numbers that jump (comparisons, indices, an overflow), at the same places."""
+    far off: in distance, or, of numbers that jump (comparisons, indices, an overflow), at the same places. `undrawn` is
+    the value of the graph that was drawn, if it is not eager's: draws say how far rounding moves that."""
     drawn = [draw for draw in draws if isinstance(draw, torch.Tensor) and isinstance(eager, torch.Tensor)
              and draw.shape == eager.shape and draw.dtype == eager.dtype]
     if found.verdict != "different" or not drawn or not _alike(value, eager):
         return found
     value, eager, drawn = value.detach().cpu(), eager.detach().cpu(), [draw.detach().cpu() for draw in drawn]
-    moved = torch.stack([_apart(draw, eager) for draw in drawn]).any(0)
+    center = eager if not isinstance(undrawn, torch.Tensor) or undrawn.shape != eager.shape else undrawn.detach().cpu()
+    moved = torch.stack([_apart(draw, center) for draw in drawn]).any(0)
     jumps = not (eager.is_floating_point() or eager.is_complex()) or found.max_abs == math.inf
     if jumps:
         count = int((_apart(value, eager) & ~moved).sum())
@@ -106,7 +110,8 @@ def judge(found: Comparison, value: Any, eager: Any, reference: Any, draws: Sequ
     wide = torch.complex128 if eager.is_complex() else torch.float64
     exact = (reference if isinstance(reference, torch.Tensor) and reference.shape == eager.shape else eager).cpu()
     keep = eager.isfinite()
-    distances = [(one.to(wide) - exact.to(wide))[keep].abs().max().item() for one in (value, eager, *drawn)]
+    pairs = [(value, exact), (eager, exact), *((draw, center) for draw in drawn)]
+    distances = [(one.to(wide) - other.to(wide))[keep].abs().max().item() for one, other in pairs]
     spread = math.sqrt(sum(d * d for d in distances[1:] if math.isfinite(d)) / len(distances[1:]))
     if not distances[0] <= FACTOR_OF_DRAWS * spread:
         return found

@@ -72,7 +72,7 @@ def test_stages(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "0/0" in refused(capsys, compiled(home / "all", 0) + ":wrapper:nothing")
     assert "no joint can be run: this compilation" in refused(capsys, compiled(home / "all", 0), "--rung", "joint")
     assert "not a stage that replay runs" in refused(capsys, compiled(home / "all", 0) + ":guards")
-    assert "leaves nothing" in refused(capsys, compiled(home / "all", 0) + ":program", "--no-program")
+    assert "leaves nothing" in refused(capsys, compiled(home / "all", 0), "--rung", "program", "--no-program")
 
 
 def test_calls(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -238,6 +238,28 @@ modes(x)
 torch.use_deterministic_algorithms(False)
 
 
+def doubled(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs) * 2
+    return wrapper
+
+
+@torch.compile
+@doubled
+def decorated(x, y=1):
+    return x + y
+
+
+@torch.compile
+@doubled
+def decorated_too(x, y=1):
+    return x - y
+
+
+decorated_too(x), decorated(x), decorated(x, y=2)
+
+
 @torch.compile
 def later_calls(x, y):
     return x * y

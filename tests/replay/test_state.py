@@ -198,7 +198,7 @@ def test_what_no_description_distinguishes_is_said() -> None:
     guards = [("L['a']", "ID_MATCH", ""), ("L['b']", "ID_MATCH", ""), ("L['b']", "TYPE_MATCH", ""),
               ("L['z']", "DUPLICATE_INPUT", "L['z'] is L['x']"), ("L['x']", "TENSOR_MATCH", ""),
               ("L['q'][f()]", "EQUALS_MATCH", "")]
-    found = identify(variables, {}, guards, ["y", "b"], 1.0)
+    found = identify(with_default.__code__, variables, {}, guards, ["y", "b"], 1.0)
     assert found.unsure == ("L['b']", "L['q'][f()]")
     assert found.values["L['z'] is L['x']"] == "True" and found.values["L['y']"] == "int 3"
     for key, value in found.values.items():

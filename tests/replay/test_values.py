@@ -119,7 +119,7 @@ def test_a_rung_that_raises_does_not_end_the_replay(recorded, monkeypatch):
     def raising(*_):
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(ladder, "run_loops", raising)
+    monkeypatch.setattr(steps, "run_loops", raising)
     report = replayed(recorded, 0)
     found = {rung.stage: rung for rung in report.rungs}
     assert found["loop_ir"].verdict == "different" and "out of luck" in found["loop_ir"].comparison.why
