@@ -69,7 +69,7 @@ def test_stages(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert stages(compiled(home / "all", 0) + ":forward") == ["forward"]
     assert stages(compiled(home / "all", 0), "--rung", "kernels", "--rung", "capture") == ["capture", "kernels"]
     assert "program" not in stages(compiled(home / "all", 0), "--no-program")
-    assert "0/0" in refused(capsys, compiled(home / "all", 0) + ":wrapper:nothing")
+    assert "has no nothing" in refused(capsys, compiled(home / "all", 0) + ":wrapper:nothing")
     assert "no joint can be run: this compilation" in refused(capsys, compiled(home / "all", 0), "--rung", "joint")
     assert "not a stage that replay runs" in refused(capsys, compiled(home / "all", 0) + ":guards")
     assert "leaves nothing" in refused(capsys, compiled(home / "all", 0), "--rung", "program", "--no-program")
