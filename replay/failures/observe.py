@@ -48,7 +48,7 @@ class Run:
 
 def _observe(case: Case, recorder: Recorder | None) -> Outcome:
     for name in case.imports:
-        _load(name)
+        load_import(name)
     saved = clones(case.inputs.values(), case.device)
     changed = _changed(case, saved)
     module = graph_module(case.graph, bind_symbols(case.graph, saved), case.trust)
@@ -75,7 +75,7 @@ def _observe(case: Case, recorder: Recorder | None) -> Outcome:
     return _timed(case, compiled, module, saved, changed) if found.passed and case.slow else found
 
 
-def _load(name: str) -> None:
+def load_import(name: str) -> None:
     """`MODULE`, or `MODULE:FUNCTION`, which is called."""
     module, _, function = name.partition(":")
     loaded = importlib.import_module(module)

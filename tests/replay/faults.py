@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from ptdebug.engine import compile
+from ptdebug.engine.aot.decompositions import OWN
 from ptdebug.engine.lowering import LOWERINGS
 from ptdebug.engine.passes import no_ops
 
@@ -28,6 +29,11 @@ def raising_relu() -> None:
         raise AssertionError("a planted fault at node relu_17")
 
     LOWERINGS[RELU] = replace(LOWERINGS[RELU], function=lowering)
+
+
+def wrong_tanh_gradient() -> None:
+    """The derivative of tanh at its result y is 1 - y, not 1 - y * y."""
+    OWN[torch.ops.aten.tanh_backward.default] = lambda gradient, y: gradient * (1 - y)
 
 
 def crash() -> None:
