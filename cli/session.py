@@ -25,9 +25,9 @@ class Settings:
     inputs_limit: int = 256 << 20  # bytes of saved inputs in one recording
     overrides: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
-    check_calls: bool = False
     engine: bool = True  # False: captured graphs run as they are, in eager
     cache: bool = True  # False: what other processes have compiled is not used, nor is anything kept for them
+    check_calls: bool = False
 
 
 @dataclass
