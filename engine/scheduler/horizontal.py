@@ -41,19 +41,23 @@ class Combined:
 
 
 def combine(program: Program, items: Sequence[Item], context: CompileContext) -> Combined:
-    """Replace independent groups of one form by `Foreach` kernels (a decision, `horizontal-fusion`)."""
+    """Replace independent groups of one form by `Foreach` kernels (a decision, `horizontal-fusion`). Those that stay
+    separate stay where they are as well."""
     search = _Search(program, items)
     search.run()
-    made: list[Item] = []
-    candidates = search.refused
+    candidates, apart = list(search.refused), set()
     for slot in search.slots:
-        kernel = _kernel(slot) if _pays(slot) else None
-        if kernel is None:
-            made += slot.items
-            continue
-        fused = _decide(slot, kernel.kernel, context)
-        made += [kernel] if fused else slot.items
-        candidates.append(_candidate(kernel, fused, _why(slot)))
+        if _pays(slot):
+            kernel = _kernel(slot)
+            fused = _decide(slot, kernel.kernel, context)
+            candidates.append(_candidate(kernel, fused, _why(slot)))
+            apart |= set() if fused else {id(item) for item in slot.items}
+    if apart:
+        search = _Search(program, items, frozenset(apart))
+        search.run()
+    made: list[Item] = []
+    for slot in search.slots:
+        made += [_kernel(slot)] if _pays(slot) else slot.items
     return Combined(tuple(made), tuple(candidates) if context.recording else ())
 
 
@@ -67,10 +71,11 @@ class _Slot:
 
 
 class _Search:
-    """One walk through the steps; each goes into the first slot that has its form and comes after all it needs."""
+    """One walk through the steps; each goes into the first slot that has its form and comes after all it needs. Those
+    of `apart` (by id) get slots of their own."""
 
-    def __init__(self, program: Program, items: Sequence[Item]) -> None:
-        self.program, self.items = program, items
+    def __init__(self, program: Program, items: Sequence[Item], apart: frozenset[int] = frozenset()) -> None:
+        self.program, self.items, self.apart = program, items, apart
         self.slots: list[_Slot] = []
         self.refused: list[FusionCandidate] = []
         self._open: dict[Hashable, list[int]] = {}
@@ -88,7 +93,7 @@ class _Search:
                 names.setdefault(sketch, []).append(item.bodies[0].name)
         for item, sketch in zip(self.items, sketches):
             found = None
-            if isinstance(item, Group) and alike[sketch] > _fewest(item):
+            if isinstance(item, Group) and alike[sketch] > _fewest(item) and id(item) not in self.apart:
                 found = templated(item, self.program.buffers)
             if isinstance(found, Illegal) and isinstance(item, Group):
                 self._refuse(item, next(n for n in names[sketch] if n != item.bodies[0].name), found)

@@ -89,8 +89,9 @@ class Case:
     made_up: bool = False
 
     @classmethod
-    def from_recording(cls, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> Case:
-        """The case that a compilation was, with what its decisions were forced to. Raises ReplayError."""
+    def from_recording(cls, recording: Recording, compile_id: str, device: str = "", trust: bool = False) -> Case:
+        """The case that a compilation was, with what its decisions were forced to; where it was recorded, unless a
+        `device` is given. Raises ReplayError."""
         graph = _artifact(recording, compile_id, "capture", "", Graph)
         stock = str(recording.meta.get("compiler", "")) == "torch"
         trains = stock and "joint" in recording.stages(compile_id)  # which does not say what needs gradients
@@ -100,6 +101,7 @@ class Case:
         inputs = synthesized(saved.inputs, trains) if made_up else Inputs(
             saved.inputs, read_tensors(recording.path, saved))
         decisions = [decision for _, decision in recording.decisions(compile_id)]
+        device = device or _device(saved.inputs)
         return cls(graph, inputs, trains or is_training(graph), device, "torch:inductor" if stock else "ptdebug",
                    {d.id: d.chosen for d in decisions if d.forced}, _options(decisions), trust=trust, made_up=made_up)
 
@@ -192,6 +194,12 @@ def synthesized(records: tuple[SavedInput, ...], trains: bool = False, seed: int
             0, 2, made.shape, generator=generator))
         values.append(made.requires_grad_(meta.requires_grad or (trains and kind.is_floating_point)))
     return Inputs.of(tuple(values), tuple(item.name for item in records))
+
+
+def _device(records: Sequence[SavedInput]) -> str:
+    """The GPU, if inputs were there and one is here."""
+    recorded = any(item.meta is not None and item.meta.device.startswith("cuda") for item in records)
+    return "cuda" if recorded and torch.cuda.is_available() else "cpu"
 
 
 def _options(decisions: Sequence[Decision]) -> dict[str, Any]:

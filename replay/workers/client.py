@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+SETTINGS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Of the server's environment: to ask whether there is a GPU must not start what children cannot use."""
 
 Request = Callable[[Path], dict[str, Any]]
 """Makes a request, from the file that its answer will be in. It has a "limit" of seconds."""
@@ -64,7 +68,8 @@ class Workers:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._server is None:
             command = [sys.executable, "-c", f"from {__package__}.server import main; main()"]
-            self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._server = subprocess.Popen(
+                command, env=os.environ | SETTINGS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._receive()
         return self._server
 

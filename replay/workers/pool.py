@@ -27,6 +27,7 @@ from ..failures.outcome import Outcome
 from .client import Workers
 from .memo import Memo, forget_old
 
+MOST = 8  # cases at once: each may have threads of its own
 LIMIT = 60.0
 """Seconds for one case."""
 
@@ -50,7 +51,7 @@ class Pool:
     def __init__(
         self, workers: int = 0, limit: float = LIMIT, keep: bool = True, told: Callable[[], None] | None = None
     ) -> None:
-        self.workers = workers or max(2, len(os.sched_getaffinity(0)))
+        self.workers = workers or min(MOST, max(2, len(os.sched_getaffinity(0))))
         self.limit = limit
         self.ran = 0
         self.cpu = 0.0
