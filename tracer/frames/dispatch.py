@@ -56,7 +56,7 @@ from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
 from ..runtime.per_code import PerCode
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
-from ..runtime.skips import involves_tensors, is_own, only_wraps, program_frames, skip_reason
+from ..runtime.skips import file_skip_reason, involves_tensors, is_own, only_wraps, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over, warnings_are_no_errors
@@ -419,6 +419,9 @@ class _Compilation:
         guards.watch(tree.watched, describe)
         nodes, story = converted.needed_by, converted.story
         self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))
+        if self.context.recording:  # what the recorder knows the call by
+            self.context.guarded = tuple((c.source.expression, c.kind, c.code) for c in tree.checks)
+            self.context.code = (self.code.co_filename, self.code.co_name, self.code.co_firstlineno)
         _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
         converted.guards.forget()
         return eval_frame.install(converted.code, guards)
@@ -713,6 +716,9 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     known = handler_of(function) is not None  # its code is not interpreted
     known = known or getattr(function, "__code__", None) in _SHARED
     if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
+        if function.__closure__ and file_skip_reason(function.__code__.co_filename):
+            function = _with_own_code(function)
+            fn = types.MethodType(function, fn.__self__) if isinstance(fn, types.MethodType) else function
         _REGISTRY.wanted[function.__code__] = True
         return fn
 
@@ -723,6 +729,18 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     code = _own_code(getattr(fn, "func", fn) if type(fn) is functools.partial else fn, call.__code__)
     _REGISTRY.wanted[code] = True
     return types.FunctionType(code, call.__globals__, call.__name__, None, call.__closure__)
+
+
+def _with_own_code(function: types.FunctionType) -> types.FunctionType:
+    """A copy of what a decorator of a library made, such as `torch.no_grad()`: all that it made has one code, for which
+    entries, limits and verdicts would be shared, and what nobody asked for would be compiled."""
+    code = _own_code(function, function.__code__)
+    parts = function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    copied = types.FunctionType(code, *parts)
+    copied.__kwdefaults__ = function.__kwdefaults__
+    copied.__dict__.update(function.__dict__)
+    copied.__qualname__ = function.__qualname__
+    return copied
 
 
 def _own_code(fn: Callable[..., Any], code: types.CodeType) -> types.CodeType:
