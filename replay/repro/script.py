@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 
 from ...artifacts.listing import printable
 from ...artifacts.recording import Recording
-from ...dependencies import msgspec
 from .tensors import Tensors
 
 _THIS = "THIS_FILE"
@@ -164,8 +163,3 @@ def _sorted(imports: Iterable[str]) -> list[str]:
 
 
 _STANDARD = sys.stdlib_module_names
-
-
-def encoded(value: Any) -> str:
-    """Plain data as text, for a header."""
-    return msgspec.json.encode(value).decode()
