@@ -115,7 +115,9 @@ def difference(value: Any, eager: Any, exact: Any) -> str:
     """What is wrong with a value, "" for nothing. It may be twice as far from float64 as eager's (four times, of few
     elements), and a few units in the last place in any case."""
     if not is_tensor(eager) or not is_tensor(value):
-        same = type(value) is type(eager) and (value == eager or (value != value and eager != eager))
+        same = type(value) is type(eager) and (
+            not isinstance(value, (bool, int, float, complex, str)) or value == eager or (
+                value != value and eager != eager))
         return "" if same else f"{str(value)[:60]} is not {str(eager)[:60]}"
     if value.dtype != eager.dtype or value.shape != eager.shape:
         return f"{value.dtype}{list(value.shape)} is not {eager.dtype}{list(eager.shape)}"

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...artifacts.records import Argument, Frame, Guards
@@ -48,8 +50,10 @@ class FrameCall:
         self.tensors.shared(values if compilation.is_recorded else ())
         outside = {str(key): found for key, found in self._of("G").items().items() if _has_values(found)}
         arguments = {argument.name for argument in self.frame.arguments}
-        outside |= {str(key): found for key, found in self._of("L").items().items() if key not in arguments}
-        self.reached = Reached(compilation.recording, outside)
+        outside |= {str(key): found for key, found in self._of("L").items().items()
+                    if key not in arguments and not found.subject}  # functions are found in the source
+        callers = [place.file for place in self.frame.stack] if compilation.may_run else []
+        self.reached = Reached(compilation.recording, outside, callers)
         names = [f"{name}{suffix}" for name in input_names(compilation.sources)]
         self.objects = Objects(values, names, _devices(compilation), self.tensors, self.reached,
                                self.frame.file, construct)
@@ -74,8 +78,8 @@ class FrameCall:
     def _call(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
         """The lines of `make`: the callable, and its arguments by position."""
         known = {argument.name: argument for argument in self.frame.arguments}
-        arguments = function.args
-        positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+        parameters = _parameters(function, self.frame.arguments)
+        positional = parameters.positional
         owner = positional[0] if positional and self._is_method(positional[0]) else ""
         lines = []
         called = self._callable()
@@ -87,13 +91,11 @@ class FrameCall:
         if owner and self.unbound:  # a method as a function of its object
             called = f"type({owner}).{self.name}"
         given = [self._argument(name, known) for name in positional if name != owner]
-        if arguments.vararg is not None:
-            items = self._local(arguments.vararg.arg).items()
-            given += [self.objects.expression(items[i], f"{arguments.vararg.arg}[{i}]") for i in sorted(items)]
-        named = [f"{a.arg}={self._argument(a.arg, known)}" for a in arguments.kwonlyargs]
-        if arguments.kwarg is not None:
-            named += [f"{key}={self.objects.expression(value, key)}"
-                      for key, value in self._local(arguments.kwarg.arg).items().items()]
+        items = self._local(parameters.rest).items()
+        given += [self.objects.expression(items[i], f"{parameters.rest}[{i}]") for i in sorted(items)]
+        named = [f"{name}={self._argument(name, known)}" for name in parameters.named]
+        named += [f"{key}={self.objects.expression(value, key)}"
+                  for key, value in self._local(parameters.others).items().items()]
         if named:
             self.reached.imports["import functools"] = None
             called = f"functools.partial({called}, {', '.join(named)})"
@@ -160,6 +162,29 @@ class FrameCall:
         """Header lines."""
         inputs = "as recorded" if self.compilation.is_recorded else "made up from their recorded metadata"
         return [f"Its source is that of the recorded files; the tensors are {inputs}."]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a code object; `rest` and `others` are those with one star, and two."""
+
+    positional: list[str]
+    named: list[str]
+    rest: str = ""
+    others: str = ""
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, recorded: Sequence[Argument]) -> Parameters:
+    """Those of the function; where a decorator's function runs in its place, which has other ones, of that."""
+    own = function.args
+    found = Parameters(
+        [a.arg for a in (*own.posonlyargs, *own.args)], [a.arg for a in own.kwonlyargs],
+        own.vararg.arg if own.vararg else "", own.kwarg.arg if own.kwarg else "")
+    names = {*found.positional, *found.named, found.rest, found.others} - {""}
+    if not recorded or {a.name for a in recorded} == names:
+        return found
+    first = {kind: next((a.name for a in recorded if a.type == kind), "") for kind in ("tuple", "dict")}
+    return Parameters([a.name for a in recorded if a.name not in first.values()], [], first["tuple"], first["dict"])
 
 
 def _outdented(text: str) -> list[str]:

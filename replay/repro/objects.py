@@ -1,6 +1,7 @@
 """Expressions that make the objects of a frame again, from what a recording knows of them."""
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import math
@@ -26,8 +27,10 @@ BUILT = '''def built(made, **state):
     return made'''
 LOADED = '''def loaded(module, state):
     """The module with these parameters and buffers, as they were recorded."""
-    left = module.load_state_dict(state, strict=False)
-    assert not left.unexpected_keys, f"the module has no {left.unexpected_keys}"
+    own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    for name, value in state.items():
+        assert own[name].shape == value.shape, name
+        own[name].data = value
     return module'''
 _INSIDE = re.compile(r"_(global_)?(forward|backward|state|load|is_full|non_persistent|version|compiled|flat)\w*$")
 """Attributes of modules that torch keeps itself."""
@@ -121,13 +124,13 @@ class Objects:
 
     # ---- objects of classes
     def _object(self, found: Found, name: str) -> str:
+        constructed = self._as_the_program(found) if self.construct and not found.type.startswith("torch.") else ""
+        if constructed:
+            return constructed
         cls = self._class(found.type, name)
         library = _library_class(found.type)
         state = {key: value for key, value in found.attributes() if not _is_inside(key, value)}
         made = cls
-        constructed = self._as_the_program(cls, found, name) if self.construct and library is None else ""
-        if constructed:
-            return constructed
         known = self.siblings.setdefault(found.type, {})  # what is guarded for one object only, of many with the same
         state = {key: value for key, value in known.items() if key not in state} | state
         known |= {key: value for key, value in state.items() if value.subject}
@@ -154,12 +157,15 @@ class Objects:
             return type_
         raise ReplayError(f"{name} is of the class {type_}, which the recorded files do not define")
 
-    def _as_the_program(self, cls: str, found: Found, name: str) -> str:
+    def _as_the_program(self, found: Found) -> str:
         """A module made by a call that the program has for its class, with the recorded tensors; "" without one."""
         tensors = dict(_tensors_in(found, ""))
-        call = next((c for c in self.reached.calls(cls, self.file)), "")
+        call = next(self.reached.calls(found.type.rpartition(".")[2], self.file), "")
         if not call or not tensors:
             return ""
+        for node in ast.walk(ast.parse(call)):
+            if isinstance(node, ast.Name):
+                self.reached.anywhere(node.id, self.file)
         self.uses_loaded = True
         entries = [f"{key!r}: {self._plain_tensor(value)}" for key, value in tensors.items()]
         flags = {value for _, value in _flags_in(found)}

@@ -4,10 +4,11 @@ from __future__ import annotations
 import ast
 import sysconfig
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from ...artifacts.recording import Recording
 from ..recorded.graphs import ReplayError
@@ -102,9 +103,11 @@ def _compiles(decorator: ast.expr) -> bool:
 
 
 class Reached:
-    """What a script takes over of a program. `given` are names that it defines itself."""
+    """What a script takes over of a program. `given` are names that it defines itself; `callers` files of the program
+    that may be read from the disk as they are now, where the recording does not have them."""
 
-    def __init__(self, recording: Recording, given: Mapping[str, object]) -> None:
+    def __init__(self, recording: Recording, given: Mapping[str, object], callers: Sequence[str] = ()) -> None:
+        self.callers = [file for file in dict.fromkeys(callers) if is_of_program(file)]
         self.recording = recording
         self.given = given
         self.sources: dict[str, Source] = {}
@@ -118,6 +121,9 @@ class Reached:
         """A recorded file. Raises ReplayError."""
         if file not in self.sources:
             text = self.recording.source(file)
+            if text is None and file in self.callers:
+                with suppress(OSError, UnicodeDecodeError):
+                    text = Path(file).read_text()
             if text is None:
                 raise ReplayError(f"the recording has no source of {file}")
             self.sources[file] = Source(file, text)
@@ -141,14 +147,18 @@ class Reached:
 
     def anywhere(self, name: str, first: str) -> bool:
         """Take over a class or function of the program by its name, from `first` or any other file of the program."""
-        files = [first, *(f for f in self.recording.sources() if f != first and is_of_program(f))]
-        return any(self.recording.source(file) is not None and self.name(file, name) for file in files)
+        return any(self.name(file, name) for file in self._files(first))
+
+    def _files(self, first: str) -> Iterator[str]:
+        """The files of the program whose text is known, `first` before the others."""
+        for file in dict.fromkeys((first, *self.recording.sources(), *self.callers)):
+            with suppress(ReplayError):
+                if is_of_program(file) and self.source(file):
+                    yield file
 
     def calls(self, name: str, first: str) -> Iterator[str]:
         """The calls of a class in the program that a script can make as well: their arguments are constants."""
-        for file in [first, *(f for f in self.recording.sources() if f != first and is_of_program(f))]:
-            if self.recording.source(file) is None:
-                continue
+        for file in self._files(first):
             for node in ast.walk(self.source(file).tree):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
                     values = [*node.args, *(k.value for k in node.keywords if k.arg)]
@@ -240,6 +250,9 @@ class Reached:
 
 
 def _is_constant(node: ast.expr) -> bool:
+    """Whether an argument can be written anywhere: a constant, or a call of a class with such."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id[:1].isupper():
+        return all(map(_is_constant, node.args)) and all(k.arg and _is_constant(k.value) for k in node.keywords)
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError):

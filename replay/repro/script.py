@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 
 from ...artifacts.listing import printable
 from ...artifacts.recording import Recording
-from ...dependencies import msgspec
 from .tensors import Tensors
 
+_THIS = "THIS_FILE"
 MARKER = "# ---- the check"
 INDENT = "    "
 
@@ -34,7 +34,7 @@ class Repro:
     def write(self, path: Path) -> list[Path]:
         """Write the script to `path`, and its tensors beside it; the files that were written."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.text)
+        path.write_text(self.text.replace(_THIS, path.name, 1))
         beside = path.with_suffix(".safetensors")
         if not self.tensors:
             return [path]
@@ -52,7 +52,7 @@ class Header:
 
     def lines(self) -> list[str]:
         """The docstring's lines."""
-        own = [self.what, "", *self.facts, *environment(), f"Run: {self.usage.format(file='THIS_FILE')}",
+        own = [self.what, "", *self.facts, *environment(), f"Run: {self.usage.format(file=_THIS)}",
                "Exit code 1: the failure shows; 0: it does not; 2: the script itself fails in eager."]
         text = [printable(line).replace("\\", "\\\\").replace('"""', "'''") for line in own]
         return [f'"""{text[0]}', *text[1:], '"""']
@@ -163,8 +163,3 @@ def _sorted(imports: Iterable[str]) -> list[str]:
 
 
 _STANDARD = sys.stdlib_module_names
-
-
-def encoded(value: Any) -> str:
-    """Plain data as text, for a header."""
-    return msgspec.json.encode(value).decode()

@@ -2,13 +2,10 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import sys
 from functools import lru_cache
-from typing import Any
 
-import torch
-import torch.nn.functional as F
+import torch.nn.functional  # noqa: F401 (its names are looked up)
 
 from ..recorded.allowed import allowed
 
@@ -62,22 +59,6 @@ def _public() -> dict[int, str]:
             if callable(found) and not name.startswith("_"):
                 names.setdefault(id(found), f"{_SHORT.get(module, module)}.{name}")
     return names
-
-
-def exists(name: str) -> bool:
-    """Whether a spelling can be evaluated where this file is: an operator of a library that is not loaded cannot."""
-    head, *rest = name.split(".")
-    found: Any = {"F": F, "torch": torch}.get(head)
-    if head in OPERATORS:
-        found = getattr(torch.ops, head)
-    elif found is None:
-        try:
-            found = importlib.import_module(head)
-        except ImportError:
-            return False
-    for part in rest:
-        found = getattr(found, part, None)
-    return found is not None
 
 
 _CALLS = {"Max": "max", "Min": "min", "Abs": "abs", "ToFloat": "float", "TruncToInt": "int", "floor": "math.floor",

@@ -94,6 +94,109 @@ def test_functions(recording: Recording, tmp_path: Path) -> None:
     assert len(found) >= 2 * 18
 
 
+HELPERS = """
+import torch
+
+FACTOR = 3.0
+
+
+def scaled(x, *, by=FACTOR):
+    return x * by
+
+
+class Gate(torch.nn.Module):
+    def __init__(self, width, bias=True):
+        super().__init__()
+        self.proj = torch.nn.Linear(width, width, bias=bias)
+        self.steps = [1, 2]
+
+    def forward(self, x, *extra, **options):
+        if options.get("flip"):
+            x = -x
+        for step in self.steps:
+            x = torch.sigmoid(self.proj(x)) * x + step
+        return scaled(x, by=2.0) + extra[0]
+"""
+PROGRAM = """
+import functools
+
+import helpers
+import torch
+from helpers import Gate
+
+
+def outer():
+    w, k = torch.randn(4, 4), 3
+
+    @torch.compile
+    def inner(x, act=torch.relu):
+        return act(x @ w) + k
+    return inner
+
+
+def decorate(function):
+    @functools.wraps(function)
+    def wrapper(*arguments, **options):
+        return function(*arguments, **options) + 1
+    return wrapper
+
+
+@torch.compile
+@decorate
+def decorated(x):
+    return helpers.scaled(x.sin())
+
+
+class Holder:
+    @staticmethod
+    def double(x):
+        return x * 2
+
+    @property
+    def twice(self):
+        return self.value * 2
+
+    def added(self, x, *, n=2):
+        return x + self.twice * n
+
+
+gate = Gate(4, bias=False)
+torch.compile(gate)(torch.randn(2, 4), torch.ones(4), flip=True).sum().backward()
+outer()(torch.randn(2, 4))
+decorated(torch.randn(3))
+holder = Holder()
+holder.value = torch.randn(3)
+torch.compile(holder.added)(torch.randn(3), n=3)
+torch.compile(Holder.double)(torch.randn(3))
+torch.compile(torch.nn.MultiheadAttention(8, 2, batch_first=True))(*[torch.randn(2, 3, 8)] * 3)
+step = torch.compile(torch.optim.SGD(gate.parameters(), lr=0.1, momentum=0.9).step)
+step()
+"""
+
+
+def test_programs_of_several_files(tmp_path: Path) -> None:
+    """Closures, decorators, properties, keyword arguments, modules that are imported whole, library modules."""
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    scripts = tmp_path / "scripts"
+    with record(tmp_path / "home", tmp_path / "program.py", "several") as recording:
+        made, why = {}, {}
+        for info in recording.compiles():
+            if "capture" not in recording.stages(info.id):
+                continue
+            compilation = Compilation(recording, info.id)
+            try:
+                made[info.function] = frame_repro(compilation, construct=True)
+            except ReplayError as error:
+                why[info.function] = str(error)
+                made[info.function] = captured_graph(compilation)
+            write(scripts, info.function.replace("<locals>", ""), made[info.function])
+    assert set(why) <= {"SGD.step"}, why
+    assert "Gate(4, bias=False)" in made["Gate.forward"].text
+    assert "helpers = SimpleNamespace(scaled=scaled)" in made["decorated"].text
+    all_pass(run_all(scripts))
+
+
 def test_captured_graphs(recording: Recording, tmp_path: Path) -> None:
     for compile_id in captured(recording):
         for inputs in ("recorded", "random"):
