@@ -158,7 +158,9 @@ def _in_compiler(task: Task, expected: list[Event] | None, output: Path) -> Answ
 def _run(task: Task, observer: Observer, seen: Seen | None) -> Answer:
     """Run the script in this process: {"kind": "" | "exception" | "exit", "detail", "code"}."""
     sys.dont_write_bytecode = True
-    settings = session.Settings(engine=task.engine, cache=not task.imports, overrides=task.overrides)
+    if task.imports:  # which may change what the compiler makes of a graph that is known
+        os.environ["PTDEBUG_GRAPH_CACHE"] = "0"
+    settings = session.Settings(engine=task.engine, overrides=task.overrides)
     session.enter(session.Session(settings, recorder=session.current().recorder, observe=observer.around))
     torch_compile_patch.watch_for_torch()
     os.chdir(task.working_folder or os.path.dirname(task.script))
