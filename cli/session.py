@@ -26,6 +26,7 @@ class Settings:
     overrides: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     engine: bool = True  # False: captured graphs run as they are, in eager
+    check_calls: bool = False
 
 
 @dataclass

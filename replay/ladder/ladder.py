@@ -35,7 +35,7 @@ from .explain import explained, random_results
 from .locate import first_birth, first_inside, place_of
 from .memory import memory_fault, unlike
 from .options import Options
-from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs
+from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, seen_node
 from .reference import Noise, Reference
 from .regenerate import Captured, Collector
 from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
@@ -215,16 +215,16 @@ class Ladder:
         seen = [Compared(label, role, c) for (label, role), c in zip(self._names(ran), found)]
         nodes = self._tried(lambda: list(self._compared(stage, name, ran))) or []
         whole = worst(found)
+        where = next((i for i, value in enumerate(seen) if value.comparison is whole), 0)
         if whole.verdict != "equal":
-            where = next(value.name for value in seen if value.comparison is whole)
-            whole = dataclasses.replace(whole, why=f"{where}: {whole.why}")
+            whole = dataclasses.replace(whole, why=f"{seen[where].name}: {whole.why}")
         whole = self._classified(stage, ran, whole)
         if whole.verdict == "rounding" and whole.kind:  # what was different has been explained
             seen, nodes = ([_explained_by(whole, value) for value in values] for values in (seen, nodes))
         alone = self._alone(stage, ran, whole)
         self.rungs.append(Rung(stage, self.device, whole.verdict, whole, ran.seconds, "", name, (*seen, *nodes), alone))
         if whole.verdict == "different" and self.first is None:
-            self.first = self._first(stage, name, ran, whole, nodes)
+            self.first = self._named(self._first(stage, name, ran, whole, nodes), seen[where], where)
         if stage in LOWERED and differs(ran, self.program.eager) and not self.births:
             birth = self._tried(lambda: first_birth(self, stage))
             self.births += [birth] if birth is not None else []
@@ -243,7 +243,7 @@ class Ladder:
             found = pair.reference.node(pair.value, pair.node)
             if found is not None:
                 wrong = found.verdict == "different"
-                at = place_of(pair.value, pair.reference.eager.values[pair.node]) if wrong else {}
+                at = place_of(pair.value, pair.expected) if wrong else {}
                 yield Compared(pair.name, "node", found, pair.source, self.location(pair.source), at)
 
     def _classified(self, stage: str, ran: Execution, found: Comparison) -> Comparison:
@@ -350,7 +350,7 @@ class Ladder:
         """The first value that is different; of a lowered stage, the first inside of its loops."""
         if whole.kind == classes.MEMORY_PLAN:
             return self._tried(self._where_shared) or Difference(stage, "results", None, whole)
-        inside = first_inside(self, stage) if stage in LOWERED else None
+        inside = first_inside(self, stage) if stage in LOWERED else self._rewritten(stage, name)
         wrong = next((value for value in nodes if value.comparison.verdict == "different"), None)
         if inside is not None:
             return inside
@@ -358,6 +358,13 @@ class Ladder:
             found = dataclasses.replace(wrong.comparison, kind=whole.kind, explanation=whole.explanation)
             return Difference(stage, wrong.name, wrong.location, found, self._wrong_pass(stage, name), wrong.at)
         return Difference(stage, "results", None, whole, self._wrong_pass(stage, name))
+
+    def _named(self, first: Difference, seen: Compared, position: int) -> Difference:
+        """A difference that no node shows, at what the program sees of it: a result, or an input that was written."""
+        if first.node != "results":
+            return first
+        node = seen_node(self.captured.graph, seen.role, position, len(self.program.eager.outputs))
+        return dataclasses.replace(first, node=seen.name, location=self.location(node))
 
     def _wrong_pass(self, stage: str, name: str) -> str:
         """The first pass after which results differ."""
@@ -368,6 +375,24 @@ class Ladder:
             if ran is not None and worst(self.program.observed(ran)).verdict == "different":
                 return f"pass {one}"
         return ""
+
+    def _rewritten(self, stage: str, name: str) -> Difference | None:
+        """The first node that a pass removed, and whose value is not that of what it put in its place."""
+        wrong = self._wrong_pass(stage, name).removeprefix("pass ") if stage == "passes" else ""
+        return self._tried(lambda: self._removed(wrong)) if wrong else None
+
+    def _removed(self, name: str) -> Difference | None:
+        record, ran = self._artifact("passes", name, Pass), self._run_pass(name)
+        sources = sources_of(self._last_aten)
+        for match in record.matches:
+            made = match.added[-1] if match.added else ""
+            for node in match.removed[-1:] if made in ran.values else ():
+                found = self.nodes.node(ran.values[made], node)
+                if found is not None and found.verdict == "different":
+                    place, part = self.location(sources.get(node, "")), self.nodes.part_like(ran.values[made], node)
+                    at = place_of(ran.values[made], part(self.nodes.eager))
+                    return Difference("passes", node, place, found, f"pass {name}: {match.why}", at)
+        return None
 
     def _passes_of(self, stage: str) -> list[str]:
         """The passes that a stage shows the end of."""

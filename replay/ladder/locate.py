@@ -49,7 +49,7 @@ def first_inside(ladder: Lowering, stage: str) -> Difference | None:
         for pair in _all_stored(ladder, stage):
             found = pair.reference.node(pair.value, pair.node)
             if found is not None and found.verdict == "different":
-                at = place_of(pair.value, pair.reference.eager.values[pair.node])
+                at = place_of(pair.value, pair.expected)
                 place = ladder.location(pair.source)
                 return Difference(stage, f"{pair.label}{pair.node}", place, found, pair.name, at)
     return None

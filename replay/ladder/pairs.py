@@ -27,6 +27,11 @@ class Pair:
     source: str
     label: str = ""  # the part's name, in front of the node's
 
+    @property
+    def expected(self) -> Any:
+        """What it should be."""
+        return self.reference.part_like(self.value, self.node)(self.reference.eager)
+
 
 @dataclass(frozen=True)
 class LoweredPart:
@@ -53,6 +58,27 @@ def graph_pairs(record: Graph | Pass, ran: Execution, reference: Reference) -> I
 def _captured_names(node: Node) -> list[str]:
     """The captured nodes that it is derived from, as they are called in their graph."""
     return [origin.rpartition("#")[2].rpartition(".")[2] for origin in node.origins]
+
+
+def seen_node(graph: torch.fx.Graph, role: str, position: int, results: int) -> str:
+    """The captured node behind what the program sees at a position of a rung's values: the result, or of an input the
+    last node that may have written to it; "" for none."""
+    returned: Any = graph.output_node().args[0]
+    found: Any = None
+    if role == "result" and isinstance(returned, (tuple, list)) and position < len(returned):
+        found = returned[position]
+    elif role == "input":
+        placeholder = list(graph.find_nodes(op="placeholder"))[position - results]
+        users = list(placeholder.users)
+        written = [user for user in users if _writes(user)]
+        found = (written or users or [None])[-1]
+    return found.name if isinstance(found, torch.fx.Node) else ""
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    """Whether a call writes to its first argument, by its name."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name in ("setitem", "__setitem__") or (name.endswith("_") and not name.endswith("__"))
 
 
 def buffer_pairs(

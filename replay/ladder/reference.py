@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -49,6 +49,19 @@ class Reference:
         made = [self._try(None, torch.Generator().manual_seed(seed)) for seed in range(DRAWS)]
         return [draw for draw in made if draw is not None]
 
+    @cached_property
+    def _undrawn(self) -> Execution | None:
+        """What the draws are draws of, where that is another form of the graph; it may be wrong itself."""
+        if self._drawn is self._run:
+            return None
+        with suppress(Exception), deterministic():
+            return self._drawn(None, None)
+        return None
+
+    def _drawn_observed(self, i: int, eager: Any) -> list[Any]:
+        base = self._undrawn.observed()[i] if self._undrawn is not None else None
+        return [_moved_as(draw.observed()[i], base, eager) for draw in self.draws]
+
     def _try(self, dtype: torch.dtype | None, noise: Noise) -> Execution | None:
         with suppress(Exception), deterministic():
             return (self._run if noise is None else self._drawn)(dtype, noise)
@@ -58,16 +71,26 @@ class Reference:
         """The verdict on each value of `ran` that the program sees."""
         values, expected = ran.observed(), self.eager.observed()
         wide = self.wide.observed() if self.wide is not None else (None,) * len(values)
-        return [self._judged(value, eager, exact, lambda i=i: [d.observed()[i] for d in self.draws])  # type: ignore[misc]
+        return [self._judged(value, eager, exact, partial(self._drawn_observed, i, eager))
                 for i, (value, eager, exact) in enumerate(zip(values, expected, wide))]
 
     def node(self, value: Any, name: str) -> Comparison | None:
         """The verdict on a value of the node `name`; None where there is nothing to compare it with."""
-        expected: Any = self.eager.values.get(name)
+        part = self.part_like(value, name)
+        expected = part(self.eager)
         if not comparable(value, expected) or self._is_opaque(name, expected):
             return None
-        exact = self.wide.values.get(name) if self.wide is not None else None
-        return self._judged(like(value, expected), expected, exact, lambda: [d.values.get(name) for d in self.draws])
+        exact = part(self.wide) if self.wide is not None else None
+        return self._judged(like(value, expected), expected, exact, lambda: [part(draw) for draw in self.draws])
+
+    def part_like(self, value: Any, name: str) -> Callable[[Execution], Any]:
+        """What of the node `name` is the same as `value`: of an operator with several results, the first that can
+        be."""
+        found: Any = self.eager.values.get(name)
+        if not isinstance(found, tuple):
+            return lambda ran: ran.values.get(name)
+        number = next((i for i, one in enumerate(found) if comparable(value, one)), None)
+        return lambda ran: ran.values[name][number] if number is not None and name in ran.values else None
 
     def _is_opaque(self, name: str, value: torch.Tensor) -> bool:
         """Whether it is memory that nothing has written, or a library's workspace: what it holds means nothing."""
@@ -77,6 +100,16 @@ class Reference:
     def _judged(self, value: Any, eager: Any, exact: Any, draws: Callable[[], list[Any]]) -> Comparison:
         found = compare(value, eager, exact)
         return judge(found, value, eager, exact, draws()) if found.verdict == "different" else found
+
+
+def _moved_as(draw: Any, undrawn: Any, eager: Any) -> Any:
+    """Eager's value, moved as rounding at random has moved another form's from `undrawn` to `draw`."""
+    if undrawn is None:
+        return draw
+    if not all(isinstance(v, torch.Tensor) and v.shape == eager.shape for v in (draw, undrawn, eager)):
+        return None
+    moved = eager + (draw - undrawn) if draw.is_floating_point() or draw.is_complex() else draw
+    return torch.where(draw == undrawn, eager, moved.to(eager.dtype))
 
 
 def comparable(value: Any, expected: Any) -> bool:

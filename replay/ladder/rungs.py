@@ -6,7 +6,7 @@ named intermediate values. `steps.py` runs loop IR and kernels.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,10 +47,11 @@ class Execution:
 def run_graph(
     module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False, grad: bool = False,
     noise: torch.Generator | None = None, random: Mapping[str, Any] | None = None,
+    watch: Callable[[torch.fx.Node, Any], None] | None = None,
 ) -> Execution:
     """Run a graph node by node in eager. `wide`: compute in float64 what the graph computes in a smaller float; `grad`:
     record for autograd; `noise`: round each result at random (Monte Carlo arithmetic, Parker 1997); `random`: results
-    of nodes that are not run."""
+    of nodes that are not run; `watch` sees each node's value."""
     values: dict[str, Any] = {}
     live: dict[torch.fx.Node, Any] = {}
     supply = iter(inputs)
@@ -66,14 +67,23 @@ def run_graph(
                 live[node] = next(supply)
             elif node.op == "get_attr":
                 live[node] = _constant(getattr(module, node.target), wide)
+                if isinstance(live[node], torch.Tensor):
+                    values[node.name] = live[node]
             else:
                 kwargs = torch.fx.node.map_arg(node.kwargs, live.__getitem__)
                 given = random.get(node.name) if random else None
                 live[node] = snapshot(given) if given is not None else _call(node, args, kwargs, wide)
                 if noise is not None:
                     live[node] = _rounded_at_random(live[node], args, noise)
-                values[node.name] = snapshot(live[node])
+                if watch is not None:
+                    watch(node, live[node])
+                values[node.name] = snapshot(live[node] if live[node] is not None else _written(args))
     return Execution(outputs, inputs, values, time.perf_counter() - start)
+
+
+def _written(args: Any) -> Any:
+    """What a node without a result is about: the tensor that it writes to (`x[0] = y`)."""
+    return args[0] if args and isinstance(args[0], torch.Tensor) else None
 
 
 def _constant(value: Any, wide: bool) -> Any:

@@ -34,11 +34,12 @@ from .arena import Arena
 from .births import graph_births
 from .entry import ran_in_eager
 from .explain import random_results
+from .gradients import Watch, first_wrong
 from .ladder import LOWERED, Captured, Ladder, lowered, reason
 from .pairs import LoweredPart, Pair, buffer_pairs
 from .reference import Noise, Reference
 from .regenerate import Collector
-from .report import Report
+from .report import Compared, Difference, Report
 from .rungs import Execution, Symbols, results_of, run_aten, run_graph, symbols_in
 from .unbacked import bind_unbacked
 
@@ -123,7 +124,9 @@ class TrainingLadder(Ladder):
     def _tangents(self, dtype: torch.dtype | None) -> list[torch.Tensor]:
         return [t.to(dtype) if dtype is not None and t.is_floating_point() else t.clone() for t in self.tangents]
 
-    def _differentiated(self, dtype: torch.dtype | None, noise: Noise) -> Execution:
+    def _differentiated(
+        self, dtype: torch.dtype | None, noise: Noise, watch: Watch | None = None
+    ) -> Execution:
         """The captured graph, differentiated by autograd."""
         own = self._inputs(dtype)
         for value, item in zip(own, self.kept.inputs):
@@ -132,7 +135,9 @@ class TrainingLadder(Ladder):
         with torch.enable_grad():
             inputs = self.form.fresh(own)
             edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
-            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True)
+            if watch is not None:
+                watch.start(inputs)
+            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True, watch=watch)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
             self.tangents = self.tangents or self._tangents_for(roots)
             with as_compiled():  # as in training: backward() is called outside of autocast
@@ -141,6 +146,23 @@ class TrainingLadder(Ladder):
         gradients = tuple([reached.get(i) for i in self.joint.gradients])  # None where no result depends on the input
         outputs, changed = (tuple(map(_plain, values)) for values in (ran.outputs, inputs))
         return Execution(outputs, changed, ran.values, ran.seconds, gradients)
+
+    def _wrong_gradient(self) -> str:
+        """The captured node whose derivative in eager is no value of the joint graph."""
+        watch = Watch()
+        with deterministic():
+            self._differentiated(None, None, watch)
+        nodes = [n for n in self.joint.module.graph.nodes if n.op == "call_function" and n.meta["phase"] != FORWARD]
+        values = [self.nodes.eager.values.get(node.name) for node in nodes]
+        known = [value for value in (*values, *self._tangents(None)) if isinstance(value, torch.Tensor)]
+        return first_wrong(watch.found, known)
+
+    def _named(self, first: Difference, seen: Compared, position: int) -> Difference:
+        if first.node != "results" or first.stage != "joint" or seen.role != "gradient":
+            return super()._named(first, seen, position)
+        node = self._tried(self._wrong_gradient) or ""
+        inside = f"the derivative of {node}" if node else ""
+        return replace(first, node=seen.name, location=self.location(node), inside=inside)
 
     @cached_property
     def _joint_record(self) -> Graph:
