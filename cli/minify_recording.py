@@ -8,7 +8,7 @@ from pathlib import Path
 from ..artifacts.recording import Recording
 from ..replay.failures.case import Case
 from ..replay.failures.outcome import Outcome
-from ..replay.program.program import is_ours
+from ..replay.program.program import is_ours, was_made_here
 from ..replay.recorded.graphs import ReplayError
 from ..replay.reduce.minify import MinifiedGraph, minify_graph, write_minified
 from ..replay.reduce.subgraph import computed
@@ -21,23 +21,32 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C, when the best so far has been written."""
 
 
+class GraphsAreRight(CommandError):
+    """No graph fails by itself; `program` is the script and its arguments, which as a whole may, or ()."""
+
+    def __init__(self, message: str, program: tuple[str, ...]) -> None:
+        super().__init__(message, 1)
+        self.program = program
+
+
 def run_recording(arguments: argparse.Namespace) -> int:
     """Minify the compilation of a selector, or the first one of a recording that fails."""
     with selected(arguments.target) as (recording, selector):
         if selector.stage:
             raise CommandError(f"minify reduces whole compilations: {recording.name}:{selector.compile}")
-        if arguments.trust is False and not is_ours(recording):
+        if not (arguments.trust or was_made_here(recording)):
             say("ptdebug: this recording was not made by you here: only torch's operators run (--trust runs all)")
         captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
         ids = [selector.compile] if selector.compile else captured
+        program = () if selector.compile or not (arguments.trust or is_ours(recording)) else _script(recording)
         cases = dict(_cases(recording, ids, arguments))
         if not cases:
-            raise CommandError(f"nothing of {arguments.target} can be run again")
+            raise GraphsAreRight(f"nothing of {arguments.target} can be run again", program)
         progress = Progress("minify")
         jobs = 1 if arguments.slow else arguments.jobs
         with Pool(jobs, arguments.limit or LIMIT, told=progress.ran) as pool:
             try:
-                compile_id, case, outcome = _failing(arguments.target, cases, pool)
+                compile_id, case, outcome = _failing(arguments.target, cases, pool, program)
                 progress.say(f"{compile_id}: {outcome}")
                 minified = minify_graph(case, outcome, pool, lambda case, ran: progress.say(_words(case)))
             finally:
@@ -61,14 +70,21 @@ def _cases(recording: Recording, ids: list[str], arguments: argparse.Namespace) 
     return found
 
 
-def _failing(target: str, cases: dict[str, Case], pool: Pool) -> tuple[str, Case, Outcome]:
+def _script(recording: Recording) -> tuple[str, ...]:
+    """The recorded command, if it runs a script that is still there: the script's path, and its arguments."""
+    command = list(recording.meta.get("command", []))
+    path = Path(str(recording.meta.get("folder", ".")), command[0]) if command else Path("-")
+    return (str(path), *command[1:]) if path.suffix == ".py" and path.is_file() else ()
+
+
+def _failing(target: str, cases: dict[str, Case], pool: Pool, program: tuple[str, ...]) -> tuple[str, Case, Outcome]:
     outcomes = pool(list(cases.values()))
     for (compile_id, case), outcome in zip(cases.items(), outcomes):
         if outcome.failed:
             return compile_id, case, outcome
     silent = [f"{i}: {o}" for i, o in zip(cases, outcomes) if not o.passed]
     words = "; ".join(silent) or "what its graphs compute is what eager computes (for capture, minify the script)"
-    raise CommandError(f"nothing to minify in {target}: {words}", 1)
+    raise GraphsAreRight(f"nothing to minify in {target}: {words}", program)
 
 
 def _words(case: Case) -> str:

@@ -26,7 +26,6 @@ class Settings:
     overrides: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     engine: bool = True  # False: captured graphs run as they are, in eager
-    cache: bool = True  # False: what other processes have compiled is not used, nor is anything kept for them
     check_calls: bool = False
 
 

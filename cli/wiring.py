@@ -137,10 +137,7 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
     try:
         load_or_compile = _engine()
         with no_warnings():  # torch's warnings about the engine's work are not for the program
-            if session.current().settings.cache:
-                compiled = load_or_compile(captured, context, _compiler)
-            else:
-                compiled = _compiler()(captured, context)
+            compiled = load_or_compile(captured, context, _compiler)
     except DataDependentError:
         raise
     except Exception as error:

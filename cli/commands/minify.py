@@ -1,6 +1,7 @@
 """Make a failing compilation, or a failing script, as small as possible, and write a script that was seen to fail.
 
-A recorded compilation is compared with eager and reduced to few operators on small inputs. A script is run in eager
+A recorded compilation is compared with eager and reduced to few operators on small inputs; if all graphs of a recording
+are right, its program is reduced. A script is run in eager
 and compiled; what differs (values, gradients, an exception, a crash) is found by itself, or asked for with --check,
 --match, --break or --recompile, and the script with the modules beside it is reduced to the lines that show it. Runs
 are in processes of their own, several at once; after Ctrl-C the result is the best so far, and the same command
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import CommandError
-from ..printing import add_json
+from ..printing import add_json, say
 from ..settings import read_overrides
 
 EXAMPLE = "ptdebug minify train.py -o repro.py"
@@ -68,6 +69,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("--check, --match, --break, --recompile and arguments are for scripts (FILE.py)")
     if arguments.dry_run:
         raise CommandError("--dry-run is for scripts; `ptdebug replay` says what a recorded compilation shows")
-    from ..minify_recording import run_recording
+    from ..minify_recording import GraphsAreRight, run_recording
 
-    return run_recording(arguments)
+    try:
+        return run_recording(arguments)
+    except GraphsAreRight as right:
+        if not right.program or arguments.slow:
+            raise
+        say(f"ptdebug: {right}; now the program as a whole")
+        from ..scripts.report import run_script
+
+        arguments.target, arguments.program = right.program[0], list(right.program[1:])
+        return run_script(arguments)

@@ -6,6 +6,7 @@ There `torch.compile` makes the same objects, whose calls run the original.
 from __future__ import annotations
 
 import builtins
+import ctypes
 import os
 import pickle
 import random
@@ -158,7 +159,10 @@ def _in_compiler(task: Task, expected: list[Event] | None, output: Path) -> Answ
 def _run(task: Task, observer: Observer, seen: Seen | None) -> Answer:
     """Run the script in this process: {"kind": "" | "exception" | "exit", "detail", "code"}."""
     sys.dont_write_bytecode = True
-    settings = session.Settings(engine=task.engine, cache=not task.imports, overrides=task.overrides)
+    fill_new_memory()
+    if task.imports:  # which may change what the compiler makes of a graph that is known
+        os.environ["PTDEBUG_GRAPH_CACHE"] = "0"
+    settings = session.Settings(engine=task.engine, overrides=task.overrides)
     session.enter(session.Session(settings, recorder=session.current().recorder, observe=observer.around))
     torch_compile_patch.watch_for_torch()
     os.chdir(task.working_folder or os.path.dirname(task.script))
@@ -186,6 +190,17 @@ def _run(task: Task, observer: Observer, seen: Seen | None) -> Answer:
         traceback.print_exc()
         return {"kind": "exception", "detail": f"{type(error).__name__}: {error}"[:2000], "code": 1}
     raise AssertionError("execute() always raises")
+
+
+def fill_new_memory() -> None:
+    """Memory that nobody has written reads as huge numbers from now on (where the C library is glibc), so that a read
+    of it differs from eager each time."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and sys.platform == "linux":
+        mallopt(PERTURB, 0x80)  # new memory is filled with the complement: 0x7f7f7f7f is 3.4e38
+
+
+PERTURB = -6  # M_PERTURB of malloc.h
 
 
 def _silence(output: Path) -> None:

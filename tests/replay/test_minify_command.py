@@ -63,7 +63,8 @@ def code(path: Path) -> list[str]:
 def test_of_a_recording(ptdebug: Command, tmp_path: Path) -> None:
     assert ptdebug("run", "-q", "--name", "right", "program.py").returncode == 0
     nothing = ptdebug("minify", "right")
-    assert nothing.returncode == 1 and "nothing to minify in right" in nothing.stderr
+    assert nothing.returncode == 1 and "nothing to minify in program.py" in nothing.stderr
+    assert "nothing to minify in right: " in nothing.stderr and "now the program as a whole" in nothing.stderr
     assert not (tmp_path / "repro.py").exists()
     found = ptdebug("minify", "right", "--import", "faults:wrong_relu", "-o", "out/small.py", "--json")
     assert found.returncode == 0, found.stderr
