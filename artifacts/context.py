@@ -108,6 +108,8 @@ class CompileContext:
     cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
+    guarded: tuple[tuple[str, str, str], ...] = ()  # source, kind and code of the frame's guards, when recording
+    code: tuple[str, str, int] = ("", "", 0)  # file, name and first line of the frame's code, when recording
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
     thorough: bool = False  # also make a decision of what has always one answer: each lowering, each match of a pass
 

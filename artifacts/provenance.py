@@ -14,6 +14,7 @@ from typing import Any
 from .decision_links import Subjects
 from .inner_graphs import graphs_in, sides
 from .listing import place_refs
+from .machine_lines import MACHINE, source_lines
 from .recording import Recording, RecordingError
 from .records import (
     Breaks,
@@ -218,6 +219,16 @@ def _line_edges(lines: tuple[CodeLine, ...], key: str) -> Iterator[Edge]:
             yield f"{key}#{number}", origin
 
 
+def _kernel_edges(record: Kernel, key: str) -> Iterator[Edge]:
+    """The source, and each line of what the compiler made of it."""
+    yield from _line_edges(record.lines, key)
+    name = key.partition(":")[2]
+    for product, text in record.outputs.items():
+        for number, origin in enumerate(source_lines(product, text), 1):
+            if origin:
+                yield f"{MACHINE}:{name}.{product}#{number}", f"{key}#{origin}"
+
+
 EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {
     Graph: _graph_edges,
     Pass: lambda record, key: _graph_edges(record.graph, key),
@@ -227,6 +238,6 @@ EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {
     Loops: _loops_edges,
     Schedule: _schedule_edges,
     Partition: _partition_edges,
-    Kernel: lambda record, key: _line_edges(record.lines, key),
+    Kernel: _kernel_edges,
     Wrapper: lambda record, key: _line_edges(record.lines, key),
 }

@@ -381,6 +381,22 @@ class Fusion(Record, frozen=True):
     candidates: tuple[FusionCandidate, ...]
 
 
+class LoopSchedule(Record, frozen=True):
+    """How the loops of a kernel on a CPU run: what was chosen, and all of the loop nest as text, which says where."""
+
+    threads: tuple[str, ...] = ()  # which loops they share, in how many chunks
+    vectors: tuple[str, ...] = ()  # along which loops, with which width where it is not the widest
+    tile: str = ""
+    pieces: tuple[str, ...] = ()  # of loops that are split
+    accumulators: tuple[str, ...] = ()  # several for each reduction, float sums in blocks, rows that are jammed
+    stores: tuple[str, ...] = ()  # those past the cache
+    conversions: tuple[str, ...] = ()  # of float16, in blocks
+    prefetch: tuple[str, ...] = ()
+    scatter: str = ""
+    scratch: tuple[str, ...] = ()  # buffers that stay inside, and their elements
+    nest: tuple[str, ...] = ()
+
+
 class ScheduledGroup(Record, frozen=True):
     """One kernel or one library call, in execution order."""
 
@@ -389,13 +405,13 @@ class ScheduledGroup(Record, frozen=True):
     members: tuple[str, ...]  # names of loop bodies or of the extern call
     kernel: str  # name of the kernel or the operator called
     loop_order: tuple[str, ...] = ()
-    tiling: str = ""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     internal: tuple[str, ...] = ()  # buffers that never reach memory
     bytes: Count | None = None
     flops: Count | None = None
     origins: tuple[Ref, ...] = ()
+    schedule: LoopSchedule | None = None  # of a kernel on a CPU
 
 
 class BufferPlan(Record, frozen=True):
@@ -469,8 +485,9 @@ class Runtime(Record, frozen=True):
 class SavedInput(Record, frozen=True):
     """One graph input kept for replay. `tensor` is its key in the safetensors file; else `value` is a literal.
 
-    The file holds each storage once, as a flat tensor of the elements that inputs touch: an input is its flat tensor
-    seen with `meta`'s sizes, strides and offset. `alias_of` names the first input that shares this one's storage.
+    The file holds each storage once, as a flat tensor of the elements that inputs touch (bytes, where they see it with
+    several dtypes): an input is its flat tensor seen with `meta`'s dtype, sizes, strides and offset, and lazily
+    conjugated or negated. `alias_of` names the first input that shares this one's storage.
     """
 
     name: str
@@ -478,14 +495,53 @@ class SavedInput(Record, frozen=True):
     tensor: str = ""
     value: Any = None
     alias_of: str = ""
+    conjugated: bool = False
+    negated: bool = False
+    unsaved: str = ""  # why its values cannot be kept: it is not strided memory
+
+
+class Autocast(Record, frozen=True):
+    """torch.autocast on one device."""
+
+    enabled: bool
+    dtype: str
+
+
+class ProcessState(Record, frozen=True):
+    """torch's global state at a call. `device` is the default one, "" if none was set; `flags` are settings of
+    libraries and of determinism by name (replay/recorded/state.py)."""
+
+    grad: bool = True
+    inference: bool = False
+    dtype: str = "float32"
+    device: str = ""
+    autocast: dict[str, Autocast] = {}
+    autocast_cache: bool = True
+    flags: dict[str, bool | str] = {}
+
+
+class CallIdentity(Record, frozen=True):
+    """How a call of the program is known again: what was in its variables, as described by replay/program/identity.py.
+
+    `values` are descriptions by place (`L['act']`, `G['scale']`); `unsure` are places whose description does not
+    distinguish all objects that the guards do; `seconds` is how long the program had run.
+    """
+
+    values: dict[str, str] = {}
+    unsure: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 class SavedInputs(Record, frozen=True):
-    """Stage `runtime`, name `inputs`: the inputs of the first call of a compiled graph."""
+    """Stage `runtime`, names `inputs`, `inputs_1`, ...: the inputs of the first and later calls of a compiled graph,
+    and the state of the process around the call. The file also holds the states of random number generators before
+    the call, as `random:cpu`, `random:cuda:0`."""
 
     inputs: tuple[SavedInput, ...]
     file: str = ""  # relative to the recording, "" when only metadata was kept
     note: str = ""
+    state: ProcessState | None = None
+    call: CallIdentity | None = None
 
 
 # ---- decisions ------------------------------------------------------------------------------------------------------

@@ -80,6 +80,6 @@ def listing(recording: Recording, compile_id: str, stage: str, name: str = "") -
     if stage == "kernels" and dot and name not in {a.name for a in recording.artifacts(compile_id, stage)}:
         record = recording.artifact(compile_id, stage, kernel)
         if isinstance(record, Kernel) and product in record.outputs:
-            return render_product(record, product)
+            return render_product(record, product, kernel)
         raise RecordingError(f"{kernel} has no {product}; recorded: {', '.join(getattr(record, 'outputs', {}))}")
     return render(recording.artifact(compile_id, stage, name), stage, name, recording.source)

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from .listing import Line, Listing, SourceText, place_refs, printable, text_lines
-from .records import Bytecode, CodeLine, Kernel, Loops, Wrapper, ref
+from .machine_lines import MACHINE, source_lines
+from .records import Bytecode, CodeLine, Kernel, Loops, Ref, Wrapper, ref
 from .render_graph import source_text, tensor_text
 
 LANGUAGES = {"cpp": "cpp", "triton": "python", "python": "python", "asm": "gas", "ptx": "ptx", "sass": "gas",
@@ -62,9 +63,21 @@ def render_kernel(record: Kernel, stage: str, name: str, source: SourceText) -> 
     return Listing(f"kernels {name or record.name}", LANGUAGES.get(record.language, "text"), tuple(lines))
 
 
-def render_product(record: Kernel, product: str) -> Listing:
+def render_product(record: Kernel, product: str, name: str) -> Listing:
     """A later form of a kernel (assembly, PTX, LLVM IR, ...). Raises KeyError where it was not recorded."""
-    return Listing(f"{record.name}.{product}", LANGUAGES.get(product, "text"), text_lines(record.outputs[product]))
+    text = record.outputs[product]
+    lines = text_lines(text)
+    origins = source_lines(product, text)[: len(lines)]
+    linked = tuple(
+        Line(line.text, product_ref(name, product, number), (ref("kernels", origin, name),)) if origin else line
+        for number, (line, origin) in enumerate(zip(lines, origins), 1)
+    )
+    return Listing(f"{record.name}.{product}", LANGUAGES.get(product, "text"), linked)
+
+
+def product_ref(name: str, product: str, number: int) -> Ref:
+    """The reference to a line of a later form of the kernel artifact `name`."""
+    return ref(MACHINE, number, f"{name}.{product}")
 
 
 def render_wrapper(record: Wrapper, stage: str, name: str, source: SourceText) -> Listing:

@@ -18,6 +18,7 @@ from .records import (
     Guard,
     Guards,
     Location,
+    LoopSchedule,
     Option,
     Recompile,
     Runtime,
@@ -247,10 +248,12 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
         costs += [f"{group.flops:,} flops"] if group.flops else []
         texts = [f"{group.id}: {group.kind} {group.kernel}" + (f"  ({', '.join(costs)})" if costs else "")]
         texts += [f"    members: {', '.join(group.members)}"]
-        texts += [f"    loops: {' '.join(group.loop_order)}" + (f", {group.tiling}" if group.tiling else "")
-                  ] if group.loop_order or group.tiling else []
+        texts += [f"    loops: {' '.join(group.loop_order)}"] if group.loop_order else []
         texts += [f"    reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
                   + (f"; not materialized: {', '.join(group.internal)}" if group.internal else "")]
+        if group.schedule is not None:
+            texts += [f"    {name}: {chosen}" for name, chosen in loop_choices(group.schedule).items()]
+            texts += [f"      {line}" for line in group.schedule.nest]
         lines += [Line(printable(text), item, origins) for text in texts]
     lines += [Line(""), Line("# buffers")] if record.buffers else []
     for buffer in record.buffers:
@@ -259,6 +262,17 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
         lines.append(Line(printable(f"{buffer.id}: {buffer.role}, {size}, {buffer.first} to {buffer.last}{reuse}"),
                           ref(stage, buffer.id, name)))
     return Listing("schedule", "text", tuple(lines))
+
+
+def loop_choices(schedule: LoopSchedule) -> dict[str, str]:
+    """What was chosen for the loops of a kernel, by kind."""
+    chosen = {
+        "threads share": schedule.threads, "vectors along": schedule.vectors, "tile": (schedule.tile,),
+        "pieces": schedule.pieces, "accumulators": schedule.accumulators, "stores": schedule.stores,
+        "conversions": schedule.conversions, "prefetch": schedule.prefetch, "scatter": (schedule.scatter,),
+        "scratch": schedule.scratch,
+    }
+    return {name: "; ".join(found) for name, found in chosen.items() if any(found)}
 
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:

@@ -1,8 +1,9 @@
 """Signs recordings, so that replay knows which ones this user made on this machine.
 
 The contents of a recording may come from anyone. So it is signed with a key outside of it, in the user's configuration
-(`$XDG_CONFIG_HOME/ptdebug/recordings.key`, by default in `~/.config`), which others cannot read. The signature covers
-what running the program again executes: the command, its working folder, and the content of the script.
+(`$XDG_CONFIG_HOME/ptdebug/recordings.key`, by default in `~/.config`), which others cannot read. One signature covers
+what running the program again executes: the command, its working folder, and the content of the script. Another says
+that the recording was written here: it covers the inode of its folder, which a copy does not have.
 """
 from __future__ import annotations
 
@@ -32,6 +33,28 @@ def is_signed(command: Sequence[str], folder: str, signature: str) -> bool:
     if not key or not signature.isascii():
         return False
     return hmac.compare_digest(hmac.digest(key, _signed(command, folder), "sha256").hex(), signature)
+
+
+def sign_place(folder: Path, started: float) -> str:
+    """The signature of a recording that is being written into `folder` since `started`; "" without a key."""
+    key = _key(make=True)
+    place = _place(folder, started)
+    return hmac.digest(key, place, "sha256").hex() if key and place else ""
+
+
+def was_written_here(folder: Path, started: object, signature: object) -> bool:
+    """Whether this user's ptdebug wrote the recording in `folder`, on this machine."""
+    key, place = _key(make=False), _place(folder, started)
+    if not key or not place or not isinstance(signature, str) or not signature.isascii():
+        return False
+    return hmac.compare_digest(hmac.digest(key, place, "sha256").hex(), signature)
+
+
+def _place(folder: Path, started: object) -> bytes:
+    try:
+        return json.dumps(["recording", folder.stat().st_ino, repr(started)]).encode()
+    except (OSError, ValueError):
+        return b""
 
 
 def key_file() -> Path:

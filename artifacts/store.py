@@ -40,7 +40,7 @@ from .inner_graphs import graphs_in
 from .open_files import OpenFiles
 from .process_liveness import machine, process_start
 from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
-from .signature import sign
+from .signature import sign, sign_place
 
 P = ParamSpec("P")
 
@@ -264,14 +264,15 @@ class RecordingWriter:
         self._files = OpenFiles(self._parts())
 
     def _first_meta(self) -> None:
-        folder = str(Path.cwd())
+        folder, started = str(Path.cwd()), time.time()
         facts = {
             "schema": SCHEMA,
             **self._extra,
             "pid": self._pid,
             "parent_pid": os.getppid(),
             "process_start": process_start(self._pid),
-            "started": time.time(),
+            "started": started,
+            "origin": sign_place(self.folder, started),
             "folder": folder,
             "signature": sign(self._extra["command"], folder) if self._extra["command"] else "",
             "machine": machine() or sys.platform,

@@ -1,23 +1,32 @@
 """Saves the inputs of compiled graphs for replay: `--inputs none|meta|first|all`.
 
-Each storage is saved once, as one flat tensor of the elements that the inputs touch; `SavedInput.meta` has sizes,
-strides and the offset into that flat tensor, so that `as_strided` restores the input, aliasing included.
+Each piece of memory is saved once, as one flat tensor of what the inputs touch; `SavedInput.meta` has sizes, strides
+and the offset into that flat tensor, so that `as_strided` restores the input, aliasing included. Saved with them are
+the state of the process around the call and what the call is known by.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 
 from ..artifacts.context import CompileContext
-from ..artifacts.records import SavedInput, SavedInputs, TensorMeta
+from ..artifacts.records import CallIdentity, SavedInput, SavedInputs, TensorMeta
 from ..dependencies import safetensors_torch
+from ..replay.program.identity import identify
+from ..replay.recorded.memory import Piece, pieces
+from ..replay.recorded.state import random_state, read_state
 from ..tracer.fx.backend_call import CapturedGraph, Compiled
 from .session import Session
 
 LITERALS = (bool, int, float, str, type(None))
+MAX_CALLERS = 60
+"""Frames between the compiled graph and the function that calls it, at most."""
 
 
 def saving_inputs(session: Session, captured: CapturedGraph, context: CompileContext, compiled: Compiled) -> Compiled:
@@ -27,19 +36,14 @@ def saving_inputs(session: Session, captured: CapturedGraph, context: CompileCon
         return compiled
     saver = InputSaver(session, captured.input_names, context, kind)
     if kind == "all":
-
-        def each(*args: Any) -> Sequence[Any]:
-            saver.save(args)
-            return compiled(*args)
-
-        return each
+        return saver.around(compiled)
     pending = True
 
     def first(*args: Any) -> Sequence[Any]:
         nonlocal pending
         if pending:
             pending = False
-            saver.save(args)
+            saver.save(args, random_state())
         return compiled(*args)
 
     return first
@@ -54,35 +58,65 @@ class InputSaver:
         self._context = context
         self._values = kind != "meta"
         self._calls = 0
+        self._random = True  # whether the last call drew random numbers
 
-    def save(self, args: Sequence[Any]) -> None:
+    def around(self, compiled: Compiled) -> Callable[..., Sequence[Any]]:
+        """`compiled`, each call of which saves its inputs first."""
+
+        def saving(*args: Any) -> Sequence[Any]:
+            before = random_state()
+            self.save(args, before if self._random else {})
+            results = compiled(*args)
+            after = random_state()
+            self._random = after.keys() != before.keys() or not all(torch.equal(after[k], before[k]) for k in after)
+            return results
+
+        return saving
+
+    def save(self, args: Sequence[Any], random: dict[str, torch.Tensor]) -> None:
         """Save the inputs of a call, as `inputs` (the first) or `inputs_N`."""
         name = "inputs" if self._calls == 0 else f"inputs_{self._calls}"
         self._calls += 1
         try:
-            record = self._save(args, name)
+            record = self._save(args, name, random)
         except Exception as error:
             record = SavedInputs((), note=f"not saved: {type(error).__name__}: {error}")
         self._context.record("runtime", lambda: record, name)
 
-    def _save(self, args: Sequence[Any], name: str) -> SavedInputs:
+    def _save(self, args: Sequence[Any], name: str, random: dict[str, torch.Tensor]) -> SavedInputs:
+        state, call = read_state(), self._call()
         names = list(self._names) + [f"input_{i}" for i in range(len(self._names), len(args))]
-        tensors = {n: a for n, a in zip(names, args) if isinstance(a, torch.Tensor) and _plain(a)}
-        flats, places = _flatten(tensors)
-        size = sum(flat.numel() * flat.element_size() for flat in flats.values())
+        tensors = {n: a for n, a in zip(names, args) if isinstance(a, torch.Tensor) and not _unsaved(a)}
+        found = pieces(tensors)
+        size = sum(piece.bytes for piece in found)
         note = "" if self._values else "metadata only (--inputs meta)"
-        other = [a for a in args if isinstance(a, torch.Tensor) and not a.is_meta and not _plain(a)]
+        other = [why for a in args if isinstance(a, torch.Tensor) and (why := _unsaved(a)) and not a.is_meta]
         if other and not note:
-            note = f"metadata only: an input is a {type(other[0]).__qualname__}, which is not strided memory"
+            note = f"metadata only: an input is {other[0]}"
         if self._values and self._session.input_bytes + size > self._session.settings.inputs_limit:
             note = f"metadata only: {size} bytes exceed what is left of --inputs-limit"
         file = ""
         if not note:
             file = f"tensors/{str(self._context.id).replace('/', '-')}-{name}.safetensors"
-            self._write(file, flats)
+            flats = {f"input_{number}": piece.values() for number, piece in enumerate(found)}
+            self._write(file, flats | {f"random:{device}": state for device, state in random.items()})
             self._session.input_bytes += size
-        inputs = tuple(_saved(n, a, places if file else {}) for n, a in zip(names, args))
-        return SavedInputs(inputs, file, note)
+        inputs = tuple(_saved(n, a, found, bool(file)) for n, a in zip(names, args))
+        return SavedInputs(inputs, file, note, state, call)
+
+    def _call(self) -> CallIdentity | None:
+        """What the call that runs now is known by; None for a graph that no frame of that code is calling."""
+        seconds = round(time.perf_counter() - self._session.started, 3)
+        frame = _caller(self._context.code)
+        if frame is None:
+            return None
+        code, variables = frame.f_code, frame.f_locals
+        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+        try:
+            return identify(variables, frame.f_globals, self._context.guarded, code.co_varnames[:count], seconds)
+        finally:
+            if type(variables) is dict:  # a snapshot, which would keep alive what the function drops
+                variables.clear()
 
     def _write(self, file: str, flats: dict[str, torch.Tensor]) -> None:
         assert self._session.folder is not None
@@ -93,46 +127,43 @@ class InputSaver:
         unfinished.rename(path)
 
 
-def _plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is strided memory, which can be saved; of one on the meta device, nothing is."""
-    return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized and type(tensor) in (
-        torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+def _caller(code: tuple[str, str, int]) -> FrameType | None:
+    """The running function of that code, which calls the graph."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(MAX_CALLERS):
+        if frame is None:
+            return None
+        own = frame.f_code
+        if (own.co_filename, own.co_name, own.co_firstlineno) == code and own.co_flags & 1:  # a function's
+            return frame
+        frame = frame.f_back
+    return None
 
 
-def _flatten(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], dict[str, tuple[str, int]]]:
-    """The flat tensors by key, and for each input its key and its offset there."""
-    groups: dict[tuple[Any, ...], list[str]] = {}
-    for name, tensor in tensors.items():
-        storage = (tensor.untyped_storage().data_ptr(), tensor.dtype, tensor.device)
-        groups.setdefault(storage if storage[0] else (name,), []).append(name)
-    flats: dict[str, torch.Tensor] = {}
-    places: dict[str, tuple[str, int]] = {}
-    for names in groups.values():
-        spans = [_span(tensors[name]) for name in names]
-        start, end = min(s for s, _ in spans), max(e for _, e in spans)
-        owner = tensors[names[0]].detach()
-        key = f"input_{len(flats)}"
-        flats[key] = owner.as_strided((end - start,), (1,), start).to("cpu", copy=True)
-        places |= {name: (key, span[0] - start) for name, span in zip(names, spans)}
-    return flats, places
+def _unsaved(tensor: torch.Tensor) -> str:
+    """Why the values of a tensor are not saved; "" for strided memory."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        return f"a {type(tensor).__qualname__}, which is made of other tensors"
+    if tensor.is_quantized:
+        return "quantized"
+    if tensor.layout is not torch.strided:
+        return f"{str(tensor.layout).removeprefix('torch.')}, which is not strided memory"
+    return "on the meta device" if tensor.is_meta else ""
 
 
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The first element of the storage that a tensor touches, and one past the last."""
-    start = int(tensor.storage_offset())
-    if tensor.numel() == 0:
-        return start, start
-    return start, start + 1 + sum((size - 1) * int(stride) for size, stride in zip(tensor.shape, tensor.stride()))
-
-
-def _saved(name: str, value: Any, places: dict[str, tuple[str, int]]) -> SavedInput:
+def _saved(name: str, value: Any, found: Sequence[Piece], kept: bool) -> SavedInput:
     if not isinstance(value, torch.Tensor):
         return SavedInput(name, None, value=value if isinstance(value, LITERALS) else repr(value))
-    key, offset = places.get(name, ("", int(value.storage_offset()) if value.layout is torch.strided else 0))
-    strides = tuple(value.stride()) if value.layout is torch.strided else ()
+    number, piece = next(((i, p) for i, p in enumerate(found) if name in p.offsets), (0, None))
+    strided = value.layout is torch.strided
+    offset = piece.offsets[name] if piece else int(value.storage_offset()) if strided else 0
     meta = TensorMeta(
-        str(value.dtype).removeprefix("torch."), tuple(value.shape), strides, str(value.device), value.requires_grad,
-        offset,
+        str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()) if strided else (),
+        str(value.device), value.requires_grad, offset,
     )
-    first = next((other for other, place in places.items() if place[0] == key), name) if key else name
-    return SavedInput(name, meta, key, alias_of="" if first == name else first)
+    first = next(iter(piece.offsets)) if piece else name
+    return SavedInput(
+        name, meta, f"input_{number}" if piece and kept else "", alias_of="" if first == name else first,
+        conjugated=strided and value.is_conj(), negated=strided and value.is_neg(),
+        unsaved="" if value.is_meta else _unsaved(value),
+    )

@@ -30,6 +30,7 @@ COMMANDS = {
     "replay": "run the recorded graphs again, stage by stage, against eager",
     "bisect": "find the decisions to blame for a wrong, crashing or slow result",
     "repro": "write anything recorded as a script that runs by itself",
+    "minify": "make a failing compilation or script small, and write it as a script",
     "doctor": "what works on this machine, and how to fix what does not",
 }
 

@@ -25,6 +25,9 @@ class Settings:
     inputs_limit: int = 256 << 20  # bytes of saved inputs in one recording
     overrides: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
+    engine: bool = True  # False: captured graphs run as they are, in eager
+    cache: bool = True  # False: what other processes have compiled is not used, nor is anything kept for them
+    check_calls: bool = False
 
 
 @dataclass
@@ -39,6 +42,8 @@ class Session:
     met: set[str] = field(default_factory=set)  # the overrides that some decision answered to
     contexts: int = 0  # compilations begun
     options: WeakValueDictionary[Any, Any] = field(default_factory=WeakValueDictionary)  # by request, while in use
+    observe: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]] | None = None
+    """Wraps each compiled callable (given with the original), to see its calls."""
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=time.perf_counter)

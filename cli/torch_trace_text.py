@@ -108,7 +108,8 @@ def _operator(value: ast.expr) -> str:
     if isinstance(kind, ast.operator | ast.unaryop | ast.cmpop):
         name = type(kind).__name__
         return f"operator.{_OPERATORS.get(name, name.lower())}"
-    return {ast.Subscript: "operator.getitem", ast.Attribute: "getattr"}.get(type(value), type(value).__name__.lower())
+    named = {ast.Subscript: "operator.getitem", ast.Attribute: "builtins.getattr"}
+    return named.get(type(value), type(value).__name__.lower())
 
 
 def _operands(value: ast.expr, known: Mapping[str, str]) -> tuple[Any, ...]:
@@ -131,11 +132,28 @@ def _tree(value: ast.expr, known: Mapping[str, str]) -> Any:
         return NodeRef(known[value.id])
     if isinstance(value, ast.Tuple | ast.List):
         return [_tree(item, known) for item in value.elts]
+    match value:
+        case ast.Call(func=ast.Name(id="slice"), args=parts) if len(parts) == 3:
+            return {"slice": [_tree(part, known) for part in parts]}
+        case ast.Call(func=ast.Name(id="device") | ast.Attribute(attr="device"), keywords=[_, *_]):
+            return {"torch": _device(value)}
+        case ast.Attribute(value=ast.Name(id="torch")):
+            return {"torch": ast.unparse(value)}
+        case ast.Name(id="inf" | "nan"):
+            return {"float": value.id}
+        case ast.Constant(value=constant) if constant is Ellipsis:
+            return {"python": "..."}
     try:
         constant = ast.literal_eval(value)
     except ValueError:
         return ast.unparse(value)
     return constant if isinstance(constant, (bool, int, float, str, type(None))) else repr(constant)
+
+
+def _device(call: ast.Call) -> str:
+    """`cuda:0` of `device(type='cuda', index=0)`."""
+    parts = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+    return f"{parts['type']}:{parts['index']}" if "index" in parts else str(parts.get("type", "cpu"))
 
 
 def _meta(annotation: ast.expr | None) -> TensorMeta | None:

@@ -84,7 +84,8 @@ class Request:
 
     def optimize(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, compiled when it is called."""
-        return dispatch.optimize(function, self.options())
+        compiled, observe = dispatch.optimize(function, self.options()), session.current().observe
+        return compiled if observe is None else observe(compiled, function)
 
 
 @functools.cache
@@ -131,10 +132,15 @@ def _stock_settings() -> tuple[float, bool, bool]:
 
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
+    if not session.current().settings.engine:
+        return _as_it_is(captured)
     try:
         load_or_compile = _engine()
         with no_warnings():  # torch's warnings about the engine's work are not for the program
-            compiled = load_or_compile(captured, context, _compiler)
+            if session.current().settings.cache:
+                compiled = load_or_compile(captured, context, _compiler)
+            else:
+                compiled = _compiler()(captured, context)
     except DataDependentError:
         raise
     except Exception as error:
@@ -168,15 +174,19 @@ def _compiler() -> Any:
     return compile_graph
 
 
-def _as_captured(captured: CapturedGraph, context: CompileContext, error: Exception) -> Compiled:
+def _as_it_is(captured: CapturedGraph) -> Compiled:
     from ..engine.runtime.entry import eager_form
 
+    return eager_form(captured.module)
+
+
+def _as_captured(captured: CapturedGraph, context: CompileContext, error: Exception) -> Compiled:
     place = traceback.extract_tb(error.__traceback__)[-1]
     why = f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
     context.fallback = context.fallback or why
     for stage in OF_ENGINE:
         context.absent(stage, why)
-    return eager_form(captured.module)
+    return _as_it_is(captured)
 
 
 def requested(

@@ -28,6 +28,7 @@ from .graphs.autograd_graphs import JointGraph, Partitioned
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
 from .ir.ir import ExternCall, Group, KernelSignature, Plan, Program
+from .ir.loop_nest_verifier import verify_nest
 from .ir.verifier import verify
 from .kernels import attention, sgemm
 from .lowering import LOWERINGS, lower
@@ -35,7 +36,7 @@ from .lowering.describe import loops_records
 from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
-from .toolchain.cpp_build import Building, BuiltLibrary
+from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
@@ -60,7 +61,7 @@ class Lowered(Traced):
 class Scheduled(Lowered):
     """With kernels chosen."""
 
-    plan: Plan
+    plan: scheduler.ScheduledPlan
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     kinds = _device_kinds(work.plan)
-    source = cpp.generate(work.plan, context) if kinds != {"cuda"} else None
+    source = cpp.generate(work.plan) if kinds != {"cuda"} else None
     around = None
     if source is not None:
         source, around = add_wrapper(work.aten, work.plan, source, context)
@@ -175,9 +176,10 @@ def _wrapper(work: Built, context: CompileContext) -> Wrapped:
 
 
 def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
+    report = vector_report(library.log)
     return Kernel(
-        "cpp", "cpp", source.lines, tuple(s.name for s in source.signatures), tuple(library.command), library.log,
-        library.seconds, library.cached, str(library.path),
+        "cpp", "cpp", source.lines, tuple(s.name for s in source.signatures), tuple(library.command), said(library.log),
+        library.seconds, library.cached, str(library.path), outputs={"vectors": report} if report else {},
     )
 
 
@@ -203,10 +205,17 @@ def _lint(work: Traced) -> None:
     work.aten.module.graph.lint()
 
 
+def _check_plan(work: Scheduled) -> None:
+    """The plan's bodies and loop nests are well formed."""
+    verify(work.plan)
+    for nest in work.plan.nests.values():
+        verify_nest(nest)
+
+
 _TO_SOURCE: tuple[Stage[Any, Any], ...] = (
     Stage("passes", _passes, _described, "passes", _lint),
     Stage("lowering", _lowering, lambda w: loops_records(w.program), "lowering", lambda w: verify(w.program)),
-    Stage("scheduling", _scheduling, lambda w: scheduler.describe(w.plan), "scheduling", lambda w: verify(w.plan)),
+    Stage("scheduling", _scheduling, lambda w: scheduler.describe(w.plan), "scheduling", _check_plan),
     Stage("codegen", _codegen, _described, "codegen"),
 )
 _TO_CALL: tuple[Stage[Any, Any], ...] = (

@@ -125,7 +125,7 @@ class SampleBuilder:
         w.record(compile_id, "schedule", "", r.Schedule((
             r.ScheduledGroup("g0", "extern", ("addmm",), "aten.addmm", reads=("x",), writes=("buf0",), flops=1024,
                              origins=("joint#addmm",)),
-            r.ScheduledGroup("g1", "loops", ("buf1",), "kernel_0", ("i0",), "", ("buf0",), ("buf1",), bytes=512,
+            r.ScheduledGroup("g1", "loops", ("buf1",), "kernel_0", ("i0",), ("buf0",), ("buf1",), bytes=512,
                              origins=("loop_ir:buf1#t2",)),),
             (r.BufferPlan("buf0", 256, "g0", "g1"), r.BufferPlan("buf1", 256, "g1", "g1", role="output")), 512))
         w.record(compile_id, "kernels", "unit_0", r.Kernel(

@@ -13,6 +13,7 @@ from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
 from ..artifacts.listing import Line, Listing, printable, source_path
+from ..artifacts.machine_lines import MACHINE
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Ref, split_ref
 from .act_screen import ActScreen
@@ -182,6 +183,7 @@ class PanesScreen(Screen[None]):
         if not self.target.compile:
             return []
         there = self.session.stages(self.target.compile)
+        there += [MACHINE] if self.session.machine_code(self.target.compile) else []
         return [stage for stage in LINKED_STAGES if stage in there and stage != self.target.stage]
 
     def _default_linked_stage(self) -> str:
@@ -219,12 +221,11 @@ class PanesScreen(Screen[None]):
         if found:
             name = split_ref(found[0])[1]
             name = source_path(name) if stage == SOURCE else name
-            target = Target(self.target.compile, stage, name)
+            target = Target(self.target.compile, "kernels" if stage == MACHINE else stage, name)
         elif self._linked_target.compile == self.target.compile and self._linked_target.stage == stage:
             target = self._linked_target
         else:
-            names = self.session.names(self.target.compile, stage)
-            target = Target(self.target.compile, stage, names[0] if names else "")
+            target = self.session.first_of(self.target.compile, stage)
         self._linked_target = target
         wanted = set(found)
         listing = self.session.listing(target)

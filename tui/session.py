@@ -13,6 +13,7 @@ from pathlib import Path
 from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
+from ..artifacts.machine_lines import MACHINE, PREFERRED
 from ..artifacts.provenance import Links, links
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import Break, Kernel, Recompile, Ref, split_ref
@@ -28,8 +29,8 @@ LARGE = 300
 CACHED_LINES = 100_000
 """Lines of listings that are kept."""
 SOURCE = "source"  # beside the stages: a file of the program
-LINKED_STAGES = (SOURCE, *LINKED)
-CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "schedule", "kernels", "wrapper")
+LINKED_STAGES = (SOURCE, *LINKED, MACHINE)
+CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "schedule", "kernels", MACHINE, "wrapper")
 """The stages of the breadcrumb."""
 
 
@@ -137,9 +138,27 @@ class Session:
             return []
         return list(record.outputs) if isinstance(record, Kernel) else []
 
+    def machine_code(self, compile_id: str) -> list[str]:
+        """The compiled forms of a compilation's kernels whose lines lead to the source, the best one first."""
+        found = []
+        for info in self.recording.artifacts(compile_id, "kernels"):
+            forms = self.forms(Target(compile_id, "kernels", info.name))
+            found += [f"{info.name}.{form}" for form in PREFERRED if form in forms]
+        return sorted(found, key=lambda name: PREFERRED.index(name.rpartition(".")[2]))
+
+    def first_of(self, compile_id: str, stage: str) -> Target:
+        """The first artifact of a stage, or of the machine code."""
+        if stage == MACHINE:
+            return Target(compile_id, "kernels", next(iter(self.machine_code(compile_id)), ""))
+        return Target(compile_id, stage, next(iter(self.names(compile_id, stage)), ""))
+
     def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
         """Items of `stage` that are linked to `item`. For `passes` only those after the last pass."""
         found = self.links(compile_id).related(item, stage)
+        if stage == MACHINE and found:  # one form of them
+            names = {split_ref(reference)[1] for reference in found}
+            name = min(names, key=lambda n: PREFERRED.index(n.rpartition(".")[2]))
+            found = [reference for reference in found if split_ref(reference)[1] == name]
         if stage == "passes" and found:
             last = max(split_ref(reference)[1] for reference in found)
             found = [reference for reference in found if split_ref(reference)[1] == last]
@@ -185,7 +204,7 @@ class Session:
             else:
                 text = f"{name}:{number}" if name and number else name or number
             stages.setdefault(stage, []).append(text)
-        order = [SOURCE, *(stage for stage in NAMES if stage in CHAIN)]
+        order = [SOURCE, *CHAIN]
         return [(stage, stages[stage][-1 if stage == SOURCE else 0]
                  + (f" +{len(stages[stage]) - 1}" if len(stages[stage]) > 1 else ""))
                 for stage in order if stage in stages]

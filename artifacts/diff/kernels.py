@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..recording import Recording
 from ..records import Fusion, FusionCandidate, Loops, Schedule, ScheduledGroup, ref, split_ref
+from ..render_lists import loop_choices
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff
 
 
@@ -114,11 +115,17 @@ def _traits(a: ScheduledGroup, b: ScheduledGroup) -> str:
     found = []
     if len(a.loop_order) != len(b.loop_order):
         found.append(f"{len(a.loop_order)} loops -> {len(b.loop_order)}")
-    if a.tiling != b.tiling:
-        found.append(f"tiling {a.tiling or 'none'} -> {b.tiling or 'none'}")
+    found += _loop_traits(a, b)
     if a.bytes != b.bytes and None not in (a.bytes, b.bytes):
         found.append(f"{a.bytes:,} -> {b.bytes:,} bytes of traffic")
     return "; ".join(found)
+
+
+def _loop_traits(a: ScheduledGroup, b: ScheduledGroup) -> list[str]:
+    """What is chosen for the loops of one only: the rest names buffers and sizes, which differ anyway."""
+    ours, theirs = ({} if x.schedule is None else loop_choices(x.schedule) for x in (a, b))
+    return [f"{name}: {ours.get(name, 'none')} -> {theirs.get(name, 'none')}"
+            for name in dict.fromkeys((*ours, *theirs)) if (name in ours) != (name in theirs)]
 
 
 def _text(group: ScheduledGroup) -> str:

@@ -1,61 +1,134 @@
 """Run recorded graphs again on their recorded inputs, stage by stage, and find where values first differ from eager.
 
-Each rung runs one stage: the captured graph in eager, the ATen graph, the graph after the passes, the loop IR in the
-reference interpreter, the compiled kernels. The verdict is equal, rounding (at most twice as far from float64 as eager
-is), or different. The exit code is 1 if any rung is different.
+Each rung runs one stage: the program in eager, the captured graph in eager, the ATen graph, the graph after the passes,
+the loop IR in the reference interpreter, the compiled kernels, the whole compiled graph. The verdict is equal,
+rounding, or different, with the class of the difference; docs/replay.md says what each means. The exit code is 1 if
+any rung is different.
+
+The program runs again, in a process of its own, if it reached the call within a minute when it was recorded, or if
+--program or --rung program asks for it. A recording from elsewhere runs only if you say so, or with --trust.
 """
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording
+from ...artifacts.selector import Selector
 from ..errors import CommandError
 from ..printing import add_selector, print_json, print_lines, print_title, say, selected
+from ..trust import confirmed
 
 EXAMPLE = "ptdebug replay @:0/0"
+RUNGS = ("program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SELECTOR, --device, --trust and --json."""
+    """SELECTOR and the options."""
     add_selector(parser)
-    parser.add_argument("--device", default="cpu", help="where to run: cpu (default) or cuda")
-    parser.add_argument("--time", action="store_true",
-                        help="time each graph and kernel instead, compiled and in eager")
-    parser.add_argument("--trust", action="store_true",
-                        help="also run the program and the functions that a recording from elsewhere names")
+    add = parser.add_argument
+    add("--rung", metavar="STAGE", action="append", choices=RUNGS, default=[],
+        help=f"run this stage only (repeatable): {', '.join(RUNGS)}; also as RECORDING:F/C:STAGE")
+    add("--program", dest="again", action=argparse.BooleanOptionalAction, default=None,
+        help="run the program again, however long it takes, or not at all")
+    add("--call", metavar="N", type=int, default=0,
+        help="the inputs of a later call of the graph, counted from 0; saved by run --inputs all")
+    add("--device", metavar="DEVICES", default="", help="where to run: cpu, cuda, or cpu,cuda (default: as recorded)")
+    add("--repeat", metavar="N", type=int, default=1,
+        help="run eager and the kernels N times, to find what differs from run to run")
+    add("--nan", action="store_true", help="say where NaNs and infinities are born, even if no result has any")
+    add("--passes", action="store_true", help="run the graph after each pass")
+    add("--time", action="store_true", help="time each graph and kernel instead, compiled and in eager")
+    add("--trust", action="store_true", help="run what a recording from elsewhere names, without asking")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay one compilation, or all compiled ones of a recording."""
+    """Replay one compilation, or all compiled ones of a recording, on each device."""
     if arguments.time:
         return _time(arguments)
     from ...replay.ladder.ladder import replay
+    from ...replay.ladder.options import Options
     from ...replay.program.program import ProgramRuns
     from ...replay.recorded.graphs import ReplayError  # imports torch
 
     with selected(arguments.selector) as (recording, selector):
+        stages = _stages(arguments, selector)
+        if arguments.call < 0 or arguments.repeat < 1:
+            raise CommandError("--call counts from 0, and --repeat from 1")
+        trust = confirmed(recording, arguments.trust, "replay")
         ids = [selector.compile] if selector.compile else _compiled(recording)
         if not ids:
             raise CommandError(f"{recording.name} has no compiled graph to replay")
-        documents = []
-        runs = ProgramRuns(recording, ids, arguments.trust)
-        for compile_id in ids:
+        devices = _devices(arguments.device, recording, ids)
+        asked = bool(arguments.again) or "program" in stages
+        runs = ProgramRuns(recording, ids, trust, asked and arguments.again is not False, arguments.call)
+        documents: list[dict[str, Any]] = []
+        for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
+            own = stages if device == devices[0] else _without_program(stages)  # which runs on no other device
+            options = Options(arguments.repeat, arguments.nan, arguments.passes, own, arguments.call)
             try:
-                document = replay(recording, compile_id, arguments.device, arguments.trust, runs).document()
-                documents.append(document)
-                if not arguments.json:
-                    _print(compile_id, document)
+                documents.append(replay(recording, compile_id, device, trust, runs, options).document())
             except ReplayError as error:
-                if selector.compile:
+                if selector.compile and len(devices) == 1:
                     raise CommandError(str(error)) from error
                 say(f"ptdebug: {compile_id}: {error}")
-        if not documents:
-            raise CommandError(f"nothing of {recording.name} can be replayed")
+                continue
+            if not arguments.json and _ran(documents[-1:], stages):
+                _print(compile_id, documents[-1])
+        _check_that_something_ran(recording, documents, stages)
         if arguments.json:
             print_json(**_combined(documents, arguments.selector))
     return 1 if any(d["verdict"] == "different" for d in documents) else 0
+
+
+def _check_that_something_ran(
+    recording: Recording, documents: Sequence[dict[str, Any]], stages: frozenset[str]
+) -> None:
+    """Raise CommandError where there is nothing that a verdict could be about."""
+    if not documents:
+        raise CommandError(f"nothing of {recording.name} can be replayed")
+    if not _ran(documents, stages):
+        raise CommandError(f"no {' or '.join(sorted(stages))} can be run: {documents[0]['rungs'][0]['why']}")
+
+
+def _ran(documents: Sequence[dict[str, Any]], stages: frozenset[str]) -> bool:
+    """Whether any of the rungs that were asked for has run."""
+    return not stages or any(rung["verdict"] != "absent" for document in documents for rung in document["rungs"])
+
+
+def _without_program(stages: frozenset[str]) -> frozenset[str]:
+    return (stages or frozenset(RUNGS)) - {"program"}
+
+
+def _stages(arguments: argparse.Namespace, selector: Selector) -> frozenset[str]:
+    """The stages to run; none: all of them."""
+    if selector.stage and selector.stage not in RUNGS:
+        raise CommandError(f"{selector.stage} is not a stage that replay runs: choose one of {', '.join(RUNGS)}")
+    asked = {*arguments.rung, *([selector.stage] if selector.stage else [])}
+    if arguments.again is not False:
+        return frozenset(asked | {"program"} if asked and arguments.again else asked)
+    if asked == {"program"}:
+        raise CommandError("--no-program leaves nothing of --rung program")
+    return _without_program(frozenset(asked))
+
+
+def _devices(text: str, recording: Recording, ids: Sequence[str]) -> list[str]:
+    """Where to run: as asked, or where the inputs were recorded, if there is such a device here."""
+    import torch
+
+    asked = [word.strip() for word in text.split(",") if word.strip()]
+    for device in asked:
+        if device.partition(":")[0] not in ("cpu", "cuda"):
+            raise CommandError(f"replay does not run on {device!r}: choose cpu, cuda, or both")
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise CommandError("there is no CUDA device here: replay with --device cpu")
+    if asked:
+        return list(dict.fromkeys(asked))
+    from ...replay.recorded.inputs import recorded_devices
+
+    return ["cuda" if torch.cuda.is_available() and "cuda" in recorded_devices(recording, ids) else "cpu"]
 
 
 def _time(arguments: argparse.Namespace) -> int:
@@ -66,10 +139,13 @@ def _time(arguments: argparse.Namespace) -> int:
     from ..measured import print_region
 
     with selected(arguments.selector) as (recording, selector):
+        trust = confirmed(recording, arguments.trust, "time")
+        ids = [selector.compile] if selector.compile else _compiled(recording)
+        devices = _devices(arguments.device, recording, ids)
         regions = []
-        for compile_id in [selector.compile] if selector.compile else _compiled(recording):
+        for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
             try:
-                case = Case.from_recording(recording, compile_id, arguments.device, arguments.trust)
+                case = Case.from_recording(recording, compile_id, device, trust)
                 regions.append(measure(case, f"{recording.name}:{compile_id}"))
             except ReplayError as error:
                 if selector.compile:
@@ -89,22 +165,57 @@ def _compiled(recording: Recording) -> list[str]:
 
 
 def _print(compile_id: str, document: dict[str, Any]) -> None:
-    print_title(f"{compile_id}  {document['verdict']}")
+    print_title(f"{compile_id}  {document['summary']}")
     lines = []
     for rung in document["rungs"]:
-        difference = f"max abs {_text(rung['max_abs'])}, rel {_text(rung['max_rel'])}; "
-        figures = difference if rung["verdict"] in ("rounding", "different") else ""
-        took = "" if rung["verdict"] == "absent" else f"{rung['seconds'] * 1e3:9.2f} ms"
-        head = f"  {rung['stage']:<9} {rung['device']:<5} {rung['verdict']:<10} {took:12}"
-        lines.append(f"{head}  {figures}{rung['why']}".rstrip())
-    first = document["first_difference"]
-    if first is not None:
-        where = f"{first['file']}:{first['line']}" if first["file"] else "source line unknown"
-        size = _text(first["max_abs"])
-        lines.append(f"  values first differ in {first['stage']} at {first['node']} ({where}), max abs {size}")
+        lines.append(_rung_line(rung))
+        if rung["explanation"]:
+            lines.append(f"            {rung['class']}: {rung['explanation']}")
+        lines += [f"            {kernel['name']} alone is {kernel['verdict']}, max abs {_text(kernel['max_abs'])}"
+                  for kernel in rung["kernels"] if kernel["verdict"] == "different"]
+    lines += _gradient_lines(document["rungs"])
+    lines += _first_lines(document["first_difference"])
+    lines += [f"  {birth['text']}" for birth in document["nan"]]
+    if document["inputs"] != "recorded":
+        lines.append(f"  inputs: {document['inputs']}")
     if document["drift"]:
         lines.append(f"  generated again, these stages differ from the recording: {', '.join(document['drift'])}")
     print_lines([Line(printable(line)) for line in lines])
+
+
+def _rung_line(rung: dict[str, Any]) -> str:
+    difference = f"max abs {_text(rung['max_abs'])}, rel {_text(rung['max_rel'])}; "
+    figures = difference if rung["verdict"] in ("rounding", "different") else ""
+    took = "" if rung["verdict"] == "absent" else f"{rung['seconds'] * 1e3:9.2f} ms"
+    name = f"{rung['name']}: " if rung.get("name") else ""
+    head = f"  {rung['stage']:<9} {rung['device']:<5} {rung['verdict']:<10} {took:12}"
+    return f"{head}  {name}{figures}{rung['why']}".rstrip()
+
+
+def _gradient_lines(rungs: list[dict[str, Any]]) -> list[str]:
+    """Each gradient, as it is on the last rung that has it."""
+    last = next((rung for rung in reversed(rungs) if rung["gradients"]), None)
+    if last is None:
+        return []
+    rows = [f"    {g['name']:<40} {g['verdict']:<10} max abs {_text(g['max_abs'])}, rel {_text(g['max_rel'])}"
+            for g in last["gradients"]]
+    return [f"  gradients ({last['stage']}):", *rows]
+
+
+def _first_lines(first: dict[str, Any] | None) -> list[str]:
+    if first is None:
+        return []
+    where = f"{first['file']}:{first['line']}" if first["file"] else "source line unknown"
+    size = _text(first["max_abs"])
+    lines = [f"  values first differ in {first['stage']} at {first['node']} ({where}), max abs {size}"]
+    if first["inside"]:
+        lines.append(f"    in {first['inside']}")
+    at = first["at"]
+    if at:
+        given = ", ".join(f"{name} = {value}" for name, value in at.get("operands", {}).items())
+        lines.append(f"    at {at['index']} it is {at['value']}, and should be {at['expected']}"
+                     + (f" ({given})" if given else ""))
+    return lines
 
 
 def _text(value: float | None) -> str:
@@ -121,4 +232,8 @@ def _combined(documents: list[dict[str, Any]], selector: str) -> dict[str, Any]:
         "selector": selector, "verdict": worst["verdict"], "first_difference": worst["first_difference"],
         "rungs": [{"compile": d["selector"].rpartition(":")[2], **rung} for d in documents for rung in d["rungs"]],
         "drift": sorted({stage for d in documents for stage in d["drift"]}),
+        "class": worst["class"], "summary": worst["summary"],
+        "coverage": {key: sum(d["coverage"][key] for d in documents) for key in ("ran", "rungs")},
+        "nan": [birth for d in documents for birth in d["nan"]],
+        "inputs": next((d["inputs"] for d in documents if d["inputs"] != "recorded"), "recorded"),
     }

@@ -10,6 +10,7 @@ import argparse
 from typing import Any
 
 from ...artifacts.listing import Line, Listing, printable, short_place, source_listing, source_path
+from ...artifacts.machine_lines import MACHINE
 from ...artifacts.provenance import links
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Location, split_ref
@@ -146,4 +147,4 @@ def _any_listing(recording: Recording, compile_id: str, stage: str, name: str) -
     if stage == "source":
         path = source_path(name)
         return source_listing(path, recording.source(path) or "")
-    return listing(recording, compile_id, stage, name)
+    return listing(recording, compile_id, "kernels" if stage == MACHINE else stage, name)

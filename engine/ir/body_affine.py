@@ -52,6 +52,19 @@ def linear(index: sympy.Expr, where: Environment) -> Linear:
     raise NotLinear(str(index))
 
 
+def form_of(index: sympy.Expr, *axes: Sequence[Axis]) -> Linear:
+    """The linear form of an index over the axes. Raises NotLinear."""
+    return linear(index, {a.symbol: axis(a.symbol.name, size(a.extent)) for group in axes for a in group})
+
+
+def form_or_none(index: sympy.Expr, *axes: Sequence[Axis]) -> Linear | None:
+    """The linear form of an index over the axes, None where it has none."""
+    try:
+        return form_of(index, *axes)
+    except NotLinear:
+        return None
+
+
 def _product(factors: Sequence[Linear]) -> Linear:
     scale: Size = 1
     form: Linear | None = None

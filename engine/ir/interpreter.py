@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 import sympy
 import torch
+from sympy.logic.boolalg import Boolean
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ..graphs.random_fills import RANDOM_FILLS
 from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity, scalar_buffer
-
-Environment = dict[sympy.Symbol, Any]  # symbol -> int, or int64 tensor over the index space
 
 ELEMENTWISE: dict[str, Callable[..., torch.Tensor]] = {
     **{name: getattr(torch, name) for name in (
@@ -59,18 +58,24 @@ def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
 
 def run(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Run a program on real inputs (tensors, and numbers for symbolic scalars); mutated inputs are written to."""
-    return _run(program, program.steps, inputs)
+    return run_steps(program, program.steps, inputs)
 
 
 def run_plan(plan: Plan, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Run a scheduled program: the bodies of each group in order."""
-    steps: list[LoopBody | ExternCall] = []
-    for item in plan.items:
-        steps += item.bodies if isinstance(item, Group) else [item]
-    return _run(plan.program, steps, inputs)
+    return run_steps(plan.program, plan.items, inputs, _run_group)
 
 
-def _run(program: Program, steps: Sequence[LoopBody | ExternCall], inputs: Sequence[Any]) -> tuple[Any, ...]:
+def _run_group(group: Group, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
+    for body in group.bodies:
+        run_body(body, memory, symbols)
+
+
+def run_steps(
+    program: Program, steps: Sequence[LoopBody | ExternCall | Group], inputs: Sequence[Any],
+    run_group: Callable[[Group, dict[str, torch.Tensor], Mapping[sympy.Symbol, Any]], None] = _run_group,
+) -> tuple[Any, ...]:
+    """Run the steps of a program in order; `run_group` runs a group on the memory of the buffers."""
     memory: dict[str, torch.Tensor] = dict(program.constants)
     memory.update({n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)})
     symbols = symbol_values(program, inputs)
@@ -78,6 +83,8 @@ def _run(program: Program, steps: Sequence[LoopBody | ExternCall], inputs: Seque
     for step in steps:
         if isinstance(step, LoopBody):
             run_body(step, memory, symbols)
+        elif isinstance(step, Group):
+            run_group(step, memory, symbols)
         else:
             call(step, memory, symbols)
             if step.binds:
@@ -137,6 +144,8 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
     if isinstance(value, sympy.Expr):
         number = evaluate(value, symbols)
         return float(number) if isinstance(number, (float, sympy.Float)) else int(number)
+    if isinstance(value, Boolean):  # a condition on sizes, which an assertion checks
+        return bool(value.xreplace({s: sympy.sympify(symbols[s]) for s in value.free_symbols}))
     return value
 
 
@@ -158,40 +167,33 @@ def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.
 # ---- bodies
 def run_body(body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
     """Run the loops of a body; the buffers it stores to are in `memory` already."""
-    _BodyRun(body, memory, symbols).run()
+    BodyRun(body, memory, symbols).run()
 
 
-class _BodyRun:
-    """The values of a body's statements, each broadcastable to the index space (axes, then reduction axes)."""
+class Points:
+    """The values of statements at some points of an iteration space: all of a body's, or those of a vector.
 
-    def __init__(self, body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
-        self.body, self.memory = body, memory
-        self.device = memory[body.writes[0]].device
-        self.environment: Environment = dict(symbols)
+    Values are broadcastable to `extents`, those of the loops whose points are taken at once; in the `environment`, the
+    symbols of these loops are tensors, those of other loops numbers.
+    """
+
+    def __init__(
+        self, memory: Mapping[str, torch.Tensor], device: torch.device, environment: MutableMapping[sympy.Symbol, Any],
+        extents: Sequence[int],
+    ) -> None:
+        self.memory, self.device, self.environment, self.extents = memory, device, environment, list(extents)
         self.values: dict[str, torch.Tensor] = {}
-        axes: tuple[Axis, ...] = body.axes + body.reduction_axes
-        self.extents = [integer(a.extent, symbols) for a in axes]
-        for d, axis in enumerate(axes):
-            shape = [1] * len(axes)
-            shape[d] = self.extents[d]
-            self.environment[axis.symbol] = torch.arange(self.extents[d], device=self.device).reshape(shape)
-
-    def run(self) -> None:
-        if 0 in self.extents[:len(self.body.axes)]:
-            return
-        rules: dict[str, Callable[[Statement], torch.Tensor]] = {
+        self._rules: dict[str, Callable[[Statement], torch.Tensor]] = {
             "load": self._load, "constant": self._constant, "index": self._index, "cast": self._cast,
-            "bitcast": self._bitcast, "indirect": self._indirect, "reduce": self._reduce, "part": self._part,
-            "scan": self._scan,
+            "bitcast": self._bitcast, "indirect": self._indirect,
         }
-        for s in self.body.statements:
-            if s.op == "store":
-                self._store(s)
-            elif s.op in rules:
-                self.values[s.name] = rules[s.op](s)
-            else:
-                result = ELEMENTWISE[s.op](*[self.values[a] for a in s.args])
-                self.values[s.name] = result.to(s.dtype)
+
+    def value(self, s: Statement) -> torch.Tensor:
+        """The value of a statement that needs the values of others, memory, and loops, and nothing else."""
+        rule = self._rules.get(s.op)
+        if rule is not None:
+            return rule(s)
+        return ELEMENTWISE[s.op](*[self.values[a] for a in s.args]).to(s.dtype)
 
     def _place(self, index: sympy.Expr | None) -> torch.Tensor:
         value = evaluate(index, self.environment)
@@ -211,14 +213,6 @@ class _BodyRun:
         found = torch.full(mask.shape, s.value, dtype=s.dtype, device=self.device)  # type: ignore[arg-type]
         found[mask] = flat[place[mask]]
         return found
-
-    def _store(self, s: Statement) -> None:
-        flat = flattened(self.memory[s.buffer])
-        space = [*self.extents[:len(self.body.axes)], *([1] * len(self.body.reduction_axes))]
-        if self.body.scans:
-            space = self.extents
-        place, value = self._place(s.index).expand(space), self.values[s.args[0]].expand(space)
-        flat.index_put_((place,), value, accumulate=s.mode == "add")
 
     def _constant(self, s: Statement) -> torch.Tensor:
         whole = type(s.value) is int and s.dtype is not None and not s.dtype.is_floating_point  # wraps, as in eager
@@ -245,6 +239,45 @@ class _BodyRun:
         self.environment[sympy.Symbol(s.name, integer=True, nonnegative=True)] = value
         return value
 
+
+class BodyRun(Points):
+    """The values of a body's statements, each broadcastable to the index space (axes, then reduction axes)."""
+
+    def __init__(self, body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
+        self.body = body
+        axes: tuple[Axis, ...] = body.axes + body.reduction_axes
+        super().__init__(
+            memory, memory[body.writes[0]].device, dict(symbols), [integer(a.extent, symbols) for a in axes])
+        for d, axis in enumerate(axes):
+            shape = [1] * len(axes)
+            shape[d] = self.extents[d]
+            self.environment[axis.symbol] = torch.arange(self.extents[d], device=self.device).reshape(shape)
+
+    def run(self) -> None:
+        """Run all statements in order."""
+        if 0 in self.extents[:len(self.body.axes)]:
+            return
+        for s in self.body.statements:
+            value = self.statement(s)
+            if value is not None:
+                self.values[s.name] = value
+
+    def statement(self, s: Statement) -> torch.Tensor | None:
+        """The value of a statement, whose operands are in `values`; a store has none, and is done."""
+        if s.op == "store":
+            self._store(s)
+            return None
+        rules = {"reduce": self._reduce, "part": self._part, "scan": self._scan}
+        return rules.get(s.op, self.value)(s)
+
+    def _store(self, s: Statement) -> None:
+        flat = flattened(self.memory[s.buffer])
+        space = [*self.extents[:len(self.body.axes)], *([1] * len(self.body.reduction_axes))]
+        if self.body.scans:
+            space = self.extents
+        place, value = self._place(s.index).expand(space), self.values[s.args[0]].expand(space)
+        flat.index_put_((place,), value, accumulate=s.mode == "add")
+
     def _rows(self, s: Statement) -> torch.Tensor:
         """The values of the argument of `s`, those of all reduction axes in the last dimension."""
         outer = len(self.body.axes)
@@ -260,7 +293,7 @@ class _BodyRun:
 
     def _scan(self, s: Statement) -> torch.Tensor:
         rows = self._rows(s)
-        return _scanned(s.mode, rows, s.dtype).reshape(*rows.shape[:-1], *self.extents[len(self.body.axes):])
+        return scanned(s.mode, rows, s.dtype).reshape(*rows.shape[:-1], *self.extents[len(self.body.axes):])
 
     def _part(self, s: Statement) -> torch.Tensor:
         rows = self.values[s.args[0] + "#"].to(s.dtype)
@@ -291,7 +324,8 @@ def _reduced(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return rows.amax(-1) if kind == "max" else rows.amin(-1)
 
 
-def _scanned(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def scanned(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A scan along the last dimension."""
     if kind in ("sum", "prod"):
         return (torch.cumsum if kind == "sum" else torch.cumprod)(rows, -1, dtype=dtype)
     if kind == "logsumexp":

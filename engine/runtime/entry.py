@@ -160,7 +160,12 @@ def apart(call: Compiled, module: torch.fx.GraphModule, inputs: tuple[Any, ...],
     return checked
 
 
-def _written_twice(inputs: tuple[Any, ...], tensors: list[tuple[int, bool]]) -> bool:
+def shares_written(inputs: Sequence[Any], written: set[int]) -> bool:
+    """Whether memory of an input that is written, by position, belongs to another input too."""
+    return _written_twice(inputs, [(i, i in written) for i, v in enumerate(inputs) if isinstance(v, torch.Tensor)])
+
+
+def _written_twice(inputs: Sequence[Any], tensors: list[tuple[int, bool]]) -> bool:
     """Whether memory of a written input belongs to another input too, by address: NumPy arrays that overlap have
     storages of their own. `tensors` are (position, whether it is written)."""
     spans = []

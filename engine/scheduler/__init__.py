@@ -2,20 +2,23 @@
 
 Walk: `operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily,
 most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `body_affine.py`,
-`fusion_choices.py` asks for each pair that may be whether it is (a decision);
-`finalize.py` merges contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out innermost
-loops of a few iterations; `loop_order.py` chooses the innermost loop; `in_place.py` lets kernels write over what they
-replace; `horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`);
-`memory.py` lets buffers take over dead ones' memory; `describe.py` makes records of it all.
+`fusion_choices.py` asks for each pair that may be whether it is (a decision); `finalize.py` merges contiguous loops and
+finds the buffers that never reach memory; `unroll.py` writes out innermost loops of a few iterations; `loop_order.py`
+chooses the innermost loop; `in_place.py` lets kernels write over what they replace; `horizontal.py` makes one kernel of
+independent ones that differ in names and sizes (`templates.py`); `memory.py` lets buffers take over dead ones' memory;
+`cpu/` makes loop nests of the groups that run on a CPU; `describe.py` makes records of it all.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import BufferPlan, FusionCandidate
 from ..ir.ir import ExternCall, Group, Plan, Program
+from ..ir.loop_nest import LoopNest
 from .column_sums import with_added_columns
+from .cpu import loop_nests
 from .describe import describe
 from .finalize import escaping, finished
 from .fusion import Fusion, Node
@@ -33,11 +36,12 @@ NAME_PARTS = 3  # ATen nodes that a kernel's name mentions
 
 @dataclass(frozen=True)
 class ScheduledPlan(Plan):
-    """A plan with the candidates of the fusion search, the lifetimes of buffers, and peak memory."""
+    """A plan with the candidates of the fusion search, the lifetimes of buffers, peak memory, and loop nests."""
 
     candidates: tuple[FusionCandidate, ...] = ()
     lives: tuple[BufferPlan, ...] = ()
     peak_bytes: int | None = None
+    nests: Mapping[str, LoopNest] = field(default_factory=dict)  # of the kernels that run on a CPU, by name
 
 
 def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
@@ -65,7 +69,9 @@ def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
     combined = combine(written.program, written.items, context)
     memory = plan_memory(written.program, combined.items, escaping(written.program), context)
     candidates = (*fusion.choices.candidates.values(), *combined.candidates)
-    return ScheduledPlan(written.program, combined.items, memory.reuse, candidates, memory.lives, memory.peak)
+    nests = loop_nests(combined.items, written.program, context)
+    return ScheduledPlan(
+        written.program, combined.items, memory.reuse, candidates, memory.lives, memory.peak, nests)
 
 
 def _kernel_name(node: Node, number: int) -> str:

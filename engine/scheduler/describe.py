@@ -1,23 +1,26 @@
 """A scheduled program as records of the stages `fusion` and `schedule`."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import sympy
 
 from ...artifacts.records import AnyRecord, Fusion, Schedule, ScheduledGroup
 from ..ir.ir import ExternCall, Group, Plan, Program
+from ..ir.loop_nest import LoopNest
+from .cpu.describe import loop_schedule
 from .memory import touched_by
 
 
 def describe(plan: Plan) -> Iterable[tuple[str, str, AnyRecord]]:
     """(stage, name, record) for each stage that scheduling has."""
     yield "fusion", "", Fusion(getattr(plan, "candidates", ()))
-    groups = tuple([_group(plan.program, item) for item in plan.items])
+    nests: Mapping[str, LoopNest] = getattr(plan, "nests", None) or {}
+    groups = tuple([_group(plan.program, item, nests.get(getattr(item, "kernel", ""))) for item in plan.items])
     yield "schedule", "", Schedule(groups, getattr(plan, "lives", ()), getattr(plan, "peak_bytes", None))
 
 
-def _group(program: Program, item: Group | ExternCall) -> ScheduledGroup:
+def _group(program: Program, item: Group | ExternCall, nest: LoopNest | None) -> ScheduledGroup:
     reads, writes = (tuple(dict.fromkeys(names)) for names in touched_by(item))
     volume = _total(_bytes(program, reads + writes))
     if isinstance(item, ExternCall):
@@ -30,8 +33,9 @@ def _group(program: Program, item: Group | ExternCall) -> ScheduledGroup:
     order = tuple([f"{a.symbol}<{a.extent}" for a in item.axes])
     origins = tuple([f"loop_ir:{m}#" for m in members])
     return ScheduledGroup(
-        item.kernel, "loops", members, item.kernel, order, "", tuple([r for r in reads if r not in writes]), writes,
+        item.kernel, "loops", members, item.kernel, order, tuple([r for r in reads if r not in writes]), writes,
         tuple(sorted(item.internal)), volume, _total(_operations(item)), origins,
+        None if nest is None else loop_schedule(nest),
     )
 
 

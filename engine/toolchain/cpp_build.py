@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -39,6 +40,8 @@ FLAGS = (
     "-fpeel-loops", "--param=max-completely-peel-times=4",
     "-fno-builtin",  # gcc would join sin and cos of one argument to sincos, which has no vector form
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
+    "-g1",  # line tables: each instruction leads to its line of the kernel; the code is the same with and without
+    "-fopt-info-vec-optimized-missed",  # which loops became vectors, and why others did not
 )
 # gcc 12 writes a permutation of eight doubles wrong that leaves them within their pairs, but for the third or fourth,
 # which is from the upper half. It vectorizes adjacent statements to such ones: the elements of a small matrix.
@@ -47,6 +50,12 @@ CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
 ABANDONED = 3600  # seconds after which what was not finished belongs to a process that was killed
 PRIVATE = "build-"  # how the names of folders begin in which the compiler writes
 ENTRY = "ptdebug_functions"  # the function of a library that makes the Python callables (see cpp/entry.py)
+
+
+_PLACE = re.compile(r"(?: \(inlined by\) )?/.*\.cpp:(\d+)")
+_REMARK = re.compile(r".*\.cpp:(\d+):\d+: (optimized|missed|note): +(.*)")
+_MISSED = ("couldn't vectorize loop", "not vectorized:")
+_PLACE_ONLY = re.compile(r".*: (optimized|missed|note): ")
 
 
 class CannotBuild(RuntimeError):
@@ -238,7 +247,7 @@ class _CompilerCall:
         log = (self._private / "said").read_text()
         if self._compiler.returncode != 0:
             self._drop()
-            raise BuildFailed(self.command, log)
+            raise BuildFailed(self.command, said(log))
         note = self._private / "log"
         note.write_text(f"{_checksum(self._file('.so'))}\n{log}")
         os.replace(self._file(".cpp"), self.library.with_suffix(".cpp"))
@@ -269,9 +278,46 @@ def disassemble(path: Path) -> str:
     tool = shutil.which("objdump")
     if tool is None:
         return ""
-    command = [tool, "-d", "-j", ".text", "--no-show-raw-insn", "-M", "intel", str(path)]
+    command = [tool, "-dl", "--inlines", "-j", ".text", "--no-show-raw-insn", "-M", "intel", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout
+    return _with_marks(done.stdout)
+
+
+def _with_marks(text: str) -> str:
+    """objdump's output with `; line N` where the kernel's line changes, in place of paths. Of inlined code, the line
+    that calls it counts, which objdump names last."""
+    lines: list[str] = []
+    now = pending = 0
+    for line in text.splitlines():
+        place = _PLACE.match(line)
+        if place:
+            pending = int(place[1])
+            continue
+        if line.startswith(("/", " (inlined by)")) or line.endswith("():"):
+            continue
+        if pending and pending != now:
+            lines.append(f"    ; line {pending}")
+            now = pending
+        if not line.startswith(" "):
+            now = 0
+        pending = 0
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def said(log: str) -> str:
+    """What the compiler said besides the report on vectors: warnings and errors."""
+    return "\n".join(line for line in log.splitlines() if not _REMARK.match(line) and not _PLACE_ONLY.match(line))
+
+
+def vector_report(log: str) -> str:
+    """Which loops of the kernels became vectors, at which width, and why others did not: `line N: ...`, by line."""
+    found: dict[int, dict[str, None]] = {}
+    for line in log.splitlines():
+        remark = _REMARK.match(line)
+        if remark and (remark[2] == "optimized" or remark[3].startswith(_MISSED)):
+            found.setdefault(int(remark[1]), {})[remark[3]] = None
+    return "\n".join(f"line {number}: {text}" for number in sorted(found) for text in found[number])
 
 
 def cache_folder() -> Path:

@@ -45,6 +45,13 @@ class Narrowing:
                 return self._single([others[found]])
         return {}
 
+    def of_kind(self, made: Sequence[Made]) -> Forced:
+        """The same of decisions of one kind."""
+        self._take(made)
+        forced = forcing(m.decision for m in made)
+        singles = self._closed([Unit(name, {name: option}) for name, option in forced.items()])
+        return {} if singles is None else union(smallest(singles, self._test, self.width, self._found))
+
     def of_units(self, units: Sequence[Unit]) -> Forced:
         """The fewest of these units that pass; empty where all of them do not."""
         if not units or not self._test([units])[0]:

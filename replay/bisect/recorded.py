@@ -20,11 +20,13 @@ RUNGS = COMPILERS[1:]
 
 @dataclass(frozen=True)
 class GraphReport:
-    """What is known of one graph. `why` is set where it could not be run; `rungs` are those of stock's graphs."""
+    """What is known of one graph. `why` is set where it could not be run; `made_up`: its inputs are random, since none
+    were recorded; `rungs` are those of stock's graphs."""
 
     compile_id: str
     finding: Finding | None = None
     why: str = ""
+    made_up: bool = False
     rungs: tuple[tuple[str, Outcome], ...] = ()
 
     @property
@@ -46,18 +48,20 @@ def bisect_graphs(
         except ReplayError as error:
             reports[compile_id] = GraphReport(compile_id, why=str(error))
     told(f"{len(cases)} graphs")
-    for (compile_id, case), outcome in zip(cases.items(), pool(list(cases.values()))):
+    asked = pool.all_decisions(list(cases.values()), but_passing=True)
+    for (compile_id, case), (outcome, made) in zip(cases.items(), asked):
         if case.compiler != "ptdebug":
             reports[compile_id] = _of_stock(compile_id, case, pool)
         elif outcome.failed:
             about = lambda text, compile_id=compile_id: told(f"{compile_id}: {text}")
-            reports[compile_id] = GraphReport(compile_id, blame(case, pool, about))
+            finding = blame(case, pool, about, (outcome, made))
+            reports[compile_id] = GraphReport(compile_id, finding, made_up=case.made_up)
         else:
-            reports[compile_id] = GraphReport(compile_id, Finding(outcome))
+            reports[compile_id] = GraphReport(compile_id, Finding(outcome), made_up=case.made_up)
     return [reports[compile_id] for compile_id in compile_ids]
 
 
 def _of_stock(compile_id: str, case: Case, pool: Pool) -> GraphReport:
     outcomes = pool([replace(case, compiler=rung) for rung in RUNGS])
     worst = next((outcome for outcome in outcomes if outcome.failed), outcomes[-1])
-    return GraphReport(compile_id, Finding(worst), rungs=tuple(zip(RUNGS, outcomes)))
+    return GraphReport(compile_id, Finding(worst), "", case.made_up, tuple(zip(RUNGS, outcomes)))

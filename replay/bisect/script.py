@@ -6,12 +6,14 @@ the script is run again for what only shows in it. What comes out has been run w
 """
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...artifacts.recording import Recording, RecordingError
+from ...artifacts.records import Location
 from ...dependencies import msgspec
 from ..failures.case import Case, ScriptCase
 from ..failures.decisions import Made
@@ -46,6 +48,10 @@ class ScriptBisection:
         start, ran, cpu = time.perf_counter(), self.pool.ran, self.pool.cpu
         self.told("the script, recorded")
         outcome, folder = self.scripts.recorded(self.case)
+        if outcome.passed and not (self.case.check or self.case.match or self.case.check_calls):
+            self.told("the script, each call checked")
+            self.case = replace(self.case, check_calls=True)
+            outcome, folder = self.scripts.recorded(self.case)
         finished, forced = True, {}
         try:
             if outcome.failed:
@@ -55,7 +61,7 @@ class ScriptBisection:
         found = condensed(forced).items()
         guilty = tuple(self.known.get(name) or Guilty.of(name, option, self.made) for name, option in found)
         runs, spent = self.pool.ran - ran + self.scripts.ran, self.pool.cpu - cpu + self.scripts.cpu
-        return Finding(outcome, guilty, finished, runs, time.perf_counter() - start, spent)
+        return Finding(outcome, guilty, finished, True, runs, time.perf_counter() - start, spent)
 
     # ---- the search
     def _search(self, outcome: Outcome, folder: Path) -> Forced:
@@ -101,17 +107,15 @@ class ScriptBisection:
             if forced and self._passes([{**rest, **forced}])[0]:
                 self.known |= {f"{compile_id}:{g.id}": replace(g, id=f"{compile_id}:{g.id}") for g in found.guilty}
                 return forced
-        made_there = self.pool.decisions(case)[1] if case is not None else ()
-        known = list(made_there) or [Made(d) for _, d in recording.decisions(compile_id)]
-        known = [_scoped(one, compile_id) for one in known if one.decision.kind not in OF_TRACER]
-        return self._narrowing(rest, f"{compile_id}:").among(known)
+        there = self.pool.decisions(case)[1] if case is not None else ()
+        known = _of_graph(there, compile_id) or _recorded(recording.path, compile_id)
+        return self._narrowing(rest, compile_id).among(known)
 
     def _frames(self, recording: Recording) -> Forced:
         """The guilty frames, or what the tracer decided in them."""
-        made = [Made(decision) for _, decision in recording.decisions() if decision.kind in OF_TRACER]
-        frames = [Unit(m.decision.id, {m.decision.id: "eager"}) for m in made
-                  if m.decision.kind == "frame" and m.decision.chosen == "compile"]
-        whole = self._narrowing().of_units(frames)
+        made = _recorded(recording.path, "")
+        self.told("frames")
+        whole = self._narrowing().of_kind([m for m in made if m.decision.kind == "frame"])
         self.best = whole
         inside = [m for m in made if m.decision.kind != "frame"]
         found = self._narrowing().among(inside) if whole else {}
@@ -120,9 +124,12 @@ class ScriptBisection:
         return found or whole
 
     # ---- running
-    def _narrowing(self, rest: Mapping[str, str] | None = None, scope: str = "") -> Narrowing:
+    def _narrowing(self, rest: Mapping[str, str] | None = None, compile_id: str = "") -> Narrowing:
+        scope = f"{compile_id}:" if compile_id else ""
+
         def ask(forced: Mapping[str, str]) -> tuple[bool, Sequence[Made]]:
-            return self._passes([{**(rest or {}), **forced}])[0], ()
+            outcome, folder = self.scripts.recorded(self._forcing({**(rest or {}), **forced}), self.scripts.warm)
+            return outcome.passed, _recorded(folder, compile_id)
 
         def passes(forcings: Sequence[Mapping[str, str]]) -> Sequence[bool]:
             return self._passes([{**(rest or {}), **forced} for forced in forcings])
@@ -130,8 +137,10 @@ class ScriptBisection:
         return Narrowing(passes, ask, self.scripts.jobs, self.told, scope, made=self.made)
 
     def _passes(self, forcings: Sequence[Mapping[str, str]]) -> list[bool]:
-        cases = [replace(self.case, forced={**forced, **self.case.forced}) for forced in forcings]
-        return [outcome.passed for outcome in self.scripts(cases)]
+        return [outcome.passed for outcome in self.scripts([self._forcing(forced) for forced in forcings])]
+
+    def _forcing(self, forced: Mapping[str, str]) -> ScriptCase:
+        return replace(self.case, forced={**forced, **self.case.forced})
 
     def _cases(self, recording: Recording, ids: Sequence[str]) -> dict[str, Case]:
         cases = {}
@@ -147,7 +156,26 @@ def _whole(ids: Sequence[str]) -> list[Unit]:
     return [Unit(f"graph {i}", {f"{i}:{WHOLE_GRAPH}": "eager"}) for i in ids]
 
 
-def _scoped(made: Made, compile_id: str) -> Made:
-    """The decision as an override for one compilation names it."""
-    decision = msgspec.structs.replace(made.decision, id=f"{compile_id}:{made.decision.id}")
-    return Made(decision, made.lines)
+def _recorded(folder: Path, compile_id: str) -> list[Made]:
+    """The decisions of a recording: the tracer's, or those of one graph."""
+    try:
+        with Recording.open(folder) as recording:
+            files = {path.rpartition("/")[2]: path for path in recording.sources()}
+            made = [Made(d, _place(d.subject, files)) for _, d in recording.decisions(compile_id or None)]
+    except RecordingError:
+        return []
+    return _of_graph(made, compile_id) if compile_id else [m for m in made if m.decision.kind in OF_TRACER]
+
+
+def _place(subject: str, files: Mapping[str, str]) -> tuple[Location, ...]:
+    """The line that a subject names: `helper@model.py:12`."""
+    found = re.search(r"@([^@:]+):(\d+)$", subject)
+    return (Location(files[found[1]], int(found[2])),) if found and found[1] in files else ()
+
+
+def _of_graph(made: Iterable[Made], compile_id: str) -> list[Made]:
+    """The decisions about a graph, as overrides for one compilation name them."""
+    return [
+        Made(msgspec.structs.replace(m.decision, id=f"{compile_id}:{m.decision.id}"), m.lines)
+        for m in made if m.decision.kind not in OF_TRACER
+    ]

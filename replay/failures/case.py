@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from ...artifacts.decode import revive
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
+from ...artifacts.records import Decision, Graph, SavedInput, SavedInputs, TensorMeta
 from ...dependencies import msgspec
 from ..recorded.graphs import ReplayError, dtype
 from ..recorded.inputs import load_input, read_tensors
@@ -70,7 +70,9 @@ class Case:
 
     `forced` are decisions (ids, or patterns) and the options that they take; `options` those of the compilation
     (memory_budget, freezing, cpp_wrapper). `imports` are loaded first, each MODULE or MODULE:FUNCTION, which is called:
-    for operators of other libraries. `slow` makes it a failure to take so many times as long as eager.
+    for operators of other libraries. `slow` makes it a failure to take so many times as long as eager. What is
+    compiled runs `repeat` times, and fails if it does once. Of inputs that are `made_up`, only the layouts were
+    recorded.
     """
 
     graph: Graph
@@ -82,29 +84,24 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     slow: float = 0.0
+    repeat: int = 1
     trust: bool = False
+    made_up: bool = False
 
     @classmethod
     def from_recording(cls, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> Case:
         """The case that a compilation was, with what its decisions were forced to. Raises ReplayError."""
         graph = _artifact(recording, compile_id, "capture", "", Graph)
         stock = str(recording.meta.get("compiler", "")) == "torch"
-        if stock:  # which tells nothing of inputs
-            inputs = synthesized(graph)
-        else:
-            saved = _artifact(recording, compile_id, "runtime", "inputs", SavedInputs)
-            inputs = Inputs(saved.inputs, read_tensors(recording.path, saved))
+        trains = stock and "joint" in recording.stages(compile_id)  # which does not say what needs gradients
+        saved = _artifact(recording, compile_id, "runtime", "inputs", SavedInputs) if not stock else SavedInputs(
+            tuple(SavedInput(n.id, n.value) for n in graph.nodes if n.op == "placeholder"))
+        made_up = not saved.file
+        inputs = synthesized(saved.inputs, trains) if made_up else Inputs(
+            saved.inputs, read_tensors(recording.path, saved))
         decisions = [decision for _, decision in recording.decisions(compile_id)]
-        options: dict[str, Any] = {}
-        if any(d.kind == "freezing" and d.chosen == "fold" for d in decisions):
-            options["freezing"] = True
-        if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
-            options["cpp_wrapper"] = True
-        budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "")
-        if budget:
-            options["memory_budget"] = float(budget)
-        return cls(graph, inputs, is_training(graph), device, "torch:inductor" if stock else "ptdebug",
-                   {d.id: d.chosen for d in decisions if d.forced}, options, trust=trust)
+        return cls(graph, inputs, trains or is_training(graph), device, "torch:inductor" if stock else "ptdebug",
+                   {d.id: d.chosen for d in decisions if d.forced}, _options(decisions), trust=trust, made_up=made_up)
 
     def key(self) -> str:
         """A hash of all that the case says."""
@@ -113,7 +110,7 @@ class Case:
     def header(self) -> bytes:
         """The case without the values of its inputs, as JSON."""
         stored = _Stored(self.graph, self.inputs.records, self.training, self.device, self.compiler, dict(self.forced),
-                         dict(self.options), self.imports, self.slow, self.trust)
+                         dict(self.options), self.imports, self.slow, self.repeat, self.trust, self.made_up)
         return bytes(msgspec.json.encode(stored))
 
     @classmethod
@@ -126,7 +123,8 @@ class Case:
             raise ReplayError(f"the case is damaged: {error}") from error
         assert isinstance(graph, Graph)
         return cls(graph, Inputs(stored.inputs, flats), stored.training, stored.device, stored.compiler, stored.forced,
-                   stored.options, stored.imports, stored.slow, stored.trust)
+                   stored.options, stored.imports, stored.slow, stored.repeat, stored.trust,
+                   stored.made_up)
 
     def save(self, path: Path) -> None:
         """Write the case as one safetensors file."""
@@ -152,13 +150,15 @@ class ScriptCase:
 
     `command` is what `ptdebug run` takes after its options. `check` is a shell command that exits with 0 where all is
     well (it finds the script's output on stdin); `match` a regular expression that the output of a failing run has;
-    without both, an exit code other than 0 is the failure. `files` are contents that take the place of files.
+    without both, an exit code other than 0 is the failure, which with `check_calls` a call gives that is not what it is
+    in eager. `files` are contents that take the place of files.
     """
 
     command: tuple[str, ...]
     folder: str = "."
     check: str = ""
     match: str = ""
+    check_calls: bool = False
     compiler: str = "ptdebug"
     forced: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -173,25 +173,36 @@ def is_training(graph: Graph) -> bool:
     return any(_requires_grad(node.value) for node in graph.nodes if node.op not in ("placeholder", "output"))
 
 
-def synthesized(graph: Graph, seed: int = 0) -> Inputs:
-    """Inputs of the recorded layouts with random values: normal, or small whole numbers. Raises ReplayError where a
-    size is not a number."""
+def synthesized(records: tuple[SavedInput, ...], trains: bool = False, seed: int = 0) -> Inputs:
+    """Inputs of the recorded layouts with random values: normal, or 0 and 1. `trains`: all floating ones need
+    gradients, whatever is recorded. Raises ReplayError where a size is not a number."""
     generator = torch.Generator().manual_seed(seed)
     values = []
-    for node in graph.nodes:
-        if node.op != "placeholder":
+    for item in records:
+        meta = item.meta
+        if meta is None:
+            values.append(item.value)
             continue
-        meta = node.value
         if not isinstance(meta, TensorMeta) or not all(isinstance(n, int) for n in (*meta.shape, *meta.stride)):
-            raise ReplayError(f"no inputs were recorded, and none can be made: {node.id} has dynamic sizes")
+            raise ReplayError(f"no inputs were recorded, and none can be made: {item.name} has dynamic sizes")
         kind = dtype(meta.dtype)
         made = torch.empty_strided(meta.shape, meta.stride, dtype=kind)  # type: ignore[arg-type]
-        if kind.is_floating_point or kind.is_complex:
-            made.copy_(torch.randn(made.shape, generator=generator))
-        else:
-            made.copy_(torch.randint(0, 2, made.shape, generator=generator))
-        values.append(made.requires_grad_(meta.requires_grad))
-    return Inputs.of(tuple(values), tuple(node.id for node in graph.nodes if node.op == "placeholder"))
+        wide = kind.is_floating_point or kind.is_complex
+        made.copy_(torch.randn(made.shape, generator=generator) if wide else torch.randint(
+            0, 2, made.shape, generator=generator))
+        values.append(made.requires_grad_(meta.requires_grad or (trains and kind.is_floating_point)))
+    return Inputs.of(tuple(values), tuple(item.name for item in records))
+
+
+def _options(decisions: Sequence[Decision]) -> dict[str, Any]:
+    """The options of a compilation, as its decisions tell them."""
+    options: dict[str, Any] = {}
+    if any(d.kind == "freezing" and d.chosen == "fold" for d in decisions):
+        options["freezing"] = True
+    if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
+        options["cpp_wrapper"] = True
+    budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "")
+    return {**options, "memory_budget": float(budget)} if budget else options
 
 
 def _requires_grad(value: Any) -> bool:
@@ -220,4 +231,6 @@ class _Stored(msgspec.Struct):
     options: dict[str, Any]
     imports: tuple[str, ...]
     slow: float
+    repeat: int
     trust: bool
+    made_up: bool = False

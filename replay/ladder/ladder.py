@@ -3,127 +3,49 @@
 The captured graph, run in eager, is what every other rung is compared with; a float64 run of it shows how much of a
 difference is rounding. The later stages are generated again from the recorded graph with the recorded decisions; the
 report names those that differ from the recording (another version of ptdebug or torch).
+
+Whatever a rung raises is said of that rung: the others are run all the same.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from ...artifacts.context import CompileContext, CompileId, run_stages
+from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
-from ...artifacts.stages import REPLAYED
-from ...dependencies import msgspec
+from ...artifacts.records import Graph, Location, Pass
 from ...engine.stages import INFERENCE, Wrapped
 from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
-from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, load_inputs
-from ..recorded.state import deterministic
-from ..verdicts.compare import EQUAL, Comparison, compare, worst
-from .pairs import buffer_pairs, difference, graph_pairs
-from .rungs import Execution, run_aten, run_graph, run_kernels, run_loops
+from ..recorded.graphs import ReplayError, graph_module, on_device
+from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
+from ..recorded.state import as_compiled, deterministic, restored
+from ..verdicts import classes
+from ..verdicts.compare import Comparison, worst
+from ..verdicts.nonfinite import Birth, kind_of
+from . import regenerate
+from .arena import Arena
+from .births import differs, graph_births
+from .entry import ran_in_eager
+from .explain import explained, random_results
+from .locate import first_birth, first_inside, place_of
+from .memory import memory_fault, unlike
+from .options import Options
+from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, seen_node
+from .reference import Noise, Reference
+from .regenerate import Captured, Collector
+from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
+from .rungs import Execution, run_aten, run_graph, with_folded
+from .steps import kernels_alone, run_kernels, run_loops, run_wrapper
+from .unbacked import bind_unbacked
 
-
-@dataclass(frozen=True)
-class Rung:
-    """One stage run on one device. `why` is set when it could not run, or says how it was judged."""
-
-    stage: str
-    device: str
-    verdict: str  # equal | rounding | different | absent
-    comparison: Comparison = EQUAL
-    seconds: float = 0.0
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first value that is different: in which stage, which node or buffer, and the program's line behind it."""
-
-    stage: str
-    node: str
-    location: Location | None
-    comparison: Comparison
-
-
-@dataclass(frozen=True)
-class Report:
-    """The result of a replay. `drift` names stages that differ from the recording."""
-
-    selector: str
-    rungs: tuple[Rung, ...]
-    first: Difference | None = None
-    drift: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> str:
-        """The worst verdict of all rungs that ran."""
-        ran = [r.verdict for r in self.rungs if r.verdict != "absent"]
-        return next((v for v in ("different", "rounding") if v in ran), "equal")
-
-    def document(self) -> dict[str, Any]:
-        """The JSON document. Infinite distances are given as null."""
-        first = None
-        if self.first is not None:
-            where = self.first.location
-            c = self.first.comparison
-            first = {
-                "stage": self.first.stage, "node": self.first.node, "file": where.file if where else None,
-                "line": where.line if where else None, "max_abs": _number(c.max_abs), "max_rel": _number(c.max_rel),
-                "ulp": _number(c.ulp),
-            }
-        rungs = [
-            {"stage": r.stage, "device": r.device, "verdict": r.verdict, "max_abs": _number(r.comparison.max_abs),
-             "max_rel": _number(r.comparison.max_rel), "seconds": round(r.seconds, 6), "why": r.why or r.comparison.why}
-            for r in self.rungs
-        ]
-        return {"schema": SCHEMA, "selector": self.selector, "verdict": self.verdict, "first_difference": first,
-                "rungs": rungs, "drift": list(self.drift)}
-
-
-def _number(value: float) -> float | None:
-    return value if value == value and abs(value) != float("inf") else None
-
-
-@dataclass(frozen=True)
-class Captured:
-    """What the engine needs of a captured graph."""
-
-    module: torch.fx.GraphModule
-    inputs: tuple[Any, ...]
-    grad_enabled: bool = False
-    input_names: tuple[str, ...] = ()
-
-
-@dataclass
-class _Collector:
-    """A recorder that keeps the engine's records, to compare them with the recording."""
-
-    records: dict[tuple[str, str], AnyRecord] = field(default_factory=dict)
-
-    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
-        """Nothing to begin."""
-
-    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
-        """Keep it."""
-        self.records[stage, name] = record
-
-    def absent(self, compile_id: str, stage: str, why: str) -> None:
-        """Not compared."""
-
-    def decision(self, compile_id: str, decision: Decision) -> None:
-        """Not compared: decisions are taken over."""
-
-    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
-        """Nothing to end."""
-
-    def source_file(self, path: str) -> None:
-        """Not compared."""
+LOWERED = ("loop_ir", "kernels", "wrapper")
+ALONE_WITHIN = 2.0
+"""Seconds that interpreting the loop IR may take for each kernel to be run alone, too, without anything being wrong."""
 
 
 class Ladder:
@@ -131,26 +53,30 @@ class Ladder:
 
     def __init__(
         self, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False,
-        runs: ProgramRuns | None = None,
+        runs: ProgramRuns | None = None, options: Options | None = None,
     ) -> None:
         self.recording = recording
         self.compile_id = compile_id
         self.device = device
+        self.options = options or Options()
         self.runs = runs or ProgramRuns(recording, [compile_id], trust)
         self.graph = self._artifact("capture", "", Graph)
-        self.kept: SavedInputs = self._artifact("runtime", "inputs", SavedInputs)
-        saved = load_inputs(recording.path, self.kept)
+        inputs = kept_or_made_up(recording, compile_id, self.graph, self.options.call)
+        self.kept, saved, self.made_up = inputs.kept, inputs.values, inputs.made_up
         expected = sum(node.op == "placeholder" for node in self.graph.nodes)
         if expected != len(saved):
             raise ReplayError(f"the recording is damaged: its graph has {expected} inputs, and {len(saved)} were saved")
         self.saved = clones(saved, device)
-        self.symbols = bind_symbols(self.graph, saved)
-        self.captured = graph_module(self.graph, self.symbols, trust)
         self.trust = trust
-        self.collector = _Collector()
-        self.work: Wrapped  # set by `_compile`, before any rung that needs it runs
+        self.sizes = bind_symbols(self.graph, saved)  # of inputs; `symbols` has the data-dependent ones, too
+        self.symbols = bind_unbacked(self.graph, self.sizes, self.saved, trust)
+        self.captured = graph_module(self.graph, self.symbols, trust)
+        self.collector = Collector()
+        self.program = Reference(self._run_captured, record=self.graph)  # the captured graph in eager
+        self.work: Any  # set by `_make`, before any rung that needs it runs
         self.rungs: list[Rung] = []
         self.first: Difference | None = None
+        self.births: list[Birth] = []
 
     def _artifact(self, stage: str, name: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
         try:
@@ -161,176 +87,410 @@ class Ladder:
             raise ReplayError(f"{self.compile_id}:{stage} is a {type(found).__name__}, which it should not be")
         return found
 
-    def _fakes(self) -> tuple[Any, ...]:
-        mode = FakeTensorMode()
+    def _inputs(self, dtype: torch.dtype | None = None) -> tuple[Any, ...]:
+        return clones(self.saved, self.device, dtype)
 
-        def fake(value: Any, meta: TensorMeta | None) -> Any:
-            if not isinstance(value, torch.Tensor):
-                return value
-            return mode.from_tensor(value, static_shapes=True).requires_grad_(meta is not None and meta.requires_grad)
-
-        return tuple(fake(value, item.meta) for value, item in zip(self.saved, self.kept.inputs))
+    def _run_captured(self, dtype: torch.dtype | None, noise: Noise) -> Execution:
+        return run_graph(self.captured, self._inputs(dtype), dtype is not None, noise=noise)
 
     # ---- climbing
     def climb(self) -> Report:
         """Run all rungs, lowest first."""
-        self.eager = eager = self._in_eager(lambda: run_graph(self.captured, clones(self.saved, self.device)))
-        self.reference = self._reference()
+        eager = self._in_eager()
         self._program()
         self._add("capture", eager)
         self._climb_stages(self._compile())
-        return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
+        return self._report()
 
-    def _in_eager(self, run: Callable[[], Execution]) -> Execution:
+    def _report(self) -> Report:
+        drift = self._drift()
+        name = f"{self.recording.name}:{self.compile_id}"
+        return Report(name, tuple(self.rungs), self.first, drift, (*self._eager_births(), *self.births))
+
+    def _drift(self) -> tuple[str, ...]:
+        return regenerate.drift(self.recording, self.compile_id, self.collector, self.device)
+
+    def _in_eager(self) -> Execution:
         """The run that all others are compared with. Raises ReplayError if the recorded graph does not run at all."""
         try:
-            with deterministic():
-                return run()
+            return self.program.eager
         except Exception as error:
             raise ReplayError(f"the recorded graph does not run in eager: {reason(error)}") from error
 
     def _climb_stages(self, why: str) -> None:
         """The rungs of the engine's stages; `why`: the reason if they cannot be made."""
         self._rung("forward", why, lambda: self._recorded_aten("forward", ""))
-        last = self._last_pass()
-        unchanged = "" if last else "no pass changed the graph"
-        self._rung("passes", why or unchanged, partial(self._recorded_aten, "passes", *last))
-        copies = partial(clones, self.saved, self.device)
-        self._rung("loop_ir", why, lambda: run_loops(self.work.aten, self.work.program, copies()))
-        self._rung("kernels", why, self._kernels)
+        names = self._pass_names()
+        shown = names if self.options.each_pass else names[-1:]
+        for name in shown or [""]:
+            label = name if self.options.each_pass else ""
+            unchanged = "" if names else UNCHANGED
+            self._rung("passes", why or unchanged, partial(self._recorded_aten, "passes", name), label)
+        for stage in LOWERED:
+            self._rung(stage, why, partial(self.lowered, stage, None))
 
     def _program(self) -> None:
+        if not self.options.wants("program"):
+            return
         try:
             returned = self.runs.ask(self.compile_id)
         except ProgramAbsent as error:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
             return
-        found, why = compare_returned(returned.tensors, self.eager.observed()), "the program, run again in eager"
+        found = compare_returned(returned.tensors, self.program.eager.observed())
+        if found.verdict == "different" and returned.unsure:
+            self.rungs.append(Rung("program", "cpu", "absent", why=(
+                "which of the program's calls was recorded cannot be told: another one may differ in "
+                f"{', '.join(returned.unsure[:3])}")))
+            return
+        why = f"the program, run again in eager ({returned.run_seconds:.1f} s until then)"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
             self.first = Difference("capture", "results", None, found)
 
-    def _reference(self) -> Execution | None:
-        try:
-            with deterministic():
-                return run_graph(self.captured, clones(self.saved, self.device, torch.float64), wide=True)
-        except (RuntimeError, TypeError):  # an operator that has no float64 form: then distances to eager count
-            return None
-
+    # ---- making the stages again
     def _compile(self) -> str:
         """Generate the later stages again; returns the reason if that fails."""
         try:
-            self._make()
+            self.work = self._generated({}, self.collector)
         except Exception as error:
             return reason(error)
-        return ""
+        return self._in_eager_why()
 
-    def _make(self) -> None:
+    def _in_eager_why(self) -> str:
+        """Why the recorded call did not run what was compiled; "" if it did."""
+        return ran_in_eager(self.work.aten, self.saved)
+
+    def _generated(self, forced: Mapping[str, str], collector: Collector, expose: bool = False) -> Any:
+        """The stages made again, with more decisions `forced`; with `expose`, kernels keep nothing to themselves."""
+        stages = regenerate.exposing(INFERENCE) if expose else INFERENCE
         names = tuple(item.name for item in self.kept.inputs)
-        self.work = run_stages(INFERENCE, Captured(self.captured, self._fakes(), input_names=names), self._context())
+        captured = Captured(self.captured, self._fakes(), input_names=names)
+        with deterministic():
+            return run_stages(stages, captured, self._context(forced, collector))
 
-    def _context(self) -> CompileContext:
-        """The recorded decisions as overrides."""
-        decisions = [decision for _, decision in self.recording.decisions(self.compile_id)]
-        forced = {d.id: d.chosen for d in decisions if d.forced}
-        context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
-        context.freezing = any(d.kind == "freezing" and d.chosen == "fold" for d in decisions)
-        context.cpp_wrapper = any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions)
-        return context
+    def _fakes(self) -> tuple[Any, ...]:
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        unbacked = self.captured if self.symbols != self.sizes else None
+        return regenerate.fakes(self.saved, self.kept.inputs, placeholders, self.sizes, self.device, unbacked)
 
-    def _rung(self, stage: str, why: str, run: Callable[[], Execution]) -> None:
+    def _context(self, forced: Mapping[str, str], collector: Collector) -> CompileContext:
+        return regenerate.context(self.recording, self.compile_id, collector, forced)
+
+    def context(self) -> CompileContext:
+        """A context that decides as the recorded compilation did."""
+        return self._context({}, Collector())
+
+    def variant(self, forced: Mapping[str, str], expose: bool = False) -> Any:
+        """The stages made again, with more decisions forced."""
+        return self._generated(forced, Collector(), expose)
+
+    # ---- one rung
+    def _rung(self, stage: str, why: str, run: Callable[[], Execution], name: str = "") -> None:
+        def absent(why: str) -> None:
+            self.rungs.append(Rung(stage, self.device, "absent", why=why, name=name))
+
+        if not self.options.wants(stage):
+            return None
         if why:
-            self.rungs.append(Rung(stage, self.device, "absent", why=why))
-            return
+            return absent(why)
         try:
             with deterministic():
                 ran = run()
         except (RecordingError, ReplayError) as error:
-            self.rungs.append(Rung(stage, self.device, "absent", why=str(error)))
-            return
+            return absent(str(error))
+        except (NotImplementedError, MemoryError, torch.OutOfMemoryError) as error:
+            return absent(f"it cannot be run here: {reason(error)}")
         except Exception as error:  # eager ran through: whatever is raised here is a difference
-            found = Comparison("different", why=f"raised {type(error).__name__}: {error}")
-            self.rungs.append(Rung(stage, self.device, "different", found))
+            found = Comparison("different", why=f"raised {reason(error)}")
+            self.rungs.append(Rung(stage, self.device, "different", found, name=name))
             self.first = self.first or Difference(stage, "results", None, found)
-            return
-        self._add(stage, ran)
-
-    def _add(self, stage: str, ran: Execution) -> None:
-        references = self.reference.observed() if self.reference is not None else [None] * len(ran.observed())
-        comparison = worst([compare(*pair) for pair in zip(ran.observed(), self.eager.observed(), references)])
-        self.rungs.append(Rung(stage, self.device, comparison.verdict, comparison, ran.seconds))
-        if comparison.verdict == "different" and self.first is None:
-            self.first = self._locate(stage, ran) or Difference(stage, "results", None, comparison)
-
-    def _recorded_aten(self, stage: str, name: str) -> Execution:
-        record = self._artifact(stage, name, (Graph, Pass))
-        graph = record if isinstance(record, Graph) else record.graph
-        module = graph_module(graph, self.symbols, self.trust)
-        return run_aten(self.work.aten, module, clones(self.saved, self.device))
-
-    def _last_pass(self) -> list[str]:
-        return sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))[-1:]
-
-    def _kernels(self) -> Execution:
-        work = self.work
-        return run_kernels(work.aten, work.plan, work.kernels, work.signatures, clones(self.saved, self.device))
-
-    # ---- where values first differ
-    def _locate(self, stage: str, ran: Execution) -> Difference | None:
-        if stage in ("forward", "passes"):
-            name = (self._last_pass() or [""])[0] if stage == "passes" else ""
-            record = self._artifact(stage, name, (Graph, Pass))
-            pairs = graph_pairs(record, ran)
-        else:
-            pairs = buffer_pairs(self.work, stage, ran)
-        for node, value, origin in pairs:
-            wide = self.reference.values.get(origin) if self.reference is not None else None
-            found = difference(value, self.eager.values.get(origin), wide)
-            if found is not None:
-                return Difference(stage, node, self._location(origin), found)
-        return None
-
-    def _location(self, node: str) -> Location | None:
-        for recorded in self.graph.nodes:
-            if recorded.id == node and recorded.stack:
-                return recorded.stack[-1]
-        return None
-
-    def _drift(self) -> tuple[str, ...]:
-        """Stages whose record, generated again, is not the recorded one. Not compared where symbolic sizes were bound,
-        or on another device, which has other kernels."""
-        recorded = {item.meta.device.partition(":")[0] for item in self.kept.inputs if item.meta is not None}
-        if self.symbols or recorded - {self.device.partition(":")[0]}:
-            return ()
-        changed = []
-        for (stage, name), record in self.collector.records.items():
-            if stage in REPLAYED and _timeless(self._recorded(stage, name)) != _timeless(record):
-                changed.append(stage)
-        return tuple(dict.fromkeys(changed))
-
-    def _recorded(self, stage: str, name: str) -> AnyRecord | None:
-        try:
-            found = self.recording.artifact(self.compile_id, stage, name)
-        except RecordingError:
             return None
+        return self._add(stage, ran, name)
+
+    def _add(self, stage: str, ran: Execution, name: str = "") -> None:
+        if not self.options.wants(stage):
+            return
+        found = self.program.observed(ran)
+        seen = [Compared(label, role, c) for (label, role), c in zip(self._names(ran), found)]
+        nodes = self._tried(lambda: list(self._compared(stage, name, ran))) or []
+        whole = worst(found)
+        where = next((i for i, value in enumerate(seen) if value.comparison is whole), 0)
+        if whole.verdict != "equal":
+            whole = dataclasses.replace(whole, why=f"{seen[where].name}: {whole.why}")
+        whole = self._classified(stage, ran, whole)
+        if whole.verdict == "rounding" and whole.kind:  # what was different has been explained
+            seen, nodes = ([_explained_by(whole, value) for value in values] for values in (seen, nodes))
+        alone = self._alone(stage, ran, whole)
+        self.rungs.append(Rung(stage, self.device, whole.verdict, whole, ran.seconds, "", name, (*seen, *nodes), alone))
+        if whole.verdict == "different" and self.first is None:
+            self.first = self._named(self._first(stage, name, ran, whole, nodes), seen[where], where)
+        if stage in LOWERED and differs(ran, self.program.eager) and not self.births:
+            birth = self._tried(lambda: first_birth(self, stage))
+            self.births += [birth] if birth is not None else []
+
+    def _names(self, ran: Execution) -> list[tuple[str, str]]:
+        """(name, role) of what the program sees."""
+        inputs = [in_words(item.name) for item in self.kept.inputs]
+        return [*((f"result {i}", "result") for i in range(len(ran.outputs))), *((name, "input") for name in inputs)]
+
+    def _compared(self, stage: str, name: str, ran: Execution) -> Iterator[Compared]:
+        try:
+            pairs = list(self.pairs(stage, name, ran))
+        except ReplayError:  # the graph that the stage was made from was not recorded: only results are compared
+            return
+        for pair in pairs:
+            found = pair.reference.node(pair.value, pair.node)
+            if found is not None:
+                wrong = found.verdict == "different"
+                at = place_of(pair.value, pair.expected) if wrong else {}
+                yield Compared(pair.name, "node", found, pair.source, self.location(pair.source), at)
+
+    def _classified(self, stage: str, ran: Execution, found: Comparison) -> Comparison:
+        """`found` with its class: what memory, chance and elided roundings do with it."""
+        if stage == "capture":
+            return self._repeated(found, ran, lambda: self._run_captured(None, None), "eager itself")
+        if stage not in LOWERED:
+            return found
+        if stage == "kernels":
+            fault = self._tried(lambda: memory_fault(lambda arena: self.lowered("kernels", None, arena=arena)))
+            if fault is not None:
+                return dataclasses.replace(found, verdict=fault.verdict, kind=fault.kind, explanation=fault.explanation)
+            found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
+        if found.verdict != "different" and not found.explanation:
+            return found
+        if stage == "wrapper" and found.verdict == "different" and self._tried(self._shared_is_wrong):
+            why = "right where each buffer has memory of its own, wrong where buffers share it as planned"
+            return dataclasses.replace(found, kind=classes.MEMORY_PLAN, explanation=why)
+        random = self._tried(lambda: self._random(stage, ran)) or {}
+        return explained(found, self.program, self.work, lambda work, given: self.lowered(stage, work, random=given),
+                         self.collector, self.variant, random)
+
+    def _shared_is_wrong(self) -> bool:
+        """Whether the kernels give other results if buffers share memory as planned."""
+        runs = []
+        for shared in (False, True):
+            with deterministic():
+                runs.append(self.lowered("kernels", None, shared=shared))
+        return bool(unlike(*runs))
+
+    def _repeated(self, found: Comparison, ran: Execution, again: Callable[[], Execution], what: str) -> Comparison:
+        for _ in range(1, self.options.repeat):
+            with deterministic():
+                other = again()
+            if where := unlike(ran, other):
+                both = worst([found, worst(self.program.observed(other)), Comparison("rounding")])
+                why = f"{what} gives other results when it runs again on the same inputs; first seen in {where}"
+                return dataclasses.replace(both, kind=classes.NONDETERMINISM, explanation=why)
         return found
 
+    def _tried(self, run: Callable[[], Any]) -> Any:
+        """The result of an examination; None where it fails: what cannot be examined further is reported as it is."""
+        try:
+            return run()
+        except Exception:
+            return None
 
-def _timeless(record: AnyRecord | None) -> AnyRecord | None:
-    return msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
+    # ---- what runs
+    def lowered(
+        self, stage: str, work: Any, arena: Arena | None = None, shared: bool = False,
+        random: Mapping[str, Any] | None = None,
+    ) -> Execution:
+        """Run a stage of the lowered graph, or of another generation of it."""
+        work = work or self.work
+        return lowered(stage, work, self._inputs(), arena, shared, random)
+
+    def _recorded_aten(self, stage: str, name: str) -> Execution:
+        record = self._aten_record(stage, name)
+        return run_aten(self.work.aten, self._aten_module(record), self._inputs(), self.symbols)
+
+    def _aten_record(self, stage: str, name: str) -> Graph:
+        record = self._artifact(stage, name, (Graph, Pass))
+        return record if isinstance(record, Graph) else record.graph
+
+    def _aten_module(self, record: Graph) -> torch.fx.GraphModule:
+        inputs = with_folded(self.work.aten, self._inputs())
+        return graph_module(record, bind_unbacked(record, self.symbols, inputs, self.trust), self.trust)
+
+    def _pass_names(self) -> list[str]:
+        return sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))
+
+    # ---- what is held against what
+    @cached_property
+    def _last_aten(self) -> Graph:
+        """The ATen graph that was lowered, as recorded; the one before the passes where these are wrong."""
+        wrong = any(rung.stage == "passes" and rung.verdict == "different" for rung in self.rungs)
+        names = self._pass_names()
+        return self._aten_record("passes", names[-1]) if names and not wrong else self._aten_record("forward", "")
+
+    @cached_property
+    def nodes(self) -> Reference:
+        """Its nodes in eager."""
+        module = self._aten_module(self._last_aten)
+        return Reference(lambda dtype, noise: as_compiled()(run_graph)(
+            module, with_folded(self.work.aten, self._inputs(dtype)), dtype is not None, noise=noise),
+            record=self._last_aten)
+
+    def pairs(self, stage: str, name: str, ran: Execution, work: Any = None) -> Iterator[Pair]:
+        """The values of a rung that have a counterpart in eager."""
+        if stage in ("forward", "passes"):
+            return graph_pairs(self._aten_record(stage, name or (self._pass_names()[-1] if stage == "passes" else "")),
+                               ran, self.program)
+        if stage not in ("loop_ir", "kernels"):
+            return iter(())
+        work = work or self.work
+        steps: Sequence[Any] = work.program.steps if stage == "loop_ir" else work.plan.items
+        return buffer_pairs(steps, ran.values, self.nodes, sources_of(self._last_aten))
+
+    def _random(self, stage: str, ran: Execution) -> dict[str, Any]:
+        return random_results(self.work.plan.items, self.nodes, ran.values)
+
+    # ---- where values first differ
+    def _first(self, stage: str, name: str, ran: Execution, whole: Comparison, nodes: Sequence[Compared]) -> Difference:
+        """The first value that is different; of a lowered stage, the first inside of its loops."""
+        if whole.kind == classes.MEMORY_PLAN:
+            return self._tried(self._where_shared) or Difference(stage, "results", None, whole)
+        inside = first_inside(self, stage) if stage in LOWERED else self._rewritten(stage, name)
+        wrong = next((value for value in nodes if value.comparison.verdict == "different"), None)
+        if inside is not None:
+            return inside
+        if wrong is not None:
+            found = dataclasses.replace(wrong.comparison, kind=whole.kind, explanation=whole.explanation)
+            return Difference(stage, wrong.name, wrong.location, found, self._wrong_pass(stage, name), wrong.at)
+        return Difference(stage, "results", None, whole, self._wrong_pass(stage, name))
+
+    def _named(self, first: Difference, seen: Compared, position: int) -> Difference:
+        """A difference that no node shows, at what the program sees of it: a result, or an input that was written."""
+        if first.node != "results":
+            return first
+        node = seen_node(self.captured.graph, seen.role, position, len(self.program.eager.outputs))
+        return dataclasses.replace(first, node=seen.name, location=self.location(node))
+
+    def _wrong_pass(self, stage: str, name: str) -> str:
+        """The first pass after which results differ."""
+        if name:
+            return f"pass {name}"
+        for one in self._passes_of(stage):
+            ran = self._tried(lambda: self._run_pass(one))  # noqa: B023
+            if ran is not None and worst(self.program.observed(ran)).verdict == "different":
+                return f"pass {one}"
+        return ""
+
+    def _rewritten(self, stage: str, name: str) -> Difference | None:
+        """The first node that a pass removed, and whose value is not that of what it put in its place."""
+        wrong = self._wrong_pass(stage, name).removeprefix("pass ") if stage == "passes" else ""
+        return self._tried(lambda: self._removed(wrong)) if wrong else None
+
+    def _removed(self, name: str) -> Difference | None:
+        record, ran = self._artifact("passes", name, Pass), self._run_pass(name)
+        sources = sources_of(self._last_aten)
+        for match in record.matches:
+            made = match.added[-1] if match.added else ""
+            for node in match.removed[-1:] if made in ran.values else ():
+                found = self.nodes.node(ran.values[made], node)
+                if found is not None and found.verdict == "different":
+                    place, part = self.location(sources.get(node, "")), self.nodes.part_like(ran.values[made], node)
+                    at = place_of(ran.values[made], part(self.nodes.eager))
+                    return Difference("passes", node, place, found, f"pass {name}: {match.why}", at)
+        return None
+
+    def _passes_of(self, stage: str) -> list[str]:
+        """The passes that a stage shows the end of."""
+        return self._pass_names() if stage == "passes" else []
+
+    def _run_pass(self, name: str) -> Execution:
+        """The graph as it is after one pass."""
+        with deterministic():
+            return self._recorded_aten("passes", name)
+
+    def _where_shared(self) -> Difference | None:
+        """The first buffer that is wrong where buffers share memory as planned."""
+        with deterministic():
+            ran = self.lowered("kernels", None, shared=True)
+        wrong = next((v for v in self._compared("kernels", "", ran) if v.comparison.verdict == "different"), None)
+        return None if wrong is None else Difference("wrapper", wrong.name, wrong.location, dataclasses.replace(
+            wrong.comparison, kind=classes.MEMORY_PLAN), at=wrong.at)
+
+    def parts(self) -> Iterator[LoweredPart]:
+        """What was lowered, each with the inputs that it gets in the loop IR."""
+        yield LoweredPart("", self.work, self._inputs(), sources_of(self._last_aten))
+
+    @cached_property
+    def _lines(self) -> dict[str, Location | None]:
+        return {node.id: node.stack[-1] if node.stack else None for node in self.graph.nodes}
+
+    def location(self, node: str) -> Location | None:
+        """The line of the program behind a captured node."""
+        return self._lines.get(node)
+
+    # ---- kernels alone, NaNs
+    def _alone(self, stage: str, ran: Execution, whole: Comparison) -> tuple[Compared, ...]:
+        took = next((rung.seconds for rung in self.rungs if rung.stage == "loop_ir"), 0.0)
+        if stage != "kernels" or (took > ALONE_WITHIN and whole.verdict != "different"):
+            return ()
+        return tuple(self._tried(self.alone) or ())
+
+    def alone(self) -> list[Compared]:
+        """Each kernel on what it gets in the loop IR."""
+        found = []
+        for part in self.parts():
+            with deterministic():
+                alone = kernels_alone(part.work, part.inputs)
+            found += [Compared(f"{part.prefix}{name}", "kernel", comparison) for name, comparison in alone]
+        return found
+
+    def _eager_births(self) -> list[Birth]:
+        """Where what is not finite comes from in eager: if results have some, or the person asks."""
+        eager = self.program.eager
+        if not self.options.nan and not any(map(kind_of, eager.observed())):
+            return []
+        found = graph_births(self.captured, eager, self.program.wide, self._inputs(), "capture", self._lines,
+                             self._input_names(self.captured))
+        ends = tuple(name for (name, _), value in zip(self._names(eager), eager.observed()) if kind_of(value))
+        return [dataclasses.replace(birth, reaches=ends) for birth in found]
+
+    def _input_names(self, module: torch.fx.GraphModule) -> dict[str, str]:
+        placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        return {name: in_words(item.name) for name, item in zip(placeholders, self.kept.inputs)}
 
 
-def reason(error: Exception) -> str:
-    """Why a stage cannot be made again, in words."""
+def lowered(
+    stage: str, work: Wrapped, inputs: tuple[Any, ...], arena: Arena | None = None, shared: bool = False,
+    random: Mapping[str, Any] | None = None,
+) -> Execution:
+    """Run one stage of a lowered graph."""
+    if stage == "loop_ir":
+        return run_loops(work.aten, work.program, inputs, random)
+    if stage == "wrapper":
+        return run_wrapper(work, inputs)
+    return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs, arena, shared, random)
+
+
+def _explained_by(whole: Comparison, value: Compared) -> Compared:
+    """A value of a rung whose difference has been explained."""
+    if value.comparison.verdict != "different":
+        return value
+    found = dataclasses.replace(value.comparison, verdict="rounding", kind=whole.kind, explanation=whole.explanation)
+    return dataclasses.replace(value, comparison=found)
+
+
+def sources_of(record: Graph) -> dict[str, str]:
+    """For each ATen node of a graph the captured node that it comes from."""
+    return {node.id: node.origins[0].rpartition("#")[2].rpartition(".")[2] for node in record.nodes if node.origins}
+
+
+def reason(error: BaseException) -> str:
+    """Why a stage cannot be run, in words."""
     if isinstance(error, ReplayError):
         return str(error)
-    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
-        return f"replay does not support graphs with unbacked symbols ({error.func})"
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return f"it requires a data-dependent value while it is traced again: {error.cond}"
     return f"{type(error).__name__}: {str(error).partition(chr(10) + 'Exception raised from')[0]}"
 
 
 def replay(
-    recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None
+    recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None,
+    options: Options | None = None,
 ) -> Report:
     """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
     program runs once. Raises ReplayError where it cannot be run again."""
@@ -343,7 +503,14 @@ def replay(
     if calls_functions(recording, compile_id):
         kind = ControlLadder
     try:
-        return kind(recording, compile_id, device, trust, runs).climb()
+        with on_device(device):
+            ladder = kind(recording, compile_id, device, trust, runs, options)
+            with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
+                report = ladder.climb()
+        ran = {rung.stage for rung in report.rungs}
+        missing = [Rung(stage, device, "absent", why=NO_SUCH_STAGE) for stage in sorted(ladder.options.stages - ran)]
+        missing = [] if ran else missing
+        return dataclasses.replace(report, rungs=(*report.rungs, *missing), inputs=ladder.made_up)
     except ReplayError:
         raise
     except Exception as error:  # what is recorded is data: whatever it leads to is said of it

@@ -1,7 +1,7 @@
-"""For each stage a way of running the recorded graph: node by node, as loop IR, as compiled kernels.
+"""Running a graph node by node; what a rung leaves behind.
 
 Every rung takes fresh copies of the inputs and returns an `Execution`: what the program would see afterwards, and all
-named intermediate values.
+named intermediate values. `steps.py` runs loop IR and kernels.
 """
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import torch.utils._pytree
 
 from ...artifacts.fx_graphs import PLAN
 from ...engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
-from ...engine.graphs.random_fills import RANDOM_FILLS
 from ...engine.ir import interpreter
-from ...engine.ir.ir import Group, KernelSignature, LoopBody, Plan, Program
-from ...engine.runtime.runtime import load
+from ...engine.runtime.runtime import CALLED, load
+from ..recorded.state import as_compiled
 
-"""The seed of every rung's random operators."""
+Symbols = Mapping[str, float]
+NONE: Symbols = {}
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 WIDER_METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
 
@@ -45,10 +45,13 @@ class Execution:
 
 # ---- graphs ---------------------------------------------------------------------------------------------------------
 def run_graph(
-    module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False, grad: bool = False
+    module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False, grad: bool = False,
+    noise: torch.Generator | None = None, random: Mapping[str, Any] | None = None,
+    watch: Callable[[torch.fx.Node, Any], None] | None = None,
 ) -> Execution:
     """Run a graph node by node in eager. `wide`: compute in float64 what the graph computes in a smaller float; `grad`:
-    record for autograd."""
+    record for autograd; `noise`: round each result at random (Monte Carlo arithmetic, Parker 1997); `random`: results
+    of nodes that are not run; `watch` sees each node's value."""
     values: dict[str, Any] = {}
     live: dict[torch.fx.Node, Any] = {}
     supply = iter(inputs)
@@ -64,11 +67,23 @@ def run_graph(
                 live[node] = next(supply)
             elif node.op == "get_attr":
                 live[node] = _constant(getattr(module, node.target), wide)
+                if isinstance(live[node], torch.Tensor):
+                    values[node.name] = live[node]
             else:
                 kwargs = torch.fx.node.map_arg(node.kwargs, live.__getitem__)
-                live[node] = _call(node, args, kwargs, wide)
-                values[node.name] = _snapshot(live[node])
+                given = random.get(node.name) if random else None
+                live[node] = snapshot(given) if given is not None else _call(node, args, kwargs, wide)
+                if noise is not None:
+                    live[node] = _rounded_at_random(live[node], args, noise)
+                if watch is not None:
+                    watch(node, live[node])
+                values[node.name] = snapshot(live[node] if live[node] is not None else _written(args))
     return Execution(outputs, inputs, values, time.perf_counter() - start)
+
+
+def _written(args: Any) -> Any:
+    """What a node without a result is about: the tensor that it writes to (`x[0] = y`)."""
+    return args[0] if args and isinstance(args[0], torch.Tensor) else None
 
 
 def _constant(value: Any, wide: bool) -> Any:
@@ -111,14 +126,57 @@ def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
         args, kwargs = _widened(args), _widened(kwargs)
     if node.op == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
-    function = RANDOM_FILLS.get(target, target)
+    function = CALLED.get(target, target) if isinstance(target, torch._ops.OpOverload) else target
     try:
         return function(*args, **kwargs)
     except RuntimeError:
+        if wide:
+            return _narrow_call(node, function, args, kwargs)
         dense = torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, args)
         if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or _same(dense, args):
             raise
         return function(*dense, **kwargs)  # a pass chose strides for ptdebug's kernels, which ATen's does not read
+
+
+def _narrow_call(node: torch.fx.Node, function: Any, args: Any, kwargs: Any) -> Any:
+    """The call of an operator that has no float64 form, in the smallest float that it takes, and its results wide."""
+    for kind in (torch.float32, torch.bfloat16, torch.float16):
+        narrow = [torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: _cast(t, torch.float64, kind), tree)  # noqa: B023
+                  for tree in (args, kwargs)]
+        narrow = [_dtypes_back(tree, kind) for tree in narrow]
+        try:
+            made = function(*narrow[0], **narrow[1])
+        except RuntimeError:
+            continue
+        return torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: _cast(t, kind, torch.float64), made)  # noqa: B023
+    raise RuntimeError(f"{node.target} has no float64 form")
+
+
+def _cast(tensor: torch.Tensor, one: torch.dtype, other: torch.dtype) -> torch.Tensor:
+    return tensor.to(other) if tensor.dtype == one else tensor
+
+
+def _dtypes_back(tree: Any, kind: torch.dtype) -> Any:
+    return torch.utils._pytree.tree_map(lambda leaf: kind if leaf is torch.float64 else leaf, tree)
+
+
+def _rounded_at_random(value: Any, args: Any, noise: torch.Generator) -> Any:
+    """`value`, each element moved by up to half a unit in the last place; views and what was written in place stay."""
+    if isinstance(value, (tuple, list)):
+        return type(value)([_rounded_at_random(part, args, noise) for part in value])
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.is_meta or not value.numel():
+        return value
+    if value.layout is not torch.strided:
+        return value
+    memory = value.untyped_storage()._cdata
+    if any(isinstance(a, torch.Tensor) and a.layout is torch.strided and a.untyped_storage()._cdata == memory
+           for a in torch.utils._pytree.tree_leaves(args)):  # fmt: skip
+        return value
+    moved = torch.rand(value.shape, generator=noise, dtype=torch.float64).to(value.device) - 0.5
+    wide = value.detach().double()
+    moved = (wide * (1 + torch.finfo(value.dtype).eps * moved)).to(value.dtype)
+    moved = torch.where(value.detach() == value.detach().round(), value.detach(), moved)
+    return torch.empty_like(value).copy_(moved) if not value.requires_grad else value + (moved - value).detach()
 
 
 def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
@@ -136,24 +194,31 @@ def _widened(tree: Any) -> Any:
     return tree
 
 
-def _snapshot(value: Any) -> Any:
+def snapshot(value: Any) -> Any:
+    """A value as it is now."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone(memory_format=torch.preserve_format)
     if isinstance(value, (tuple, list)):
-        return tuple(_snapshot(v) for v in value)
+        return tuple(snapshot(v) for v in value)
     return value
 
 
-def run_aten(aten: AtenGraph, module: torch.fx.GraphModule, inputs: tuple[Any, ...]) -> Execution:
-    """Run an ATen graph and give its results as the program sees them: mutations written back, views made."""
+@as_compiled()
+def run_aten(
+    aten: AtenGraph, module: torch.fx.GraphModule, inputs: tuple[Any, ...], symbols: Symbols = NONE, wide: bool = False
+) -> Execution:
+    """Run an ATen graph and give its results as the program sees them: mutations written back, views made. `symbols`
+    are the values of data-dependent sizes, by name."""
     own = sum(node.op == "placeholder" for node in module.graph.nodes) == len(inputs)
-    ran = run_graph(module, inputs if own else _with_folded(aten, inputs))
+    ran = run_graph(module, inputs if own else with_folded(aten, inputs), wide)
     offset = len(aten.mutations)
-    outputs = _assemble(aten, inputs, ran.outputs[:offset], ran.outputs[offset:])
+    placeholders = [node.name for node in aten.module.graph.nodes if node.op == "placeholder"]
+    known = symbols_in(aten.module, ran.values | dict(zip(placeholders, inputs)), symbols)
+    outputs = assemble(aten, inputs, ran.outputs[:offset], ran.outputs[offset:], known)
     return Execution(outputs, inputs, ran.values, ran.seconds)
 
 
-def _with_folded(aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def with_folded(aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The inputs of a graph, and those that are computed from frozen ones."""
     folding = aten.folding
     if folding is None:
@@ -163,95 +228,71 @@ def _with_folded(aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*inputs, *fold(*(inputs[index] for index in folding.positions)))
 
 
-def _assemble(
-    aten: AtenGraph, inputs: tuple[Any, ...], new: Sequence[torch.Tensor], made: Sequence[Any]
+def assemble(
+    aten: AtenGraph, inputs: tuple[Any, ...], new: Sequence[torch.Tensor], made: Sequence[Any], symbols: Symbols = NONE
 ) -> tuple[Any, ...]:
     """The program's results: `new` are the new values of mutated inputs, `made` the graph's own results."""
     for value, index in zip([v.clone() for v in new], aten.mutations.values()):
         inputs[index].copy_(value)
-    return results_of(aten, inputs, made)
+    return results_of(aten, inputs, made, symbols)
 
 
-def results_of(aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any]) -> tuple[Any, ...]:
+def results_of(
+    aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any], symbols: Symbols = NONE
+) -> tuple[Any, ...]:
+    """The results of the program: what the graph made, views of it and of inputs, constants."""
+
+    def numbers(sizes: Any) -> Any:
+        return tuple(map(numbers, sizes)) if isinstance(sizes, (tuple, list)) else _known(sizes, symbols)
+
     results: list[Any] = []
     for output in aten.outputs:
         if isinstance(output, FromInput):
             results.append(inputs[output.index])
         elif isinstance(output, Constant):
-            results.append(output.value)
+            results.append(numbers(output.value))
         elif isinstance(output, FromGraph):
             value = made[output.index - len(aten.mutations)]
             results.append(LAZY_VIEWS[output.lazily](value) if output.lazily else value)
         elif isinstance(output, ViewOfGraph):
             owner = made[output.index - len(aten.mutations)]
             fake = aten.module.graph.output_node().args[0][output.index].meta["val"]  # type: ignore[index,union-attr]
-            start = output.offset - fake.storage_offset() + owner.storage_offset()
-            results.append(owner.as_strided(output.size, output.stride, start))
+            start = numbers(output.offset - fake.storage_offset()) + owner.storage_offset()
+            results.append(owner.as_strided(numbers(output.size), numbers(output.stride), start))
         else:
             owner = inputs[output.index]
             base = owner if owner.dtype == output.dtype else owner.view(output.dtype)
-            start = output.offset - aten.inputs[output.index].storage_offset() + base.storage_offset()
-            view = base.as_strided(output.size, output.stride, start)
+            start = numbers(output.offset - aten.inputs[output.index].storage_offset()) + base.storage_offset()
+            view = base.as_strided(numbers(output.size), numbers(output.stride), start)
             results.append(LAZY_VIEWS[output.lazily](view) if output.lazily else view)
     return tuple(results)
 
 
-# ---- programs -------------------------------------------------------------------------------------------------------
-def run_loops(aten: AtenGraph, program: Program, inputs: tuple[Any, ...]) -> Execution:
-    """Run a program's loop bodies in the reference interpreter, extern kernels in ATen."""
-
-    def body(step: LoopBody, memory: dict[str, torch.Tensor], symbols: Mapping[Any, int]) -> None:
-        interpreter.run_body(step, memory, symbols)
-
-    return _run_steps(aten, program, program.steps, inputs, body)
-
-
-def run_kernels(
-    aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]],
-    signatures: Mapping[str, KernelSignature], inputs: tuple[Any, ...],
-) -> Execution:
-    """Run a plan's compiled kernels one after the other. Each buffer has memory of its own, so all can be seen."""
-
-    def group(step: Group, memory: dict[str, torch.Tensor], symbols: Mapping[Any, int]) -> None:
-        signature = signatures[step.kernel]
-        pointers = [memory[name].data_ptr() for name in signature.buffers]
-        status = kernels[step.kernel](*pointers, *(symbols[s] for s in signature.symbols))
-        if status:
-            raise IndexError(f"{step.kernel}: index out of range in `{signature.bounds[status - 1]}`")
-
-    return _run_steps(aten, plan.program, plan.items, inputs, group)
+def _known(number: Any, symbols: Symbols) -> Any:
+    """The value of a symbolic number."""
+    if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return number
+    expression = number.node.expr
+    value = interpreter.evaluate(expression, {s: symbols[s.name] for s in expression.free_symbols})
+    return float(value) if isinstance(number, torch.SymFloat) else int(value)
 
 
-def _run_steps(
-    aten: AtenGraph, program: Program, steps: Sequence[Any], inputs: tuple[Any, ...], run_one: Callable[..., None]
-) -> Execution:
-    memory: dict[str, torch.Tensor] = dict(program.constants)
-    memory |= {n: v for n, v in zip(program.inputs, _with_folded(aten, inputs)) if isinstance(v, torch.Tensor)}
-    symbols = interpreter.symbol_values(program, inputs)
-    for buffer in program.buffers.values():
-        if buffer.role == "intermediate":
-            memory[buffer.name] = interpreter.allocate(buffer, symbols)
-    values: dict[str, Any] = {}
-    start = time.perf_counter()
-    with torch.no_grad():
-        for step in steps:
-            if isinstance(step, (LoopBody, Group)):
-                run_one(step, memory, symbols)
-            else:
-                interpreter.call(step, memory, symbols)
-            values |= {name: _snapshot(memory[name]) for name in written(step)}
-        made = [interpreter.resolve(out, memory, symbols) for out in program.outputs]
-        new = [interpreter.resolve(view, memory, symbols) for view, _ in program.copies]
-        outputs = _assemble(aten, inputs, new, made)
-    return Execution(outputs, inputs, values, time.perf_counter() - start)
+def symbols_in(module: torch.fx.GraphModule, values: Mapping[str, Any], symbols: Symbols) -> Symbols:
+    """`symbols` and those that are the number, or a size, of a node of `module`, whose `values` are known by name."""
+    found = dict(symbols)
+    for node in module.graph.nodes:
+        for fake, value in _leaves(node.meta.get("val"), values.get(node.name)):
+            expression = fake.node.expr if isinstance(fake, (torch.SymInt, torch.SymFloat)) else None
+            if expression is not None and expression.is_Symbol:
+                found[expression.name] = value
+    return found
 
 
-def written(step: Any) -> Iterator[str]:
-    """Names of the buffers that a step leaves in memory."""
-    if isinstance(step, LoopBody):
-        yield from step.writes
-    elif isinstance(step, Group):
-        for body in step.bodies:
-            yield from (name for name in body.writes if name not in step.internal)
-    else:
-        yield from (name for name in step.outputs if name is not None)
+def _leaves(fake: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(fake, (tuple, list)) and isinstance(value, (tuple, list)):
+        for one, other in zip(fake, value):
+            yield from _leaves(one, other)
+    elif isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor):
+        yield from zip(fake.shape, value.shape)
+    elif isinstance(value, (int, float)):
+        yield fake, value

@@ -6,18 +6,17 @@ names.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from ...artifacts.context import CompileContext, CompileId, run_stages
-from ...artifacts.records import Graph, Location, Pass
+from ...artifacts.context import run_stages
+from ...artifacts.records import Graph
 from ...engine.aot.autograd.autograd_metadata import eager_facts, node_gradients
 from ...engine.aot.autograd.eager import EagerForm
 from ...engine.aot.autograd.joint import trace_joint
@@ -27,12 +26,22 @@ from ...engine.lowering import LOWERINGS
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import clones, in_words
-from ..recorded.state import deterministic
-from ..verdicts.compare import compare, worst
-from .ladder import Captured, Difference, Ladder, Report, Rung, reason
-from .pairs import makers_of
-from .rungs import Execution, results_of, run_aten, run_graph, run_kernels, run_loops, written
+from ..recorded.inputs import bind_symbols, clones, in_words
+from ..recorded.state import as_compiled, deterministic
+from ..verdicts.nonfinite import Birth, kind_of
+from . import regenerate
+from .arena import Arena
+from .births import graph_births
+from .entry import ran_in_eager
+from .explain import random_results
+from .gradients import Watch, first_wrong
+from .ladder import LOWERED, Captured, Ladder, lowered, reason
+from .pairs import LoweredPart, Pair, buffer_pairs
+from .reference import Noise, Reference
+from .regenerate import Collector
+from .report import Compared, Difference, Report
+from .rungs import Execution, Symbols, results_of, run_aten, run_graph, symbols_in
+from .unbacked import bind_unbacked
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
 """Runs one half ("forward" or "backward") on its inputs; the outputs are those that its AtenGraph lists."""
@@ -43,230 +52,316 @@ class TrainingLadder(Ladder):
 
     joint: JointGraph
     form: EagerForm
-    trained: Trained
-    nodes: Execution  # the recorded joint graph, in eager
-    wide_nodes: Execution | None  # and in float64
+    work: Trained
 
     def climb(self) -> Report:
-        """Run all rungs, lowest first. Where data tells a number, those that need no gradients."""
+        """Run all rungs, lowest first; without gradients, only the captured graph, where it cannot be traced again."""
         try:
-            self._trace_joint()
-        except (DataDependentOutputException, DynamicOutputShapeException):
-            return Ladder(self.recording, self.compile_id, self.device, self.trust, self.runs).climb()
-        self.eager, self.reference = self._in_eager(self._eager), self._wide(self._eager)
+            self.joint = self._traced(Collector())
+        except Exception as error:
+            why = f"the recorded graph cannot be traced again: {reason(error)}"
+            eager = self._in_eager()
+            self._program()
+            self._add("capture", eager)
+            for stage in ("joint", "forward", "backward", "passes", *LOWERED):
+                self._rung(stage, why, lambda: eager)
+            return self._report()
+        self.form = EagerForm(eager_form(self.captured), eager_facts(self.joint))
+        self.tangents: list[torch.Tensor] = []  # made when eager has run, which knows their sizes
+        self.program = Reference(self._differentiated, self._joint_run, self.graph)
+        eager = self._in_eager()
         self._program()
-        self._add("capture", self.eager)
-        recorded = partial(self._run_joint, module=self._module("joint", ""))
-        self.nodes, self.wide_nodes = self._in_eager(recorded), self._wide(recorded)
-        self._rung("joint", "", lambda: self.nodes)
+        self._add("capture", eager)
+        self._rung("joint", "", lambda: self.nodes.eager)
         why = self._compile()
         self._rung("forward", why, partial(self._halves, self._recorded_half, with_backward=False))
-        halves: tuple[tuple[str, Half], ...] = (
-            ("backward", self._recorded_half), ("passes", self._passed_half), ("loop_ir", self._loops_half),
-            ("kernels", self._kernels_half),
-        )
-        for stage, half in halves:
-            self._rung(stage, why, partial(self._halves, half))
-        return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
+        self._rung("backward", why, partial(self._halves, self._recorded_half))
+        if self.options.each_pass:
+            for name in [*self._passes_of("forward"), *self._pass_names()]:
+                self._rung("passes", why, partial(self._run_pass, name), name)
+        else:
+            self._rung("passes", why, partial(self._halves, partial(self._passed_half, "")))
+        for stage in LOWERED:
+            self._rung(stage, why, partial(self.lowered, stage, None))
+        return self._report()
 
     # ---- making the stages again
-    def _trace_joint(self) -> None:
+    def _traced(self, collector: Collector, forced: Mapping[str, str] | None = None) -> JointGraph:
         fakes = self._fakes()
         placeholders = [n for n in self.captured.graph.nodes if n.op == "placeholder"]
         for node, fake in zip(placeholders, fakes):
             if isinstance(fake, torch.Tensor):
                 node.meta["autograd"] = (fake.requires_grad, False)  # so that it may be changed in place
         captured = Captured(self.captured, fakes, grad_enabled=True)
-        try:
-            joint = trace_joint(captured, self._context(), LOWERINGS)
-        except (DataDependentOutputException, DynamicOutputShapeException):
-            raise
-        except Exception as error:  # the program was compiled: what fails is to do it again from the recording
-            raise ReplayError(f"the recorded graph cannot be traced again: {reason(error)}") from error
+        with deterministic():
+            joint = trace_joint(captured, self._context(forced or {}, collector), LOWERINGS)
         if joint is None:
-            raise ReplayError("the recorded graph has a backward, but traced again no result needs a gradient")
-        self.joint, self.form = joint, EagerForm(eager_form(captured.module), eager_facts(joint))
+            raise ReplayError("it has a backward, but no result needs a gradient")
+        return joint
 
-    def _context(self) -> CompileContext:
-        forced = {d.id: d.chosen for _, d in self.recording.decisions(self.compile_id) if d.forced}
-        return CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
+    def _generated(self, forced: Mapping[str, str], collector: Collector, expose: bool = False) -> Trained:
+        stages = regenerate.exposing(TRAINING) if expose else TRAINING
+        joint = self._traced(collector, forced)
+        with deterministic():
+            made: Trained = run_stages(stages, joint, self._context(forced, collector))
+        return made
 
-    def _compile(self) -> str:
-        try:
-            self.trained = run_stages(TRAINING, self.joint, self._context())
-        except Exception as error:
-            return reason(error)
-        return ""
+    def _in_eager_why(self) -> str:
+        return ran_in_eager(self.joint.forward, self.saved)
 
-    # ---- the rungs
-    def _tangents(self, dtype: torch.dtype | None) -> list[torch.Tensor]:
+    # ---- eager, and the joint graph node by node
+    def _tangents_for(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tangents of results like `roots`."""
         generator = torch.Generator().manual_seed(0)
-        outputs: Any = self.joint.module.graph.output_node().args[0]
-        tangents = []
-        for k in self.joint.tangents:
-            fake = torch.empty_like(outputs[k].meta["val"])
-            values = torch.randn(fake.shape, generator=generator) if fake.dim() else torch.ones(())
-            wide = dtype if dtype is not None and fake.is_floating_point() else fake.dtype
-            made = torch.empty_strided(fake.shape, fake.stride(), dtype=wide, device=self.device)
-            tangents.append(made.copy_(values.to(fake.dtype)))
-        return tangents
+        made = []
+        for root in roots:
+            empty = torch.empty_like(root, requires_grad=False)
+            values = torch.randn(root.shape, generator=generator, device="cpu", dtype=torch.float32)
+            values = values if root.dim() else torch.ones((), device="cpu")
+            made.append(empty.copy_(values.to(root.dtype)))
+        return made
 
-    def _eager(self, dtype: torch.dtype | None = None) -> Execution:
+    def _tangents(self, dtype: torch.dtype | None) -> list[torch.Tensor]:
+        return [t.to(dtype) if dtype is not None and t.is_floating_point() else t.clone() for t in self.tangents]
+
+    def _differentiated(
+        self, dtype: torch.dtype | None, noise: Noise, watch: Watch | None = None
+    ) -> Execution:
         """The captured graph, differentiated by autograd."""
-        own = clones(self.saved, self.device, dtype)
+        own = self._inputs(dtype)
         for value, item in zip(own, self.kept.inputs):
             if isinstance(value, torch.Tensor) and item.meta is not None:
                 value.requires_grad_(item.meta.requires_grad)
-        with deterministic(), torch.enable_grad():
+        with torch.enable_grad():
             inputs = self.form.fresh(own)
             edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
-            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True)
+            if watch is not None:
+                watch.start(inputs)
+            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True, watch=watch)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
-            found = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
+            self.tangents = self.tangents or self._tangents_for(roots)
+            with as_compiled():  # as in training: backward() is called outside of autocast
+                found = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
         reached = dict(zip(self.form.facts.gradients_of, found))
         gradients = tuple([reached.get(i) for i in self.joint.gradients])  # None where no result depends on the input
         outputs, changed = (tuple(map(_plain, values)) for values in (ran.outputs, inputs))
         return Execution(outputs, changed, ran.values, ran.seconds, gradients)
 
-    def _wide(self, run: Callable[[torch.dtype], Execution]) -> Execution | None:
-        try:
-            return run(torch.float64)
-        except (RuntimeError, TypeError):  # an operator that has no float64 form: then distances to eager count
-            return None
-
-    def _run_joint(self, dtype: torch.dtype | None = None, module: torch.fx.GraphModule | None = None) -> Execution:
-        """The joint graph, node by node."""
-        inputs = clones(self.saved, self.device, dtype)
+    def _wrong_gradient(self) -> str:
+        """The captured node whose derivative in eager is no value of the joint graph."""
+        watch = Watch()
         with deterministic():
-            values = (*inputs, *self._tangents(dtype))
-            ran = run_graph(module or self.joint.module, values, wide=dtype is not None)
+            self._differentiated(None, None, watch)
+        nodes = [n for n in self.joint.module.graph.nodes if n.op == "call_function" and n.meta["phase"] != FORWARD]
+        values = [self.nodes.eager.values.get(node.name) for node in nodes]
+        known = [value for value in (*values, *self._tangents(None)) if isinstance(value, torch.Tensor)]
+        return first_wrong(watch.found, known)
+
+    def _named(self, first: Difference, seen: Compared, position: int) -> Difference:
+        if first.node != "results" or first.stage != "joint" or seen.role != "gradient":
+            return super()._named(first, seen, position)
+        node = self._tried(self._wrong_gradient) or ""
+        inside = f"the derivative of {node}" if node else ""
+        return replace(first, node=seen.name, location=self.location(node), inside=inside)
+
+    @cached_property
+    def _joint_record(self) -> Graph:
+        found: Graph = self._artifact("joint", "", Graph)
+        return found
+
+    @cached_property
+    def _joint_module(self) -> torch.fx.GraphModule:
+        return self._joint_form(self._joint_record)
+
+    def _joint_form(self, record: Graph) -> torch.fx.GraphModule:
+        inputs = (*self._inputs(), *self._tangents(None))
+        return graph_module(record, bind_unbacked(record, self.symbols, inputs, self.trust), self.trust)
+
+    @as_compiled()
+    def _joint_run(
+        self, dtype: torch.dtype | None, noise: Noise, module: torch.fx.GraphModule | None = None
+    ) -> Execution:
+        """The recorded joint graph, or a form of it, node by node."""
+        inputs = self._inputs(dtype)
+        ran = run_graph(module or self._joint_module, (*inputs, *self._tangents(dtype)), dtype is not None, noise=noise)
         inside, count = len(self.joint.forward.mutations), self.joint.forward_outputs
         for value, index in zip([v.clone() for v in ran.outputs[:inside]], self.joint.forward.mutations.values()):
             inputs[index].copy_(value)
-        return self._finished(inputs, ran.outputs[inside:count], ran.outputs[count:], ran.values, ran.seconds)
+        symbols = symbols_in(self.joint.module, ran.values, self.symbols)
+        return self._finished(inputs, ran.outputs[inside:count], ran.outputs[count:], ran, symbols)
 
-    def _halves(self, run: Half, with_backward: bool = True) -> Execution:
+    @cached_property
+    def _traced_symbols(self) -> Symbols:
+        """The values of the symbols of the graph traced again."""
+        return symbols_in(self.joint.module, self.nodes.eager.values, self.symbols)
+
+    @cached_property
+    def nodes(self) -> Reference:
+        """The nodes of the joint graph in eager."""
+        return Reference(self._joint_run, record=self._joint_record)
+
+    # ---- the two halves
+    def _halves(self, run: Half, with_backward: bool = True, work: Trained | None = None) -> Execution:
         """Forward, then backward; values of the backward have "backward." in front of their names."""
-        inputs = clones(self.saved, self.device)
-        halves = self.trained.halves
+        inputs = self._inputs()
+        halves = (work or self.work).halves
         forward = run("forward", halves.forward, inputs)
         count = self.joint.forward_outputs - len(self.joint.forward.mutations)
         if not with_backward:
-            return self._finished(inputs, forward.outputs[:count], (), forward.values, forward.seconds)
-        backward = run("backward", node_gradients(halves), (*forward.outputs[count:], *self._tangents(None)))
+            return self._finished(inputs, forward.outputs[:count], (), forward)
+        kept = forward.outputs[count : len(forward.outputs) - len(halves.numbers)]
+        backward = run("backward", node_gradients(halves), (*kept, *self._tangents(None)))
         gradients = tuple(backward.outputs[i + 1] for i in self.joint.gradients)
         values = {**forward.values, **{f"backward.{name}": value for name, value in backward.values.items()}}
-        seconds = forward.seconds + backward.seconds
-        return self._finished(inputs, forward.outputs[:count], gradients, values, seconds)
+        both = Execution((), (), values, forward.seconds + backward.seconds)
+        return self._finished(inputs, forward.outputs[:count], gradients, both)
 
     def _finished(
-        self, inputs: tuple[Any, ...], made: tuple[Any, ...], gradients: tuple[Any, ...], values: dict[str, Any],
-        seconds: float,
+        self, inputs: tuple[Any, ...], made: tuple[Any, ...], gradients: tuple[Any, ...], ran: Execution,
+        symbols: Symbols | None = None,
     ) -> Execution:
         """What is done around the autograd node: new values of inputs, views."""
         inside = len(self.joint.forward.mutations)
         for output, index in self.joint.assigned.items():
             inputs[index].copy_(made[output - inside])
-        outputs = results_of(self.joint.forward, inputs, made)
-        return Execution(outputs, inputs, values, seconds, gradients)
+        symbols = self._traced_symbols if symbols is None else symbols
+        outputs = results_of(self.joint.forward, inputs, made, symbols)
+        return Execution(outputs, inputs, ran.values, ran.seconds, gradients)
 
-    # ---- the halves, at each stage
-    def _module(self, stage: str, name: str) -> torch.fx.GraphModule:
-        record = self._artifact(stage, name, (Graph, Pass))
-        return graph_module(record.graph if isinstance(record, Pass) else record, self.symbols, self.trust)
+    def lowered(
+        self, stage: str, work: Trained | None, arena: Arena | None = None, shared: bool = False,
+        random: Mapping[str, Any] | None = None,
+    ) -> Execution:
+        """Run a stage of both lowered halves, or of another generation of them."""
+        made = work or self.work
+
+        def run(half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
+            own = replace(getattr(made, half), aten=aten)
+            prefix = PREFIX[half]
+            given = {name.removeprefix(prefix): value for name, value in (random or {}).items()
+                     if name.startswith("backward.") == bool(prefix)}
+            return lowered(stage, own, inputs, arena, shared, given)
+
+        return self._halves(run, work=made)
 
     def _recorded_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        return self._run_recorded(self._module(half, ""), aten, inputs)
+        return self._run_recorded(self._aten_record(half, ""), aten, inputs)
 
-    def _run_recorded(self, module: torch.fx.GraphModule, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        """A recorded graph on the inputs of the one traced again, which has numbers where sizes were inputs."""
-        names = [n.name for n in module.graph.nodes if n.op == "placeholder"]
-        numbers = [name in self.symbols for name in names] if len(names) > len(inputs) else []
-        if len(names) != len(inputs) + sum(numbers):
+    def _run_recorded(self, record: Graph, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
+        count = sum(node.op == "placeholder" for node in record.nodes)
+        returned: Any = aten.module.graph.output_node().args[0]
+        if count != len(inputs) or len(record.nodes[-1].args[0]) != len(returned):
             raise ReplayError("the cut made again keeps other values than the recorded one, whose halves stand alone")
-        supply = iter(inputs)
-        inputs = tuple(self.symbols[name] if number else next(supply) for name, number in zip(names, numbers)) or inputs
-        return run_aten(aten, module, inputs)
+        symbols = bind_unbacked(record, self.symbols | bind_symbols(record, inputs), inputs, self.trust)
+        return run_aten(aten, graph_module(record, symbols, self.trust), inputs, symbols)
 
-    def _passed_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        names = [a.name for a in self.recording.artifacts(self.compile_id, "passes")]
-        own = sorted(n for n in names if n.startswith("backward.") if half == "backward") or sorted(
-            n for n in names if "." not in n and half == "forward")
-        return self._run_recorded(self._module("passes", own[-1]) if own else self._module(half, ""), aten, inputs)
+    def _passed_half(self, last: str, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
+        """A half after the passes up to `last`."""
+        names = self._half_passes(half)
+        own = names[: names.index(last) + 1] if last in names else names
+        if last and last not in names and half == "backward":
+            own = []  # a pass of the forward, which comes first
+        record = self._aten_record("passes", own[-1]) if own else self._aten_record(half, "")
+        return self._run_recorded(record, aten, inputs)
 
-    def _loops_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        work = getattr(self.trained, half)
-        return run_loops(work.aten, work.program, inputs)
+    def _run_pass(self, name: str) -> Execution:
+        with deterministic():
+            if name.startswith("joint."):
+                return self._joint_run(None, None, self._joint_form(self._aten_record("passes", name)))
+            return self._halves(partial(self._passed_half, name))
 
-    def _kernels_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        work = getattr(self.trained, half)
-        return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs)
+    def _passes_of(self, stage: str) -> list[str]:
+        """Those of the joint graph come before the cut."""
+        if stage in ("forward", "backward"):
+            names = [a.name for a in self.recording.artifacts(self.compile_id, "passes")]
+            return sorted(name for name in names if name.startswith("joint."))
+        return super()._passes_of(stage)
 
-    # ---- what is compared
-    def _add(self, stage: str, ran: Execution) -> None:
-        references = self.reference.observed() if self.reference is not None else [None] * len(ran.observed())
-        found = {name: compare(*three) for name, *three in
-                 zip(self._names(ran), ran.observed(), self.eager.observed(), references)}
-        comparison = worst(list(found.values()))
-        where = next(name for name, c in found.items() if c is comparison) if comparison.verdict != "equal" else ""
-        if where:
-            comparison = replace(comparison, why=f"{where}: {comparison.why}")
-        self.rungs.append(Rung(stage, self.device, comparison.verdict, comparison, ran.seconds))
-        if comparison.verdict == "different" and self.first is None:
-            self.first = self._locate(stage, ran) or Difference(stage, where, None, comparison)
+    def _half_passes(self, half: str) -> list[str]:
+        names = sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))
+        return [n for n in names if (n.startswith("backward.") if half == "backward" else "." not in n)]
 
-    def _names(self, ran: Execution) -> list[str]:
-        names = [in_words(item.name) for item in self.kept.inputs]
-        return [*(f"result {i}" for i in range(len(ran.outputs))), *names,
-                *(f"gradient of {names[i]}" for i in self.joint.gradients)][: len(ran.observed())]
+    def _pass_names(self) -> list[str]:
+        return [*self._half_passes("forward"), *self._half_passes("backward")]
 
-    def _locate(self, stage: str, ran: Execution) -> Difference | None:
-        """The first node whose value is different: from eager's where the joint graph itself is in question."""
-        graph = {n.name: n for n in self.joint.module.graph.nodes}
-        pairs = [] if stage == "joint" else [self._half_pairs(stage, ran)]
-        for name, value, node, expected, wide in chain(*pairs, self._joint_pairs(ran)):
-            if isinstance(value, torch.Tensor) and isinstance(expected, torch.Tensor) and value.shape == expected.shape:
-                found = compare(value, expected, wide)
-                if found.verdict == "different":
-                    return Difference(stage, name, self._line(graph.get(node)), found)
-        return None
+    # ---- what is held against what
+    def _names(self, ran: Execution) -> list[tuple[str, str]]:
+        names = super()._names(ran)
+        inputs = [in_words(item.name) for item in self.kept.inputs]
+        gradients = [(f"gradient of {inputs[i]}", "gradient") for i in self.joint.gradients]
+        return [*names, *gradients][: len(ran.observed())]
 
-    def _joint_pairs(self, ran: Execution) -> Iterator[tuple[str, Any, str, Any, Any]]:
-        """Nodes of the forward beside the captured node whose last piece they are, then gradients beside eager's."""
+    def pairs(self, stage: str, name: str, ran: Execution, work: Any = None) -> Iterator[Pair]:
+        """The values of a rung that have a counterpart in eager."""
+        if stage == "joint":
+            return self._joint_pairs(ran)
+        if stage in ("forward", "backward", "passes"):
+            return chain(*(self._half_nodes(half, ran) for half in PREFIX))
+        if stage not in ("loop_ir", "kernels"):
+            return iter(())
+        work = work or self.work
+        parts = []
+        for half, prefix in PREFIX.items():
+            made = getattr(work, half)
+            steps: Sequence[Any] = made.program.steps if stage == "loop_ir" else made.plan.items
+            parts.append(buffer_pairs(steps, ran.values, self.nodes, self._sources, prefix))
+        return chain(*parts)
+
+    def _joint_pairs(self, ran: Execution) -> Iterator[Pair]:
+        """Nodes of the forward beside the captured node whose last piece they are."""
         nodes = [n for n in self.joint.module.graph.nodes if n.op == "call_function"]
         last = {origin: n for n in nodes if n.meta["phase"] == FORWARD for origin in n.meta.get("origins", ())}
-        wide = self.reference
-        for origin, node in last.items():
-            expected = self.eager.values.get(origin)
-            yield node.name, ran.values.get(node.name), node.name, expected, wide and wide.values.get(origin)
-        outputs: Any = self.joint.module.graph.output_node().args[0]
-        made = outputs[self.joint.forward_outputs :]
-        for i, (value, expected) in enumerate(zip(ran.gradients, self.eager.gradients)):
-            name = getattr(made[i], "name", f"gradient {i}")
-            yield name, value, name, expected, wide and wide.gradients[i]
+        yield from (Pair(node.name, ran.values.get(node.name), origin, self.program, origin)
+                    for origin, node in last.items())
 
-    def _half_pairs(self, stage: str, ran: Execution) -> Iterator[tuple[str, Any, str, Any, Any]]:
-        """What the halves computed beside the joint graph's node of the same name, or whose value a buffer holds."""
-        for half, prefix in (("forward", ""), ("backward", "backward.")):
-            for name, node in self._owners(stage, half):
-                expected = self.nodes.values.get(node)
-                wide = self.wide_nodes.values.get(node) if self.wide_nodes is not None else None
-                yield prefix + name, ran.values.get(prefix + name), node, expected, wide
+    def _half_nodes(self, half: str, ran: Execution) -> Iterator[Pair]:
+        """What a half computed beside the joint graph's node of the same name."""
+        for node in getattr(self.work.halves, half).module.graph.nodes:
+            name = PREFIX[half] + node.name
+            if name in ran.values:
+                yield Pair(name, ran.values[name], node.name, self.nodes, self._sources.get(node.name, ""))
 
-    def _owners(self, stage: str, half: str) -> Iterator[tuple[str, str]]:
-        """(node or buffer, node of the joint graph) in the order in which they are computed."""
-        work = getattr(self.trained, half)
-        if stage in ("forward", "backward", "passes"):
-            yield from ((n.name, n.name) for n in getattr(self.trained.halves, half).module.graph.nodes)
-            return
-        for step in work.program.steps if stage == "loop_ir" else work.plan.items:
-            made = dict(makers_of(step))
-            for name in written(step):
-                yield from ((name, maker) for maker in made.get(name, ())[:1])
+    @cached_property
+    def _sources(self) -> dict[str, str]:
+        nodes = self.joint.module.graph.nodes
+        return {n.name: n.meta["origins"][0] for n in nodes if n.meta.get("origins")}
 
-    def _line(self, node: torch.fx.Node | None) -> Location | None:
-        origins = node.meta.get("origins", ()) if node is not None else ()
-        return self._location(origins[0]) if origins else None
+    def _random(self, stage: str, ran: Execution) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for half, prefix in PREFIX.items():
+            made = random_results(getattr(self.work, half).plan.items, self.nodes, ran.values, prefix)
+            found |= {prefix + name: value for name, value in made.items()}
+        return found
+
+    # ---- kernels alone, NaNs
+    def parts(self) -> Iterator[LoweredPart]:
+        """Both halves, each with the inputs that it gets in the loop IR."""
+        found: list[LoweredPart] = []
+
+        def run(half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
+            work = replace(getattr(self.work, half), aten=aten)
+            found.append(LoweredPart(PREFIX[half], work, clones(inputs, self.device), self._sources))
+            return lowered("loop_ir", work, inputs)
+
+        with deterministic():
+            self._halves(run)
+        yield from found
+
+    def _eager_births(self) -> list[Birth]:
+        """Of the forward as captured, then of the gradients in the joint graph."""
+        found = super()._eager_births()
+        inner = self.nodes.eager if hasattr(self, "joint") else None
+        if inner is None or not (any(map(kind_of, inner.gradients)) or self.options.nan):
+            return found
+        backward = {n.name for n in self.joint.module.graph.nodes if n.meta.get("phase") != FORWARD}
+        lines = {name: self.location(source) for name, source in self._sources.items()}
+        inputs = (*self._inputs(), *self._tangents(None))
+        more = graph_births(self._joint_module, inner, self.nodes.wide, inputs, "joint", lines,
+                            self._input_names(self._joint_module))
+        return [*found, *(birth for birth in more if birth.node in backward)]
+
+
+PREFIX = {"forward": "", "backward": "backward."}
 
 
 def _plain(value: Any) -> Any:

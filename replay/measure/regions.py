@@ -79,7 +79,7 @@ class Region:
             "noise": round(max(self.eager.noise, self.compiled.noise), 4), "overhead_seconds": self.overhead,
             "reasons": list(self.reasons), "notes": list(self.notes),
             "machine": {"device": self.machine.device, "threads": self.machine.threads,
-                        "bandwidth": self.machine.bandwidth, "flops": self.machine.flops},
+                "bandwidth": self.machine.bandwidth, "flops": self.machine.flops},
             "kernels": [{
                 "part": k.part, "name": k.name, "kind": k.kind, "seconds": k.seconds, "noise": round(k.noise, 4),
                 "eager_seconds": k.eager, "operators": k.operators, "bytes": k.bytes, "flops": k.flops,
@@ -103,7 +103,7 @@ def measure(case: Case, selector: str) -> Region:
     inside = sum(k.seconds for k in kernels)
     overhead = max(whole["compiled"].seconds - inside, 0.0)
     what = "forward and backward" if case.training else "forward"
-    reasons = [] if why else _reasons(whole["eager"], whole["compiled"], overhead, kernels)
+    reasons = [] if why else slower_because(whole["eager"], whole["compiled"], overhead, kernels)
     return Region(selector, what, whole["eager"], whole["compiled"], overhead, tuple(kernels), tuple(reasons), peaks,
                   tuple(why))
 
@@ -209,7 +209,7 @@ def _location(part: Part, nodes: list[str]) -> Location | None:
 
 
 # ---- reasons ---------------------------------------------------------------------------------------------------------
-def _reasons(eager: Timing, compiled: Timing, overhead: float, kernels: list[KernelTime]) -> list[str]:
+def slower_because(eager: Timing, compiled: Timing, overhead: float, kernels: list[KernelTime]) -> list[str]:
     """What makes the compiled graph slower than eager; nothing where it is not, beyond noise."""
     noise = max(eager.noise, compiled.noise)
     if compiled.seconds <= eager.seconds * SLOWER:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -33,13 +34,24 @@ def equality(code: str) -> tuple[str, Any] | None:
 
 def look(frame: FrameType, name: str) -> Any:
     """What is at a place when `frame` runs, or MISSING."""
-    found: Any = {"L": frame.f_locals, "G": frame.f_globals}
+    return look_in(frame.f_locals, frame.f_globals, name)
+
+
+def look_in(variables: Mapping[str, Any], module: Mapping[str, Any], name: str) -> Any:
+    """The same where a frame's local and global variables are these."""
+    found: Any = {"L": variables, "G": module}
     for by_attribute, key in _steps(name) or [(False, None)]:
+        if by_attribute and key in _WRAPPED and not hasattr(found, key):
+            continue  # nothing was compiled here: this is the object itself
         try:
             found = getattr(found, key) if by_attribute else found[key]
         except Exception:  # the program's own __getattr__ may raise anything
             return MISSING
     return found
+
+
+_WRAPPED = ("_ptdebug_original", "_orig_mod")
+"""Attributes by which what was compiled holds the program's function or module."""
 
 
 def _steps(name: str) -> list[tuple[bool, Any]] | None:

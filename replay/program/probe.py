@@ -2,11 +2,12 @@
 
     python -m ptdebug.replay.program.probe SPEC.json
 
-It is a process of its own, started by `program.py`. A call matches if it sees what the recorded one saw: local tensors
-bit for bit; those inside of objects, such as parameters that eager has trained since, up to rounding; and the guarded
-plain values. The first match runs from a fixed seed, as the graphs do; afterwards the random state is restored, if the
-call used no random numbers. The process ends when the last call has returned, or one that used random numbers: what
-follows would be another program (parameters trained with other noise).
+It is a process of its own, started by `program.py`. A call matches if it sees what the recorded one saw: the state of
+torch; descriptions of objects (`identity.py`); local tensors bit for bit; those inside of objects, such as parameters
+that eager has trained since, up to rounding (the call then runs on the recorded numbers); and which of them share
+memory. It starts from the recorded state of the random number generators, as the graphs do. The process ends when the
+last call has returned, or one that used random numbers from another state than the program's: what follows would be
+another program (parameters trained with other noise).
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import os
 import runpy
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +26,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.utils._pytree import tree_leaves
 
+from ..recorded.state import random_state, read_state, start_random
+from .identity import describe_at, describe_state
 from .places import look
 
 
@@ -36,12 +40,24 @@ class Probe:
         for call in spec["calls"]:
             expected = load_file(call["inputs"]) if call["inputs"] else {}
             self.missing.setdefault((call["function"], call["line"]), []).append(call | {"expected": expected})
-        self.report: dict[str, Any] = {"seconds": {}, "disturbed": False}
+        self.report: dict[str, Any] = {"seconds": {}, "until": {}, "disturbed": False}
         self.frame: FrameType | None = None
         self.running: list[dict[str, Any]] = []
+        self.replaced: list[tuple[torch.Tensor, ...]] = []
+        self.program_state: dict[str, torch.Tensor] = {}
+        self.start: dict[str, torch.Tensor] = {}
+        self.began = 0.0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        """See a call begin or end."""
+        """See a call begin or end. What goes wrong here is no business of the program."""
+        try:
+            self._watch(frame, event, argument)
+        except Exception as error:
+            self.report["error"] = f"{type(error).__name__}: {error}"
+            Path(self.spec["report"]).write_text(json.dumps(self.report))
+            os._exit(1)
+
+    def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             wanted = self.missing.get((frame.f_code.co_name, frame.f_code.co_firstlineno))
             if wanted:
@@ -52,51 +68,108 @@ class Probe:
     def _begin(self, frame: FrameType, calls: list[dict[str, Any]]) -> None:
         if not calls:
             return
-        if self.frame is not None:  # inside of another one, which runs from the seed
+        if self.frame is not None:  # inside of another one, which has values of its own
             self.report["disturbed"] = True
             return
-        self.frame, self.running = frame, calls
-        self.program_state = _random_state()
-        torch.manual_seed(self.spec["seed"])  # random numbers as where the graph is run
-        self.seeded_state = _random_state()
+        self.frame, self.running = frame, calls[:1]
+        self.replaced = _replace(frame, calls[0]["expected"])
+        self.program_state = random_state()
+        start_random(load_file(calls[0]["random"]) if calls[0]["random"] else {})  # as where the graph is run
+        self.start = random_state()
+        self.began = time.perf_counter()
 
     def _end(self, returned: Any) -> None:
-        drew = not all(map(torch.equal, _random_state(), self.seeded_state))
-        if drew:
+        took = time.perf_counter() - self.began
+        drew = not _equal(random_state(), self.start)
+        disturbed = drew and not _equal(self.program_state, self.start)
+        if disturbed:
             self.report["disturbed"] = True
-        else:
-            _set_random_state(self.program_state)
+        elif not drew:
+            start_random(self.program_state)
         tensors = [leaf for leaf in tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
-        dense = {str(i): t.detach().cpu().contiguous().clone() for i, t in enumerate(tensors)}
+        dense = {str(i): _dense(tensor) for i, tensor in enumerate(tensors) if _has_values(tensor)}
+        _put_back(self.replaced)
         for call in self.running:
             save_file(dense, call["outputs"])
-            self.report["seconds"][call["id"]] = time.time() - self.spec["started"]
+            self.report["seconds"][call["id"]] = took
+            self.report["until"][call["id"]] = time.time() - self.spec["started"]
             self.missing[call["function"], call["line"]].remove(call)
         self.frame, self.running = None, []
         Path(self.spec["report"]).write_text(json.dumps(self.report))
-        if drew or not any(self.missing.values()):
+        if disturbed or not any(self.missing.values()):
             sys.stdout.flush()
             os._exit(0)  # what the program does afterwards does not matter here
+
+
+def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[device], other[device]) for device in one)
+
+
+def _has_values(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().clone()
 
 
 def _is_the_call(frame: FrameType, call: dict[str, Any]) -> bool:
     if os.path.realpath(frame.f_code.co_filename) != call["file"]:
         return False
-    return all(_is_that(look(frame, place), wanted) for place, wanted in call["values"]) and all(
-        _holds(_as_tensor(look(frame, place)), wanted, place) for place, wanted in call["expected"].items()
-    )
+    if call["state"] is not None and describe_state(read_state()) != call["state"]:
+        return False
+    variables, module = frame.f_locals, frame.f_globals
+    for key, wanted in call["values"].items():
+        found = describe_at(variables, module, key)
+        if found is None or found[0] != wanted:
+            return False
+    if not all(_is_that(look(frame, place), wanted) for place, wanted in call["numbers"]):
+        return False
+    tensors = {place: _as_tensor(look(frame, place)) for place in call["expected"]}
+    return all(_holds(tensors[place], wanted, place) for place, wanted in call["expected"].items()) and _same_sharing(
+        tensors, call["shared"])
+
+
+def _same_sharing(tensors: dict[str, torch.Tensor], shared: dict[str, str]) -> bool:
+    """Whether those tensors share memory that did at the recorded call."""
+    places = [place for place in tensors if place in shared and tensors[place].numel()]
+    storages = {place: tensors[place].untyped_storage().data_ptr() for place in places}
+    groups = {(storages[place], shared[place]) for place in places}
+    return len(groups) == len({storage for storage, _ in groups}) == len({group for _, group in groups})
+
+
+def _replace(frame: FrameType, expected: dict[str, torch.Tensor]) -> list[tuple[torch.Tensor, ...]]:
+    """Put the recorded numbers in place of those that differ by rounding: (tensor, its own numbers, the recorded)."""
+    replaced: list[tuple[torch.Tensor, ...]] = []
+    for place, wanted in expected.items():
+        found = look(frame, place)
+        if isinstance(found, torch.Tensor) and not torch.equal(_dense(found).nan_to_num(), wanted.nan_to_num()):
+            own = found.detach().clone()
+            with suppress(RuntimeError):  # memory that cannot be written: the rounding stays
+                found.data.copy_(wanted)
+                replaced.append((found, own, found.detach().clone()))
+    return replaced
+
+
+def _put_back(replaced: list[tuple[torch.Tensor, ...]]) -> None:
+    """Give the program its own numbers back, where the call has written no others."""
+    for tensor, own, recorded in replaced:
+        if torch.equal(tensor.detach(), recorded):
+            tensor.data.copy_(own)
 
 
 def _is_that(found: Any, wanted: Any) -> bool:
     if not isinstance(found, (bool, int, float, str, type(None))):
         return False
-    return bool(found == wanted) or (found != found and wanted != wanted)
+    return (type(found) is type(wanted) and bool(found == wanted)) or (found != found and wanted != wanted)
 
 
 def _holds(found: Any, wanted: torch.Tensor, place: str) -> bool:
     if not isinstance(found, torch.Tensor) or found.shape != wanted.shape or found.dtype != wanted.dtype:
         return False
-    there = found.detach().cpu()
+    if not _has_values(found):
+        return False
+    there = _dense(found)
     if place.count("[") + place.count(".") == 1:  # a variable of its own
         return torch.equal(there.nan_to_num(), wanted.nan_to_num())
     try:
@@ -114,17 +187,6 @@ def _as_tensor(value: Any) -> Any:
         return torch.from_numpy(value.copy())
     except TypeError:  # of a dtype that torch does not have
         return value
-
-
-def _random_state() -> list[torch.Tensor]:
-    """The state of torch's generators: the CPU's, then each GPU's."""
-    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ())]
-
-
-def _set_random_state(state: list[torch.Tensor]) -> None:
-    torch.set_rng_state(state[0])
-    if len(state) > 1:
-        torch.cuda.set_rng_state_all(state[1:])
 
 
 def main(path: str) -> None:

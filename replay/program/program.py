@@ -24,13 +24,15 @@ from safetensors.torch import load_file, save_file
 
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Breaks, Frame, Guards, SavedInputs
-from ...artifacts.signature import is_signed
-from ..recorded.inputs import load_inputs
-from ..recorded.state import SEED
+from ...artifacts.signature import is_signed, was_written_here
+from ..recorded.inputs import load_inputs, load_random
 from ..verdicts.compare import Comparison, compare, worst
+from .identity import ONE_OF_MANY, describe, describe_state
 from .places import equality, is_place
 
 TIMEOUT_SECONDS = 600
+CHEAP_SECONDS = 60
+"""A program that had reached the call by then, compiling on the way, is run again without being asked."""
 
 
 class ProgramAbsent(Exception):
@@ -39,10 +41,13 @@ class ProgramAbsent(Exception):
 
 @dataclass(frozen=True)
 class Returned:
-    """What a call of the program returned: its tensors, on the CPU, and the seconds until it had returned."""
+    """What a call of the program returned: its tensors, on the CPU, and the seconds that it took. `unsure` are places
+    that may have held another object than at the recorded call; `run_seconds` counts from the program's start."""
 
     tensors: list[torch.Tensor]
     seconds: float
+    unsure: tuple[str, ...] = ()
+    run_seconds: float = 0.0
 
 
 class ProgramRuns:
@@ -50,10 +55,15 @@ class ProgramRuns:
 
     The first question runs it once and looks for all of those calls. One that this run cannot show, because it happens
     inside of another one or because an earlier one drew random numbers from another seed than the program's, gets a run
-    of its own when it is asked for.
+    of its own when it is asked for. Calls that a program reached later than after CHEAP_SECONDS are looked for only if
+    `asked`.
     """
 
-    def __init__(self, recording: Recording, compile_ids: Sequence[str], trust: bool = False) -> None:
+    def __init__(
+        self, recording: Recording, compile_ids: Sequence[str], trust: bool = False, asked: bool = False, call: int = 0
+    ) -> None:
+        self.asked = asked
+        self.call = call
         self.recording = recording
         self.compile_ids = tuple(compile_ids)
         self.trust = trust
@@ -67,23 +77,40 @@ class ProgramRuns:
             raise ProgramAbsent(
                 "its program was not recorded by you here, or has changed since: --trust runs it anyway"
             )
-        _whole_frame(self.recording, compile_id)
+        self._check(compile_id)
         if self.returned is None:
-            self.returned = self._run([c for c in self.compile_ids if _can_run(self.recording, c)])
+            self.returned = self._run([c for c in self.compile_ids if self._can_run(c)])
         if compile_id not in self.returned and self.disturbed:
             self.returned |= self._run([compile_id])
         if compile_id not in self.returned:
             raise ProgramAbsent(self.last_words)
         return self.returned[compile_id]
 
+    def _check(self, compile_id: str) -> None:
+        """Raise ProgramAbsent if the program is not to be run for this compilation, as far as the recording says."""
+        _whole_frame(self.recording, compile_id)
+        inputs = _inputs(self.recording, compile_id, self.call)
+        if not inputs.file:
+            raise ProgramAbsent("by their values its calls could be told, and those of the inputs were not kept")
+        if not self.asked and inputs.call is not None and inputs.call.seconds > CHEAP_SECONDS:
+            raise ProgramAbsent(f"this call came after {inputs.call.seconds:.0f} s: --program runs the program until "
+                                "then")
+
+    def _can_run(self, compile_id: str) -> bool:
+        try:
+            self._check(compile_id)
+        except ProgramAbsent:
+            return False
+        return True
+
     def _run(self, compile_ids: Sequence[str]) -> dict[str, Returned]:
         """One run of the program: what those of `compile_ids` returned whose calls it met."""
         meta = self.recording.meta
         with tempfile.TemporaryDirectory(prefix="ptdebug-replay-") as folder:
-            calls = [_call(self.recording, c, Path(folder, str(i))) for i, c in enumerate(compile_ids)]
+            calls = [_call(self.recording, c, self.call, Path(folder, str(i))) for i, c in enumerate(compile_ids)]
             report = Path(folder, "report.json")
             spec = {
-                "command": meta.get("command", []), "folder": meta.get("folder", "."), "calls": calls, "seed": SEED,
+                "command": meta.get("command", []), "folder": meta.get("folder", "."), "calls": calls,
                 "report": str(report), "started": time.time(),
             }
             Path(folder, "spec.json").write_text(json.dumps(spec))
@@ -91,18 +118,27 @@ class ProgramRuns:
             found: dict[str, Any] = {"seconds": {}, "disturbed": False}
             if report.exists():
                 found = json.loads(report.read_text())
+            if "error" in found:
+                self.last_words = f"the program's call cannot be looked at ({found['error']})"
             self.disturbed |= found["disturbed"]
             outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
+        unsure = {c["id"]: tuple(c["unsure"]) for c in calls}
         return {
-            c: Returned([tensors[str(i)] for i in range(len(tensors))], found["seconds"][c])
+            c: Returned(list(tensors.values()), found["seconds"][c], unsure[c], found["until"][c])
             for c, tensors in outputs.items()
         }
 
 
 def is_ours(recording: Recording) -> bool:
-    """Whether this user made the recording here, as its signature shows."""
+    """Whether this user made the recording here, and its program is unchanged, as its signature shows."""
     meta = recording.meta
     return is_signed(meta.get("command", []), meta.get("folder", ""), meta.get("signature", ""))
+
+
+def was_made_here(recording: Recording) -> bool:
+    """Whether this user's ptdebug wrote the recording, whatever became of its program."""
+    meta = recording.meta
+    return was_written_here(recording.path, meta.get("started"), meta.get("origin")) or is_ours(recording)
 
 
 def _run_probe(spec: Path) -> str:
@@ -115,37 +151,42 @@ def _run_probe(spec: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"the program did not reach the call within {TIMEOUT_SECONDS} s"
-    last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2] if ran.returncode else ""
     return "the program, run again, made no call with these values" + (f" ({last})" if last else "")
 
 
-def _can_run(recording: Recording, compile_id: str) -> bool:
-    """Whether the program can be run for this compilation, as far as the recording says."""
+def _inputs(recording: Recording, compile_id: str, call: int) -> SavedInputs:
     try:
-        _whole_frame(recording, compile_id)
-        return bool(_inputs(recording, compile_id).file)
-    except (ProgramAbsent, RecordingError):
-        return False
-
-
-def _inputs(recording: Recording, compile_id: str) -> SavedInputs:
-    found = recording.artifact(compile_id, "runtime", "inputs")
+        found = recording.artifact(compile_id, "runtime", f"inputs_{call}" if call else "inputs")
+    except RecordingError as error:
+        raise ProgramAbsent(str(error)) from error
     if not isinstance(found, SavedInputs):
-        raise RecordingError(f"{compile_id}:runtime/inputs is a {type(found).__name__}")
+        raise ProgramAbsent(f"{compile_id}:runtime/inputs is a {type(found).__name__}")
     return found
 
 
-def _call(recording: Recording, compile_id: str, folder: Path) -> dict[str, Any]:
+def _call(recording: Recording, compile_id: str, number: int, folder: Path) -> dict[str, Any]:
     """How the probe knows the call of one compilation: its function, and what it found in its variables."""
     folder.mkdir()
     frame = _whole_frame(recording, compile_id)
-    inputs = _inputs(recording, compile_id)
+    inputs = _inputs(recording, compile_id, number)
+    random = load_random(recording.path, inputs)
+    if random:
+        save_file(random, folder / "random.safetensors")
+    values, unsure = _known_by(recording, compile_id, inputs)
     return {
         "id": compile_id, "file": os.path.realpath(frame.file), "function": frame.function.rpartition(".")[2],
         "line": frame.line, "outputs": str(folder / "outputs.safetensors"),
         "inputs": _save_tensors(folder / "inputs.safetensors", inputs, load_inputs(recording.path, inputs)),
-        "values": [*_numbers(inputs), *_assumed(recording, compile_id)],
+        "shared": _shared(inputs), "random": str(folder / "random.safetensors") if random else "",
+        "numbers": list(_numbers(inputs)), "values": values, "unsure": unsure,
+        "state": None if inputs.state is None else describe_state(inputs.state),
     }
+
+
+def _shared(inputs: SavedInputs) -> dict[str, str]:
+    """For each place of a tensor the first that shares its memory."""
+    return {i.name: i.alias_of or i.name for i in inputs.inputs if i.tensor and is_place(i.name)}
 
 
 def _numbers(inputs: SavedInputs) -> Iterator[tuple[str, Any]]:
@@ -155,16 +196,29 @@ def _numbers(inputs: SavedInputs) -> Iterator[tuple[str, Any]]:
             yield item.name, item.value
 
 
-def _assumed(recording: Recording, compile_id: str) -> Iterator[tuple[str, Any]]:
-    """What the guards say of single values: other calls have others, with the same tensors."""
+def _known_by(recording: Recording, compile_id: str, inputs: SavedInputs) -> tuple[dict[str, str], list[str]]:
+    """What the call is known by besides its tensors and numbers, and at which places that may not be enough."""
+    drawn = [i.name for i in inputs.inputs if i.meta is None and not is_place(i.name)]
+    if inputs.call is not None:
+        return inputs.call.values, [*inputs.call.unsure, *drawn]
+    values, unsure = _assumed(recording, compile_id)
+    return values, [*unsure, *drawn]
+
+
+def _assumed(recording: Recording, compile_id: str) -> tuple[dict[str, str], list[str]]:
+    """The same from what the guards say, of recordings that do not describe the call."""
     try:
         guards = recording.artifact(compile_id, "guards")
     except RecordingError:
-        return
+        return {}, []
+    values, unsure = {}, []
     for guard in guards.guards if isinstance(guards, Guards) else ():
         found = equality(guard.code) if guard.kind in _VALUES else None
         if found and (found[1] is None or isinstance(found[1], (bool, int, float, str))):
-            yield found
+            values[found[0]] = describe(found[1])[0]
+        elif guard.kind in ONE_OF_MANY and not guard.source.startswith("__"):
+            unsure.append(guard.source)
+    return values, unsure
 
 
 _VALUES = ("EQUALS_MATCH", "BOOL", "NONE")
@@ -198,7 +252,7 @@ def _save_tensors(path: Path, inputs: SavedInputs, values: Sequence[Any]) -> str
         place = item.name.removeprefix("tensor_of(").removesuffix(")")  # the memory of an array
         plain = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.device.type != "meta"
         if plain and is_place(place):
-            found[place] = value.contiguous().clone()
+            found[place] = value.resolve_conj().resolve_neg().contiguous().clone()
     if not found:
         return ""
     save_file(found, path)
@@ -209,7 +263,7 @@ def compare_returned(returned: Sequence[torch.Tensor], observed: Sequence[Any]) 
     """Compare what the function returned with the graph's results: each tensor with the nearest of its kind."""
     found = []
     for tensor in returned:
-        like = [o.detach().cpu().contiguous() for o in observed if _alike(o, tensor)]
+        like = [o.detach().cpu().resolve_conj().resolve_neg().contiguous() for o in observed if _alike(o, tensor)]
         if not like:
             found.append(Comparison("different", why=f"no result of the graph is a {tensor.dtype}{list(tensor.shape)}"))
             continue
@@ -219,9 +273,11 @@ def compare_returned(returned: Sequence[torch.Tensor], observed: Sequence[Any]) 
 
 
 def _alike(value: Any, tensor: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
+    same = isinstance(value, torch.Tensor) and value.shape == tensor.shape and value.dtype == tensor.dtype
+    return same and value.layout is torch.strided and not value.is_meta
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    apart = (a.double() - b.double()).abs().nan_to_num()
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    apart = (a.to(wide) - b.to(wide)).abs().nan_to_num()
     return apart.max().item() if apart.numel() else 0.0

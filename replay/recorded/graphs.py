@@ -13,7 +13,9 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -226,11 +228,26 @@ def dtype(name: str) -> torch.dtype:
     return found
 
 
+_ON: ContextVar[str] = ContextVar("on", default="")
+
+
+@contextmanager
+def on_device(device: str) -> Iterator[None]:
+    """Graphs that are rebuilt inside name this device where the recorded ones name one of another kind."""
+    before = _ON.set(device)
+    try:
+        yield
+    finally:
+        _ON.reset(before)
+
+
 def _torch_object(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
     if _DEVICE.match(text):
-        return torch.device(text)
+        other = _ON.get()
+        kind = text.partition(":")[0]
+        return torch.device(other if other and kind not in ("meta", other.partition(":")[0]) else text)
     raise ReplayError(f"the recorded graph has an argument that replay does not know: {text!r}")
 
 

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,20 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ...artifacts.files import NotAFileOfIt, plain_file
+from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
 from .graphs import ReplayError, dtype
+from .memory import seen, storage_bytes
+from .synthesized import described, synthesized
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a call: their record, their values on the CPU, and what was made up ("" if they were kept)."""
+
+    kept: SavedInputs
+    values: tuple[Any, ...]
+    made_up: str = ""
 
 
 def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
@@ -31,7 +44,7 @@ def read_tensors(folder: Path, saved: SavedInputs) -> dict[str, torch.Tensor]:
     try:
         path = plain_file(folder, saved.file)
         with safe_open(path, "pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}
+            return {key: file.get_tensor(key) for key in file.keys() if not key.startswith(RANDOM)}
     except (OSError, SafetensorError, NotAFileOfIt) as error:
         raise ReplayError(f"{folder / saved.file} cannot be read ({error}): record again") from error
 
@@ -48,39 +61,82 @@ def load_input(item: SavedInput, flat: Mapping[str, torch.Tensor]) -> Any:
         shape, stride, offset = [int(s) for s in meta.shape], [int(s) for s in meta.stride], int(meta.offset)
         if meta.device == "meta":
             return torch.empty_strided(shape, stride, dtype=kind, device="meta")
-        if flat[item.tensor].dtype != kind:
-            raise ValueError(f"its values are {flat[item.tensor].dtype}")
-        return flat[item.tensor].as_strided(shape, stride, offset)  # which checks them against the memory
+        memory = flat[item.tensor]
+        if memory.dtype not in (kind, torch.uint8):
+            raise ValueError(f"its values are {memory.dtype}")
+        return seen(memory, kind, shape, stride, offset, item.conjugated, item.negated)  # which checks the sizes
     except (ValueError, KeyError, RuntimeError, OverflowError, TypeError) as error:
         why = str(error).partition("\n")[0]  # torch's errors go on with its own stack
         raise ReplayError(f"the recording is damaged: the input {item.name!r} does not fit the saved data ({why})"
                           ) from error
 
 
+RANDOM = "random:"
+"""Before the names of devices in the file of a call's inputs: the states of their random number generators."""
+
+
+def load_random(folder: Path, saved: SavedInputs) -> dict[str, torch.Tensor]:
+    """The states of the random number generators before the call, by device; empty where they were not kept."""
+    if not saved.file:
+        return {}
+    try:
+        with safe_open(plain_file(folder, saved.file), "pt") as file:
+            found = {key.removeprefix(RANDOM): file.get_tensor(key) for key in file.keys() if key.startswith(RANDOM)}
+    except (OSError, SafetensorError, NotAFileOfIt):
+        return {}
+    return {device: state for device, state in found.items() if _DEVICE.match(device) and _is_state(device, state)}
+
+
+_DEVICE = re.compile(r"cpu$|cuda:\d{1,2}$")
+
+
+def _is_state(device: str, state: torch.Tensor) -> bool:
+    """Whether the tensor is what a generator of that device takes."""
+    if device == "cpu":
+        try:
+            torch.Generator().set_state(state)
+        except (RuntimeError, TypeError):
+            return False
+        return True
+    return state.dtype is torch.uint8 and state.shape == (16,)
+
+
 def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, ...]:
     """Fresh copies of `values` on `device`, floating tensors in `dtype` if given, for a run that shows how far
     rounding may go: tensors that gain no precision by it are perturbed (see `_nudged`).
 
-    Tensors that share storage keep sharing it, with the same offsets.
+    Tensors that share storage keep sharing it, with the same offsets. Raises TypeError for `dtype` where tensors see
+    one storage with several dtypes, which would no longer be the same bytes.
     """
-    storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+    copies: dict[int, tuple[torch.dtype, torch.Tensor]] = {}
 
     def clone(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.is_meta:
             return value
-        wanted = dtype if dtype is not None and value.is_floating_point() else value.dtype
-        if dtype is not None and value.is_complex():
-            wanted = torch.complex128
-        key = (value.untyped_storage()._cdata, value.dtype)
-        if key not in storages:
-            count = value.untyped_storage().nbytes() // value.element_size()
-            whole = value.as_strided((count,), (1,), 0)
-            storages[key] = whole.to(device=device, dtype=wanted, copy=True)
-            if dtype is not None and wanted == value.dtype and wanted in (torch.float64, torch.complex128):
-                storages[key] = _nudged(storages[key])
-        return storages[key].as_strided(value.shape, value.stride(), value.storage_offset())
+        key = value.untyped_storage()._cdata
+        if key not in copies:
+            copies[key] = value.dtype, _copy(value, device, dtype)
+        seen_as, memory = copies[key]
+        if dtype is not None and seen_as != value.dtype:
+            raise TypeError("tensors see one storage with several dtypes")
+        kind = value.dtype if dtype is None else memory.dtype
+        return seen(memory, kind, value.shape, value.stride(), int(value.storage_offset()), value.is_conj(),
+                    value.is_neg())
 
     return tuple(clone(v) for v in values)
+
+
+def _copy(value: torch.Tensor, device: str, dtype: torch.dtype | None) -> torch.Tensor:
+    """The storage of a tensor on `device`, its numbers in `dtype` where they are floating."""
+    memory = storage_bytes(value)
+    memory = memory[: len(memory) // value.element_size() * value.element_size()].view(value.dtype)
+    wanted = value.dtype
+    if dtype is not None and (value.is_floating_point() or value.is_complex()):
+        wanted = torch.complex128 if value.is_complex() else dtype
+    copy = memory.to(device=device, dtype=wanted, copy=True)
+    if dtype is not None and wanted == value.dtype and wanted in (torch.float64, torch.complex128):
+        return _nudged(copy)
+    return copy
 
 
 def _nudged(numbers: torch.Tensor) -> torch.Tensor:
@@ -90,6 +146,37 @@ def _nudged(numbers: torch.Tensor) -> torch.Tensor:
         return torch.view_as_complex(_nudged(torch.view_as_real(numbers)))
     signs = torch.randint(0, 2, numbers.shape, generator=torch.Generator().manual_seed(0)).to(numbers) * 2 - 1
     return torch.where(numbers == numbers.round(), numbers, numbers * (1 + torch.finfo(numbers.dtype).eps * signs))
+
+
+def kept_or_made_up(recording: Recording, compile_id: str, graph: Graph, call: int = 0) -> Inputs:
+    """The inputs of one call of a graph; made up where only their metadata was kept, or nothing.
+
+    Raises ReplayError for a call that was not recorded, and for inputs that cannot be made up."""
+    name = f"inputs_{call}" if call else "inputs"
+    try:
+        kept = recording.artifact(compile_id, "runtime", name)
+    except RecordingError:
+        if call:
+            raise ReplayError(f"call {call} of this graph was not saved: record with --inputs all") from None
+        kept = described(graph)
+    if not isinstance(kept, SavedInputs):
+        raise ReplayError(f"{compile_id}:runtime is a {type(kept).__name__}, which it should not be")
+    if kept.file or not kept.inputs:
+        return Inputs(kept, load_inputs(recording.path, kept))
+    return Inputs(kept, synthesized(kept), f"made up from recorded metadata: values were not kept ({kept.note})")
+
+
+def recorded_devices(recording: Recording, compile_ids: Iterable[str]) -> set[str]:
+    """The kinds of devices that the inputs of these graphs were on."""
+    found = set()
+    for compile_id in compile_ids:
+        try:
+            kept = recording.artifact(compile_id, "runtime", "inputs")
+        except RecordingError:
+            continue
+        for item in kept.inputs if isinstance(kept, SavedInputs) else ():
+            found.add(item.meta.device.partition(":")[0] if item.meta is not None else "")
+    return found
 
 
 def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:

@@ -1,7 +1,8 @@
-"""The value of a recorded size: `2*s0 + 1`, `Max(1, s0)`, `(s1//4)`.
+"""The value of a recorded size: `2*s0 + 1`, `Max(1, s0)`, `(s1//4)`; of a recorded condition: `u0 + 1 >= 0`.
 
 A grammar of our own, of arithmetic alone, in which nothing takes long: text, depth and numbers are bounded.
 
+    whole: sum (("<" | "<=" | ">" | ">=") sum)?
     sum: product (("+" | "-") product)*          power: value ("**" signed)?
     product: signed (("*" | "/" | "//" | "%") signed)*     value: NUMBER | NAME | NAME "(" sums ")" | "(" sum ")"
     signed: "-" signed | power
@@ -19,7 +20,7 @@ MAX_DEPTH = 60
 MAX_BITS = 256  # of a number on the way; a size has at most 64
 
 _TOKEN = re.compile(r"\s*(?:(?P<number>\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?)|(?P<name>[A-Za-z_]\w*)"
-                    r"|(?P<sign>\*\*|//|[-+*/%(),]))")
+                    r"|(?P<sign>\*\*|//|<=|>=|[-+*/%(),<>]))")
 
 
 class SizeError(ValueError):
@@ -42,12 +43,14 @@ def bounded_lshift(number: Any, places: Any) -> Any:
 
 
 _SUMS = {"+": operator.add, "-": operator.sub}
+_CONDITIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _PRODUCTS = {"*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Max": max, "Min": min, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod,
     "PythonMod": operator.mod, "IntTrueDiv": operator.truediv, "Abs": abs, "floor": math.floor, "ceiling": math.ceil,
     "FloatTrueDiv": operator.truediv, "ToFloat": float, "FloorToInt": math.floor, "CeilToInt": math.ceil,
-    "TruncToInt": math.trunc, "FloatPow": bounded_pow, "PowByNatural": bounded_pow,
+    "TruncToInt": math.trunc, "FloatPow": bounded_pow, "PowByNatural": bounded_pow, "Eq": operator.eq,
+    "Ne": operator.ne,
 }
 
 
@@ -85,6 +88,9 @@ class _Evaluator:
 
     def whole(self) -> Any:
         value = self._sum()
+        if (sign := self._peek()) in _CONDITIONS:
+            self._next += 1
+            value = _CONDITIONS[sign](value, self._sum())
         if self._next < len(self._tokens):
             raise SizeError(f"{self._tokens[self._next][1]!r} is not expected there")
         return value

@@ -36,8 +36,16 @@ def input_names(sources: Sequence[str]) -> list[str]:
     """An identifier for each input, by where the frame found it: `L['self']._modules['up'].weight` is `up_weight`."""
     names: list[str] = []
     for source in sources:
-        names.append(identifier(in_words(source), names))
+        names.append(identifier(_of_stock(in_words(source)), names))
     return names
+
+
+def _of_stock(name: str) -> str:
+    """TorchDynamo's name of an input as the program's: `L_self_modules_up_parameters_weight_` is `up_weight`."""
+    if not re.match(r"[LG]_\w+_$", name):
+        return name
+    short = re.sub(r"(?:_modules_|_parameters_|_buffers_)", "_", name[2:-1])
+    return re.sub(r"_+", "_", short.removeprefix("self_")).strip("_") or name
 
 
 def variables(nodes: Sequence[Node], source: Source) -> dict[str, str]:

@@ -98,6 +98,9 @@ class Objects:
             return text
         if self.reached.anywhere(head, self.file):
             return text
+        for library, spelled in (("torch.nn.functional", "torch.nn.functional"), ("torch", "torch")):
+            if "." not in text and _resolves(f"{library}.{text}"):  # a builtin has no module
+                return f"{spelled}.{text}"
         if _resolves(text):
             self.reached.imports[f"import {head}"] = None
             return text

@@ -1,6 +1,7 @@
 """What a selector names, as a script."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -62,9 +63,11 @@ class Compilation:
         """The inputs of the graph: recorded, or random ones of the recorded shapes."""
         values = load_inputs(self.recording.path, self.kept) if self.is_recorded else tuple(
             self._made_up(item) for item in self.kept.inputs)
-        for value, item in zip(values, self.kept.inputs):
-            if item.meta is not None and item.meta.requires_grad:
-                value.requires_grad_()
+        metas = [item.meta for item in self.kept.inputs]
+        unsaid = self.training and self.compiler == "torch" and not any(m and m.requires_grad for m in metas)
+        for value, meta in zip(values, metas):
+            if meta is not None and (meta.requires_grad or (unsaid and value.is_floating_point())):
+                value.requires_grad_()  # stock's trace does not say which do
         return values
 
     def _made_up(self, item: SavedInput) -> Any:
@@ -76,7 +79,9 @@ class Compilation:
     def known_symbols(self) -> dict[str, float]:
         """The values that symbols had when the graph was compiled."""
         guards = self.recording.find(Guards, self.id, "guards")
-        return {s.name: float(s.value) for s in guards.symbols if _is_number(s.value)} if guards else {}
+        known = {s.name: float(s.value) for s in guards.symbols if _is_number(s.value)} if guards else {}
+        unknown = [name for name in _symbols(self.graph) if name not in known]
+        return {name: float(_MADE_UP + number) for number, name in enumerate(unknown)} | known
 
     @cached_property
     def symbols(self) -> dict[str, float]:
@@ -112,6 +117,16 @@ class Compilation:
         """`The captured graph of Net.forward (model.py:12)`."""
         info = self.recording.compile(self.id)
         return f"{what} of {info.function} ({info.file}:{info.line})."
+
+
+_MADE_UP = 4  # the first of the sizes that are made up, where no value is recorded
+
+
+def _symbols(graph: Graph) -> list[str]:
+    """The names of the dynamic sizes of a graph's inputs."""
+    metas = [node.value for node in graph.nodes if node.op == "placeholder"]
+    texts = [str(n) for m in metas for n in ((*m.shape, *m.stride) if isinstance(m, TensorMeta) else (m,))]
+    return list(dict.fromkeys(name for text in texts for name in re.findall(r"[a-z]+\d+", text)))
 
 
 def _is_number(text: str) -> bool:

@@ -21,12 +21,15 @@ def inputs_of(graph: Graph, known: Mapping[str, Any], symbols: Mapping[str, floa
     `known` has values by name: the inputs of the compilation, and intermediate values of its forward.
     """
     values, made_up = [], []
+    unnamed = iter(symbols.values())  # sizes that a trace of stock's does not describe
     for node in graph.nodes:
         if node.op != "placeholder":
             continue
         found = known.get(node.id)
         if found is None and isinstance(node.value, str):
             found = size_value(node.value, symbols)
+        if found is None and node.value is None:
+            found = int(next(unnamed, 2))
         if found is None or not _fits(found, node, symbols):
             if not isinstance(node.value, TensorMeta):
                 raise ReplayError(f"the input {node.id} of the graph {graph.name} is not known")

@@ -60,11 +60,11 @@ class Scripts:
         found = [self._memo.get(key) for key in keys]
         return [outcome for outcome in found if outcome is not None]
 
-    def recorded(self, case: ScriptCase) -> tuple[Outcome, Path]:
-        """What comes of a run in a fresh process, and its recording."""
+    def recorded(self, case: ScriptCase, warm: bool = False) -> tuple[Outcome, Path]:
+        """What comes of a run, and its recording."""
         name = f"recording-{self.ran}"
         options = ("-o", str(self.processes.folder), "--name", name)
-        ((_, file, line),) = self.processes.run([partial(self._request, case, options, False)], 1)
+        ((_, file, line),) = self.processes.run([partial(self._request, case, options, warm)], 1)
         return self._judged(case, file, line), self.processes.folder / name
 
     def try_warm(self, case: ScriptCase, expected: Outcome) -> None:
@@ -75,6 +75,8 @@ class Scripts:
     # ---- one run
     def _request(self, case: ScriptCase, options: Sequence[str], warm: bool, answer: Path) -> dict[str, Any]:
         argv = ["run", *options, "-q", "--compiler", case.compiler]
+        if case.check_calls:
+            argv.append("--check-calls")
         if case.forced:
             overrides = answer.with_suffix(".json")
             overrides.write_text(json.dumps(dict(case.forced)))

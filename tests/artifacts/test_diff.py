@@ -1,10 +1,12 @@
 """Differences by structure: graphs whatever their names and order, code whatever the counts of its names."""
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from ptdebug.artifacts.diff.changes import ADDED, CHANGED, REMOVED, Keyed, StageDiff
 from ptdebug.artifacts.diff.code import diff_code, normal
 from ptdebug.artifacts.diff.graphs import diff_graphs
@@ -16,6 +18,7 @@ from ptdebug.artifacts.records import (
     FusionCandidate,
     Graph,
     Location,
+    LoopSchedule,
     Node,
     NodeRef,
     Schedule,
@@ -159,6 +162,15 @@ def test_a_kernel_that_is_split_says_which_pair_was_refused():
 def test_kernels_that_are_joined_gone_and_new():
     diff = diff_schedules(groups(("a",), ("b",), ("c",)), groups(("a", "b"), ("d",)), SAME, "schedule", "")
     assert [(c.kind, c.detail) for c in diff.changes] == [(CHANGED, "joined from 2"), (REMOVED, ""), (ADDED, "")]
+
+
+def test_a_kernel_whose_loops_run_otherwise_says_how():
+    first, second = groups(("a",)), groups(("a",))
+    (group,) = second.schedule.groups
+    tiled = structs.replace(group, schedule=LoopSchedule(("i0",), tile="16 x 64 of i0 and i1"))
+    diff = diff_schedules(first, replace(second, schedule=Schedule((tiled,))), SAME, "schedule", "")
+    (change,) = diff.changes
+    assert change.detail == "threads share: none -> i0; tile: none -> 16 x 64 of i0 and i1"
 
 
 # ---- lists ----

@@ -124,3 +124,22 @@ def test_links_do_not_run_in_circles() -> None:
     found = Links([("a#1", "b#1"), ("b#1", "a#1"), ("b#1", "c#1")])
     assert found.origins("a#1") == ["b#1", "c#1"]
     assert set(found.derived("c#1")) == {"b#1", "a#1"}
+
+
+def test_a_kernel_s_schedule_says_what_was_chosen_and_shows_its_loops() -> None:
+    loops = r.LoopSchedule(
+        ("i0",), ("i1",), "16 x 64 of i0 in 512 and i1 in 512, with y transposed", stores=("buf0 past the cache",),
+        nest=("kernel fused_0", "  parallel", "    for i0 in 512"))
+    group = r.ScheduledGroup(
+        "fused_0", "loops", ("buf0",), "fused_0", ("i0<512", "i1<512"), ("y",), ("buf0",), schedule=loops)
+    text = render(r.Schedule((group,)), "schedule").text
+    assert text.endswith("""
+    reads y; writes buf0
+    threads share: i0
+    vectors along: i1
+    tile: 16 x 64 of i0 in 512 and i1 in 512, with y transposed
+    stores: buf0 past the cache
+      kernel fused_0
+        parallel
+          for i0 in 512
+""")

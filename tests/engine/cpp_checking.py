@@ -84,7 +84,7 @@ def built(function: Callable[..., Any], *inputs: Any, dynamic: bool = False, **s
     context = CompileContext(**settings)
     module = make_fx(function, tracing_mode="symbolic" if dynamic else "fake")(*inputs)
     plan = schedule(lower(module, context), context)
-    source = generate(plan, context)
+    source = generate(plan)
     names = [s.name for s in source.signatures]
     functions = build(source.text, names).functions if names else {}
     return Built(plan, source, functions)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from ptdebug.engine.toolchain import cpp_build as building
-from ptdebug.engine.toolchain.cpp_build import BuildFailed, CompilerMissing, build, disassemble
+from ptdebug.engine.toolchain.cpp_build import BuildFailed, CompilerMissing, build, disassemble, said, vector_report
 
 from .cpp_checking import built
 
@@ -200,3 +201,14 @@ def test_no_thread_takes_an_exception_that_is_set_for_the_one_that_builds(cache)
     pending = building.Building(text + "// alone\n", names)
     assert threading.active_count() == before
     pending.wait()
+
+
+def test_instructions_have_lines_and_loops_say_whether_they_are_vectors(cache):
+    text, names = program()
+    made = build(text, names)
+    assert said(made.log) == ""
+    lines = text.splitlines()
+    loops = [int(found) for found in re.findall(r"line (\d+): loop vectorized using \d+ byte", vector_report(made.log))]
+    assert any("i0" in lines[number - 1] for number in loops)  # of the loop, or the first statement in it
+    marks = [int(found) for found in re.findall(r"; line (\d+)", disassemble(made.path))]
+    assert any(" * 2" in lines[number - 1] for number in marks)

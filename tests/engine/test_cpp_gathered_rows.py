@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine.codegen.cpp import gather_prefetch
+from ptdebug.engine.scheduler.cpu import gather_prefetch
 
 from .cpp_checking import check
 

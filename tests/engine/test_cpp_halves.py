@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from ptdebug.engine.codegen.cpp import nontemporal_stores
+from ptdebug.engine.scheduler.cpu import nontemporal_stores
 
 from .cpp_checking import built, check
 

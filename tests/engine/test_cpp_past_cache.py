@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine.codegen.cpp import nontemporal_stores
+from ptdebug.engine.scheduler.cpu import nontemporal_stores
 
 from .cpp_checking import check
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine.codegen.cpp import prefetch
+from ptdebug.engine.scheduler.cpu import prefetch
 
 from .cpp_checking import check
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from ptdebug.engine import compile
+from ptdebug.engine.aot.decompositions import OWN
 from ptdebug.engine.lowering import LOWERINGS
 from ptdebug.engine.passes import no_ops
 
@@ -28,6 +29,11 @@ def raising_relu() -> None:
         raise AssertionError("a planted fault at node relu_17")
 
     LOWERINGS[RELU] = replace(LOWERINGS[RELU], function=lowering)
+
+
+def wrong_tanh_gradient() -> None:
+    """The derivative of tanh at its result y is 1 - y, not 1 - y * y."""
+    OWN[torch.ops.aten.tanh_backward.default] = lambda gradient, y: gradient * (1 - y)
 
 
 def crash() -> None:
@@ -61,5 +67,21 @@ def wrong_everywhere() -> None:
     def wrong(*args: Any) -> Any:
         call = infer(*args)
         return lambda *inputs: [value + 1 for value in call(*inputs)]
+
+    compile._infer = wrong
+
+
+def sometimes_wrong() -> None:
+    """What is compiled gives NaN in every third call."""
+    infer, calls = compile._infer, [0]
+
+    def wrong(*args: Any) -> Any:
+        call = infer(*args)
+
+        def run(*inputs: Any) -> Any:
+            calls[0] += 1
+            return [value / 0 for value in call(*inputs)] if calls[0] % 3 == 0 else call(*inputs)
+
+        return run
 
     compile._infer = wrong

@@ -12,10 +12,13 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.signature import sign_place
 from ptdebug.cli.main import main
 from ptdebug.tracer.frames import dispatch
 
 from ..artifacts.damage import damage
+from .crafting import claim
 
 FIRST, COUNT = (int(os.environ.get(name, n)) for name, n in (("PTDEBUG_FIRST_DAMAGE", 0), ("PTDEBUG_DAMAGES", 36)))
 
@@ -53,6 +56,9 @@ def test_whole(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_damage(seed: int, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "damaged"
     shutil.copytree(recorded, folder)
+    with Recording.open(folder) as recording:  # a copy, which would not be replayed unasked
+        started = recording.meta["started"]
+    claim(folder, origin=sign_place(folder, started))
     what = damage(seed, folder)
     code = main(["replay", str(folder)])
     out, err = capsys.readouterr()

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.records import TensorMeta
+from ptdebug.engine import compile
 from ptdebug.engine.lowering import LOWERINGS
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.failures.decisions import Decisions
@@ -20,7 +21,7 @@ from ptdebug.replay.failures.signature import Signature, normalized
 from ptdebug.replay.recorded.graphs import ReplayError
 
 from .cases import case_of
-from .faults import RELU, raising_relu, wrong_relu
+from .faults import RELU, raising_relu, sometimes_wrong, wrong_relu
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +79,13 @@ def test_a_wrong_lowering_is_values_and_one_that_raises_an_exception():
     raised = observe(case)
     assert raised.kind == "exception" and "a planted fault" in raised.detail
     assert not Signature.of(raised).matches(wrong)
+
+
+def test_what_fails_now_and_then_fails_when_repeated(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compile, "_infer", compile._infer)  # set back afterwards
+    sometimes_wrong()
+    assert observe(case_of(chain, X, W)).passed
+    assert observe(case_of(chain, X, W, repeat=3)).kind == "nan"
 
 
 def test_what_eager_cannot_run_is_invalid():

@@ -104,7 +104,7 @@ def test_every_rung_runs_untrusted(tmp_path, name, dynamic):
     report = ladder.replay(recording, compilation)
     absent = [rung.stage for rung in report.rungs if rung.verdict == "absent"]
     assert [rung.stage for rung in report.rungs][1:] == [
-        "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels"]
+        "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper"]
     assert absent in ([], ["program"])
     assert {rung.verdict for rung in report.rungs if rung.verdict != "absent"} <= {"equal", "rounding"}, report
     assert report.rungs[1].verdict == "equal"

@@ -62,7 +62,8 @@ INPUTS = (torch.randn(8, 16), torch.randn(16, 16), torch.randn(16))
 
 def test_every_rung_runs_and_none_is_different(tmp_path):
     report = ladder.replay(record(tmp_path / "r", mlp, *INPUTS), "0/0")
-    assert [r.stage for r in report.rungs] == ["program", "capture", "forward", "passes", "loop_ir", "kernels"]
+    stages = ["program", "capture", "forward", "passes", "loop_ir", "kernels", "wrapper"]
+    assert [r.stage for r in report.rungs] == stages
     assert report.rungs[0].verdict == "absent", "there is no program behind this recording"
     assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}
     assert report.rungs[2].verdict == "equal", "the ATen graph runs the same kernels as eager"

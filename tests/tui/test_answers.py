@@ -179,3 +179,18 @@ def test_the_line_of_the_program_behind_a_line(sample: Path):
         file, number = session.program_line(target, line)
         assert file.endswith("model.py") and number > 0
 
+
+
+def test_layers_that_are_alike_are_one_row():
+    from ptdebug.artifacts.records import Graph, Node
+    from ptdebug.tui.answers.model import layers, module_tree
+
+    def node(i: int, target: str, module: str) -> Node:
+        return Node(f"n{i}", "call_function", target, module=module)
+
+    names = [f"blocks.{i}.{part}" for i in range(48) for part in ("norm", "up")]
+    nodes = [node(i, "odd" if name == "blocks.7.up" else name[-2:], name) for i, name in enumerate(names)]
+    tree = module_tree(Graph("capture", (*nodes, node(999, "softmax", ""))))
+    runs = [(run[0].path, len(run)) for run in layers(tree.children["blocks"])]
+    assert runs == [("blocks.0", 7), ("blocks.7", 1), ("blocks.8", 40)]
+    assert tree.size == 97

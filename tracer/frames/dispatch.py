@@ -419,6 +419,9 @@ class _Compilation:
         guards.watch(tree.watched, describe)
         nodes, story = converted.needed_by, converted.story
         self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))
+        if self.context.recording:  # what the recorder knows the call by
+            self.context.guarded = tuple((c.source.expression, c.kind, c.code) for c in tree.checks)
+            self.context.code = (self.code.co_filename, self.code.co_name, self.code.co_firstlineno)
         _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
         converted.guards.forget()
         return eval_frame.install(converted.code, guards)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ...artifacts.listing import plural
 from ...artifacts.recording import CompileInfo
 from ...artifacts.records import BufferPlan, Decision, Fusion, FusionCandidate, Pass, Schedule, ScheduledGroup
-from ...artifacts.render_lists import candidate_lines, decision_lines
+from ...artifacts.render_lists import candidate_lines, decision_lines, loop_choices
 from ...artifacts.render_partition import bytes_text
 from ...artifacts.stages import TIMINGS
 from ..session import SOURCE, Session, Target
@@ -66,9 +66,11 @@ def _group_rows(
     inside = set(group.members)
     size = f", {group.bytes:,} bytes" if group.bytes is not None else ""
     title = f"{group.id}  {group.kind}: {' + '.join(group.members)}{size}"
-    lines = [title, f"loops: {' '.join(group.loop_order) or 'one'} {group.tiling}".rstrip(),
+    lines = [title, f"loops: {' '.join(group.loop_order) or 'one'}",
              f"reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"]
     lines += [f"never in memory: {', '.join(group.internal)}"] if group.internal else []
+    if group.schedule is not None:
+        lines += [f"{name}: {chosen}" for name, chosen in loop_choices(group.schedule).items()]
     lines += [text for c in candidates if c.fused and {c.first, c.second} <= inside for text in _pair(c)]
     rows = [Answer(title, fixed(*lines), (target, 0), 1)]
     for candidate in candidates:

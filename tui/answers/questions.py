@@ -1,7 +1,7 @@
 """The table of questions. Their keys are the digits, in every screen of the workbench."""
 from __future__ import annotations
 
-from . import capture, engine
+from . import capture, engine, model
 from .answer import Question
 
 QUESTIONS: tuple[Question, ...] = (
@@ -18,6 +18,8 @@ QUESTIONS: tuple[Question, ...] = (
              "ptdebug show", "no schedule was recorded"),
     Question("time", "7", "compile time by compilation and stage", engine.time, "ptdebug show",
              "no times were recorded", False),
+    Question("model", "9", "model: the captured graph by nn.Module, layers that are alike in one row", model.model,
+             "ptdebug show", "no graph was captured"),
     Question("run", "8", "the run: command, environment, versions, how it ended", capture.run, "ptdebug show",
              "nothing was recorded", False),
 )

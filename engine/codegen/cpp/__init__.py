@@ -1,23 +1,21 @@
-"""Scheduled groups in, one C++ file out: plain scalar loops that gcc vectorizes, without a single include.
+"""Loop nests in, one C++ file out: plain scalar loops that gcc vectorizes, without a single include.
 
-Read in this order. The skeleton: `kernel.py` emits a group as a function; `nests.py` distributes bodies over inner loop
-nests; `loop_shape.py` chooses which loops are parallel and which is vectorized; `storage.py` keeps internal buffers in
-registers or scratch arrays; `nest_writer.py` emits loops and reductions, `statements.py` values (with the tables
-`operators.py`, `reductions.py`, `scans.py`, `dtypes.py`, `indices.py`). Loop transformations, each a decision:
-`multiple_accumulators.py`, `unroll_and_jam.py`, `index_set_splitting.py`, `transpose_tiles.py`,
-`transposed_row_tiles.py`, `nontemporal_stores.py`, `prefetch.py`, `gather_prefetch.py`, `vector_width.py`,
-`half_precision.py`, `blocked_scans.py`, `scatter.py`. `foreach.py` emits horizontally fused kernels. `prelude.py` has
-the functions that kernels call (math in `float_math.py`, `vector_math.py`, `double_math.py`), and `entry.py` makes
-kernels callable from Python.
+What there is to choose, `scheduler/cpu/` has chosen. Read in this order: `kernel.py` prints a nest as a function, with
+a table that says what prints each type of node: `loops.py` (ranges, blocks, threads, tiles), `compute.py` (what is done
+at a point), `accumulators.py` (reductions and scans), `half_precision.py`, `nontemporal_stores.py`, `prefetches.py`,
+`blocked_scans.py`. `emission.py` is what they know of the nodes around them; `statements.py` prints values (with the
+tables `operators.py`, `reductions.py`, `scans.py`, `dtypes.py`, `indices.py`). `foreach.py` prints horizontally fused
+kernels. `prelude.py` has the functions that kernels call (math in `float_math.py`, `vector_math.py`, `double_math.py`),
+and `entry.py` makes kernels callable from Python.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from ....artifacts.context import CompileContext
 from ....artifacts.records import CodeLine
-from ...ir.ir import Foreach, Group, KernelSignature, Plan
+from ...ir.ir import Foreach, Group, KernelSignature
+from ...scheduler import ScheduledPlan
 from .entry import Entry, write_entries
 from .foreach import write_foreach
 from .kernel import Kernel
@@ -52,7 +50,7 @@ class CppSource:
         return "\n".join([line.text for line in self.lines]) + "\n"
 
 
-def generate(plan: Plan, context: CompileContext) -> CppSource:
+def generate(plan: ScheduledPlan) -> CppSource:
     """The C++ file of all groups of `plan` that run on the CPU. No lines when there is none.
 
     Kernels that differ in names only (the layers of a model) are written and compiled once.
@@ -66,10 +64,10 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
         if not isinstance(item, Group) or item.device.type != "cpu":
             continue
         if isinstance(item, Foreach):
-            entries.append(write_foreach(item, plan.program, writer, context))
+            entries.append(write_foreach(item, plan.nests[item.kernel], plan.program, writer))
             continue
         own = Writer()
-        kernel = Kernel(item, plan.program, own, context)
+        kernel = Kernel(plan.nests[item.kernel], plan.program, own)
         kernel.emit()
         shape = kernel.canonical(own.lines)
         function, start = written.setdefault(shape, (item.kernel, len(writer.lines) + 1))
@@ -78,7 +76,7 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
             writer.lines += own.lines
         else:
             twins.setdefault(start, []).append(own.lines)
-        entries.append(Entry(kernel.signature, function, kernel.pointer_types, kernel.shape.parallel != ""))
+        entries.append(Entry(kernel.signature, function, kernel.pointer_types, kernel.nest.threaded))
     if not entries:
         return CppSource((), ())
     for start, texts in twins.items():

@@ -1,30 +1,13 @@
-"""Cumulative sums and products in blocks: vectors of eight elements with an in-register scan of three steps.
-
-A sequential scan in double waits four cycles for each addition; here only one addition of each vector depends on the
-vector before. That reorders the additions, which is invisible where doubles accumulate floats; scans that accumulate in
-their own precision keep eager's order. Integer scans are not blocked: an addition takes one cycle, and they wait for
-memory.
-"""
+"""Prints scans in blocks: vectors of eight elements with an in-register scan of three steps."""
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-import torch
-
-from ...ir.ir import Axis, Statement
-from .dtypes import ctype
-from .indices import c_expression
-from .nests import Part
+from ...ir.loop_nest import ScanBlocks
+from .emission import Emission
 from .scope import origins_of
-
-if TYPE_CHECKING:
-    from .nest_writer import NestWriter
-
-BLOCK = 64  # elements of a block: stores of one vector width retire before loads of another read them
-LEAST = 16  # points of a row
-OPTIONS = ("blocked", "sequential")
+from .statements import StatementWriter
 
 SCAN_BLOCKS = {
     "scan_block": """\
@@ -61,52 +44,30 @@ static __attribute__((noinline)) double scan_block(double* block, int64 count, d
 }
 
 
-def write_scan_blocks(nest: NestWriter, loop: Axis, first: str, last: str) -> bool:
-    """Write the innermost loop in blocks, if it is a scan that may be reassociated (a decision)."""
-    part, s = _scan(nest)
-    if part is None or s is None or (loop.extent.is_Integer and loop.extent < LEAST):
-        return False
-    scan, writer, scopes, context = nest.scans[0], nest.writer, nest.scopes, nest.kernel.context
-    subject = f"{nest.kernel.group.kernel}:{part.body.name}"
-    why = f"reassociating a {s.mode} of {scan.accumulator.operand} does not change the result"
-    if context.decide("scan-algorithm", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
-        return False
-    at, block = scopes.name(f"{loop.symbol}_0"), scopes.name(f"{scan.name}_block")
-    end = last or c_expression(loop.extent)
+def scan_blocks(p: StatementWriter, node: ScanBlocks) -> None:
+    """A scan in blocks: the values of a block, their scan, and what uses it."""
+    scan, (first, end) = node.scan, p.ends(node.axis)
+    part, s, name = scan.part, scan.statement, p.names[scan]
+    start, block = p.scopes.name(f"{node.axis.symbol}_0"), p.scopes.name(f"{name}_block")
     product = "true" if s.mode == "prod" else "false"
-    with scopes.open(), writer.block(f"for (int64 {at} = {first}; {at} < {end}; {at} += {BLOCK})"):
-        count = scopes.name("count")
-        writer.line(f"const int64 {count} = {end} - {at} < {BLOCK} ? {end} - {at} : {BLOCK};")
-        writer.line(f"alignas(64) double {block}[{BLOCK}];")
-        with _points(nest, loop, at, count):
-            writer.line(f"{block}[k] = {nest.statements.value(part, s.args[0])};")
-        writer.line(f"{scan.name} = scan_block<{product}>({block}, {count}, {scan.name});")
-        with _points(nest, loop, at, count):
-            name = scopes.name(f"{s.origins[-1] if s.origins else part.body.name}_{s.name}")
-            writer.line(f"const double {name} = {block}[k];", origins_of(part.body.name, s.name, s.origins))
-            scopes.put(("value", part.key, s.name), name)
-            nest.innermost()
-    return True
+    with p.loop(f"for (int64 {start} = {first}; {start} < {end}; {start} += {node.size})"):
+        count = p.scopes.name("count")
+        p.writer.line(f"const int64 {count} = {end} - {start} < {node.size} ? {end} - {start} : {node.size};")
+        p.writer.line(f"alignas(64) double {block}[{node.size}];")
+        with _points(p, node, start, count):
+            p.writer.line(f"{block}[k] = {p.value(part, s.args[0])};")
+        p.writer.line(f"{name} = scan_block<{product}>({block}, {count}, {name});")
+        with _points(p, node, start, count):
+            own = p.scopes.name(f"{s.origins[-1] if s.origins else part.body.name}_{s.name}")
+            p.writer.line(f"const double {own} = {block}[k];", origins_of(part.body.name, s.name, s.origins))
+            p.scopes.put(("value", part.key, s.name), own)
+            p.nodes(node.body)
 
 
 @contextmanager
-def _points(nest: NestWriter, loop: Axis, start: str, count: str) -> Iterator[None]:
+def _points(p: Emission, node: ScanBlocks, start: str, count: str) -> Iterator[None]:
     """A vector loop over the points of a block."""
-    nest.writer.line("#pragma omp simd")
-    with nest.scopes.open(), nest.writer.block(f"for (int64 k = 0; k < {count}; k++)"):
-        nest.writer.line(f"const int64 {loop.symbol} = {start} + k;")
+    p.writer.line("#pragma omp simd")
+    with p.loop(f"for (int64 k = 0; k < {count}; k++)"):
+        p.writer.line(f"const int64 {node.axis.symbol} = {start} + k;")
         yield
-
-
-def _scan(nest: NestWriter) -> tuple[Part | None, Statement | None]:
-    """The scan of a nest, if it may be blocked and nothing else in the nest prevents it."""
-    if len(nest.scans) != 1 or nest.reductions or nest.lane is not None or nest.scatters or nest.kernel.floats:
-        return None, None
-    scan = nest.scans[0]
-    made, s = {x.name: x for x in scan.part.body.statements}, scan.statement
-    source = made[s.args[0]]
-    floats = scan.accumulator.operand is torch.float64 and source.op == "cast" and (
-        made[source.args[0]].dtype is not torch.float64)
-    plain = not any(x.op == "indirect" for p in nest.nest.parts for x in p.statements)
-    fits = s.mode in ("sum", "prod") and ctype(s.dtype).value == "double"
-    return (scan.part, s) if floats and plain and fits else (None, None)

@@ -5,27 +5,23 @@ in `PARTS` parts of equal work that threads share, however the work is distribut
 """
 from __future__ import annotations
 
-from dataclasses import replace
-
 import sympy
 
-from ....artifacts.context import CompileContext
 from ....artifacts.records import ref
-from ...ir.affine import axis_symbol
-from ...ir.ir import Axis, Foreach, Group, KernelSignature, Member, Program
+from ...ir.ir import Foreach, KernelSignature, Member, Program
+from ...ir.loop_nest import COUNT, FIRST, LoopNest
+from ...scheduler.cpu.cost import PARALLEL_WORK, body_work
 from ...scheduler.templates import with_all_origins
 from .entry import Entry
 from .kernel import Kernel
-from .loop_shape import PARALLEL_WORK, body_work
 from .source_writer import Writer
 
 PARTS = 32  # into which all work is split for threads
-FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
 
 
-def write_foreach(foreach: Foreach, program: Program, writer: Writer, context: CompileContext) -> Entry:
+def write_foreach(foreach: Foreach, loops: LoopNest, program: Program, writer: Writer) -> Entry:
     """Write both functions; the entry calls the second."""
-    nest = _write_nest(foreach, program, writer, context)
+    nest = _write_nest(foreach, loops, program, writer)
     buffers = tuple(dict.fromkeys(b for m in foreach.members for b in m.arguments))
     place = {name: k for k, name in enumerate(buffers)}
     rows = [[*_work(m), *[place[b] for b in nest.arguments_of(m)], *m.sizes] for m in foreach.members]
@@ -77,25 +73,16 @@ class _Nest:
         pointers = [f"({kind}*)p[t[{2 + k}]]" for k, kind in enumerate(kernel.pointer_types)]
         names = {FIRST: "first", COUNT: "last - first"}
         numbers = [names.get(s) or f"t[{2 + len(pointers) + sizes[s]}]" for s in kernel.symbols]
-        self.call = f"{kernel.group.kernel}({', '.join(pointers + numbers)});"
+        self.call = f"{kernel.nest.group.kernel}({', '.join(pointers + numbers)});"
 
     def arguments_of(self, member: Member) -> list[str]:
         """The member's buffers in the order of the function's pointers."""
         return [member.arguments[k] for k in self._order]
 
 
-def _write_nest(foreach: Foreach, program: Program, writer: Writer, context: CompileContext) -> _Nest:
-    template = foreach.template
+def _write_nest(foreach: Foreach, nest: LoopNest, program: Program, writer: Writer) -> _Nest:
     own = Writer()
-    body = template.body
-    if body.axes:  # a range of the outermost loop
-        outer = body.axes[0]
-        moved = {outer.symbol: outer.symbol + FIRST}
-        statements = [s if s.index is None else replace(s, index=s.index.xreplace(moved)) for s in body.statements]
-        body = replace(body, axes=(Axis(outer.symbol, COUNT), *body.axes[1:]), statements=tuple(statements))
-    group = Group(f"{foreach.kernel}_nest", body.axes, (body,), template.internal, foreach.device)
-    kernel = Kernel(group, program, own, context)
-    kernel.shape = replace(kernel.shape, parallel="")
+    kernel = Kernel(nest, program, own)
     kernel.emit()
     writer.line()
     writer.lines += with_all_origins(foreach, own.lines)
@@ -113,6 +100,3 @@ def _described(member: Member) -> str:
     sizes = " x ".join(str(a.extent) for a in member.group.axes) or "1"
     written = dict.fromkeys(n for b in member.group.bodies for n in b.writes if n not in member.group.internal)
     return f"{', '.join(written)}: {sizes}"
-
-
-__all__ = ["write_foreach"]

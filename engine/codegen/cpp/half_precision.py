@@ -1,39 +1,13 @@
-"""float16 converted a block of a row at a time: memory holds 16 bits, the loop works on float scratch arrays.
-
-Processors convert whole vectors of float16 with one instruction, which gcc does not emit in a vectorized loop: its
-bit-twiddling takes 8 instructions for a load, and 15 for a store. So a contiguous loop runs over blocks: the float16
-values it reads are converted into an array in L1, the loop itself is float32, and its results are converted at the end.
-What is not read contiguously is converted bit by bit, in the loop.
-
-Measured on a Zen 5, one thread, against conversion by bits: a sum of two takes a quarter of the time, a layer norm
-before a softmax two thirds, a cumulative sum a quarter.
-"""
+"""Prints float16 that is converted a block of a row at a time."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
-
 import sympy
-import torch
 
-from ...ir.body_affine import static
-from ...ir.ir import Axis, Statement
-from .bitwise_copies import Moves
+from ...ir.loop_nest import Widened, WidenRow
+from .emission import Emission
 from .indices import c_expression
-from .nests import Part
-from .prefetch import prefetch_block
 from .scope import buffer_name
-
-if TYPE_CHECKING:
-    from .kernel import Kernel
-    from .nest_writer import NestWriter
-
-BLOCK = 512  # elements of a block
-LEAST = 64  # elements of a row: fewer are not worth the calls
-LONGEST = 4096  # elements of a row that several loops share: its floats fit L1
-MOST = 12  # arrays of a loop
-OPTIONS = ("blocked", "elementwise")
+from .statements import StatementWriter
 
 HALF_CONVERSIONS = {
     "half_to_float": """\
@@ -104,124 +78,44 @@ static __attribute__((noinline)) void floats_to_halves(uint16* __restrict to, co
 }
 
 
-def write_half_blocks(nest: NestWriter, loop: Axis, depth: int, first: str, last: str) -> bool:
-    """Write the innermost loop in blocks whose float16 operands are converted around it (a decision)."""
-    kernel, writer, scopes, g = nest.kernel, nest.writer, nest.scopes, loop.symbol
-    found = _accesses(nest, loop)
-    if not 0 < len(found) <= MOST or not _decided(nest, found):
-        return False
-    end, one = last or c_expression(loop.extent), (first, last) == ("0", "") and _fits(loop)
-    start, stop = scopes.name(f"{g}_0"), scopes.name(f"{g}_1")
-    width, at = int(loop.extent) if one else BLOCK, sympy.Symbol(start, integer=True)
-    shared = kernel.sharing() if nest.shares(depth) else nullcontext()
-    with shared, scopes.open(), writer.block(f"for (int64 {start} = {first}; {start} < {end}; {start} += {width})"):
-        writer.line(f"const int64 {stop} = {start} + {width} < {end} ? {start} + {width} : {end};")
-        prefetch_block(nest, start, stop)
-        names = {}
-        for key, (part, s) in found.items():
-            names[key] = scopes.name(f"{s.buffer}_floats")
-            if s.op == "load":
-                declare_floats(kernel, names[key], nest.statements.place(part, s, {g: at}), width, f"{stop} - {start}")
+def widened(p: StatementWriter, node: Widened) -> None:
+    """A block whose loads are converted before it, and its stores after it."""
+    start, stop = p.span(node.axis)
+    here, count = {node.axis.symbol: sympy.Symbol(start, integer=True)}, f"{stop} - {start}"
+    names = {}
+    for part, s in node.accesses:
+        key = s.op, s.buffer, s.index
+        names[key] = p.scopes.name(f"{s.buffer}_floats")
+        if s.op == "load":
+            _declare(p, names[key], p.place(part, s, here), node.size, count)
+        else:
+            p.writer.line(f"alignas(64) float {names[key]}[{node.size}];")
+    p.floats = {key: f"{name}[{node.axis.symbol} - {start}]" for key, name in names.items()}
+    p.nodes(node.body)
+    p.floats = {}
+    for part, s in node.accesses:
+        if s.op == "store":
+            memory, floats = p.place(part, s, here), names[s.op, s.buffer, s.index]
+            if s.buffer in node.streamed:
+                halves = p.scopes.name(f"{s.buffer}_halves")
+                p.writer.line(f"alignas(64) uint16 {halves}[{node.size}];")
+                p.writer.line(f"floats_to_halves({halves}, {floats}, {count});")
+                p.writer.line(f"past_cache({memory}, {halves}, {count});")
             else:
-                writer.line(f"alignas(64) float {names[key]}[{width}];")
-        kernel.floats = {key: f"{name}[{g} - {start}]" for key, name in names.items()}
-        nest.loop_in_block(loop, depth, start, stop)
-        kernel.floats = {}
-        for key, (part, s) in found.items():
-            if s.op == "store":
-                _store(nest, s, nest.statements.place(part, s, {g: at}), names[key], f"{stop} - {start}", width)
-    return True
+                p.writer.line(f"floats_to_halves({memory}, {floats}, {count});")
 
 
-def convert_half_rows(kernel: Kernel) -> None:
-    """Before the nests of a row: float16 rows that several of them read are converted once."""
-    nests = [n for n in kernel.nests if n.loops]
-    if not kernel.outer_names or kernel.lane is not None or any(n.inside or len(n.loops) != 1 for n in nests):
-        return
-    stored = {s.buffer for n in nests for p in n.all_parts for s in p.stores}
-    found: dict[tuple[str, sympy.Expr, sympy.Expr], list[Statement]] = {}
-    for nest in nests:
-        loop, length = nest.loops[0], static(nest.loops[0].extent) or 0
-        reads: dict[tuple[str, sympy.Expr, sympy.Expr], Statement] = {}
-        for part in nest.parts:
-            moves = Moves(part)
-            for s in part.loads:
-                if s.dtype is torch.float16 and not s.mask and s.buffer not in stored and s.buffer not in kernel.local:
-                    rest = _rest(s, loop)
-                    known = {x.name for x in rest.free_symbols} <= kernel.outer_names
-                    if known and s.name not in moves.loads and LEAST <= length <= LONGEST:
-                        reads[s.buffer, rest, loop.extent] = s
-        for place, s in reads.items():
-            found.setdefault(place, []).append(s)
-    for (buffer, rest, extent), loads in found.items():
-        subject, size = f"{kernel.group.kernel}:{buffer}", c_expression(extent)
-        why = f"{len(loads)} loops read a row of {buffer}, in float16: it is converted once"
-        if len(loads) < 2 or kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
-            continue
-        name = kernel.scopes.name(f"{buffer}_floats")
-        declare_floats(kernel, name, f"{buffer_name(buffer)} + {c_expression(rest)}", int(extent), size)
-        for nest in nests:
-            kernel.rows[buffer, sympy.expand(rest + nest.loops[0].symbol)] = f"{name}[{nest.loops[0].symbol}]"
+def widen_row(p: Emission, node: WidenRow) -> None:
+    """A row that is converted once."""
+    name = p.scopes.name(f"{node.buffer}_floats")
+    memory = f"{buffer_name(node.buffer)} + {c_expression(node.start)}"
+    _declare(p, name, memory, int(node.extent), c_expression(node.extent))
+    for a in node.axes:
+        p.rows[node.buffer, sympy.expand(node.start + a.symbol)] = f"{name}[{a.symbol}]"
 
 
-def declare_floats(kernel: Kernel, name: str, memory: str, width: int, count: str) -> None:
-    """A float array that holds a converted float16 row."""
-    array = kernel.scopes.name(f"{name}_array")
-    kernel.writer.line(f"alignas(64) float {array}[{width}];")
-    kernel.writer.line(f"const float* {name} = halves_to_floats({array}, {memory}, {count});")
-
-
-def _rest(s: Statement, loop: Axis) -> sympy.Expr:
-    """The start of a contiguous load; for a strided one, the loop's variable is left in it."""
-    assert s.index is not None
-    return sympy.expand(s.index - loop.symbol)
-
-
-def _store(nest: NestWriter, s: Statement, memory: str, floats: str, count: str, width: int) -> None:
-    if s.buffer not in nest.kernel.nontemporal:
-        nest.writer.line(f"floats_to_halves({memory}, {floats}, {count});")
-        return
-    halves = nest.scopes.name(f"{s.buffer}_halves")
-    nest.writer.line(f"alignas(64) uint16 {halves}[{width}];")
-    nest.writer.line(f"floats_to_halves({halves}, {floats}, {count});")
-    nest.writer.line(f"past_cache({memory}, {halves}, {count});")
-
-
-def _accesses(nest: NestWriter, loop: Axis) -> dict[tuple[object, ...], tuple[Part, Statement]]:
-    """The contiguous float16 loads and stores, each address once, that are not bitwise copies."""
-    kernel, extent = nest.kernel, static(loop.extent)
-    if kernel.floats or kernel.tile is not None or nest.lane is not None or (extent is not None and extent < LEAST):
-        return {}
-    if nest.shares(0) and nest.outside:  # each thread would need a flag of its own
-        return {}
-    stored = {s.buffer: s.index for p in nest.nest.parts for s in p.stores}
-    found: dict[tuple[object, ...], tuple[Part, Statement]] = {}
-    for part, depths in zip(nest.nest.parts, nest.depths):
-        for s in part.statements:
-            if s.dtype is not torch.float16 or s.op not in ("load", "store") or s.mode or s.mask:
-                continue
-            changed = stored.get(s.buffer, s.index) != s.index
-            if s.buffer in kernel.local or changed or not _along(s, loop, nest, depths):
-                continue
-            row = s.op == "load" and (s.buffer, sympy.expand(s.index)) in kernel.rows
-            if not row and not nest.statements.moved(part, s):
-                found.setdefault((s.op, s.buffer, s.index), (part, s))
-    return found
-
-
-def _along(s: Statement, loop: Axis, nest: NestWriter, depths: Mapping[str, int]) -> bool:
-    """Whether an access is contiguous in the loop, from an address known before it."""
-    rest = _rest(s, loop)
-    return loop.symbol not in rest.free_symbols and all(
-        depths.get(x.name, 0) < len(nest.loops) for x in rest.free_symbols)
-
-
-def _fits(loop: Axis) -> bool:
-    return bool(loop.extent.is_Integer and loop.extent <= BLOCK)
-
-
-def _decided(nest: NestWriter, found: Mapping[tuple[object, ...], tuple[Part, Statement]]) -> bool:
-    kernel, names = nest.kernel, dict.fromkeys(s.buffer for _, s in found.values())
-    subject = f"{kernel.group.kernel}:{nest.nest.parts[0].body.name}"
-    why = f"{', '.join(names)}, in float16, contiguous along {nest.loops[-1].symbol}: converted by vector instructions"
-    return kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) == OPTIONS[0]
+def _declare(p: Emission, name: str, memory: str, width: int, count: str) -> None:
+    """A float array that holds converted float16."""
+    array = p.scopes.name(f"{name}_array")
+    p.writer.line(f"alignas(64) float {array}[{width}];")
+    p.writer.line(f"const float* {name} = halves_to_floats({array}, {memory}, {count});")

@@ -176,10 +176,3 @@ OPERATORS: dict[str, Rule] = {
     "where": _where,
     "fma": _fma,
 }
-
-EXPENSIVE = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh",
-    "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "hypot", "sigmoid", "pow", "fmod", "mod",
-    "floordiv", "truediv", "sqrt", "rsqrt", "reciprocal",
-))

@@ -5,12 +5,7 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-import sympy
-
 from ....artifacts.records import Ref
-from ...ir.affine import Linear, axis, size
-from ...ir.body_affine import linear
-from ...ir.ir import Axis
 
 _NOT_A_NAME = re.compile(r"\W+")
 _NUMBERED = re.compile(r"(arg|buf|tangent)\d+")
@@ -65,11 +60,6 @@ class Scopes:
         used = self._taken.get(base, 0)
         self._taken[base] = used + 1
         return base if not used else self.name(f"{base}_{used + 1}")  # a name made up here is taken in turn
-
-
-def form_of(index: sympy.Expr, *axes: Sequence[Axis]) -> Linear:
-    """The linear form of an index over the axes. Raises NotLinear."""
-    return linear(index, {a.symbol: axis(a.symbol.name, size(a.extent)) for group in axes for a in group})
 
 
 def origins_of(body: str, statement: str, nodes: Sequence[str]) -> tuple[Ref, ...]:

@@ -1,23 +1,23 @@
 """Emits statements of the loop IR as C++, each value named once in a scope."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 import sympy
 import torch
 
-from ...ir.ir import Axis, Statement
-from .bitwise_copies import Moves
+from ...ir.affine import Linear
+from ...ir.body_affine import form_of
+from ...ir.ir import Statement
+from ...ir.loop_nest import Part, Scratch
+from ...ir.tiles import Tile
+from ...scheduler.cpu.bitwise_copies import Moves
 from .dtypes import bits_literal, ctype, literal
+from .emission import Emission
 from .indices import c_expression
-from .nests import Part
 from .operators import OPERATORS
-from .scope import buffer_name, form_of, origins_of
-
-if TYPE_CHECKING:
-    from .kernel import Kernel
+from .scope import buffer_name, origins_of
 
 _BY_WAY_OF = {  # how floats are converted to narrow or unsigned integers that cannot represent them: as in eager
     **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "(int32)"), "uint32": "unsigned_bits<int32>",
@@ -27,16 +27,10 @@ LAST_FLAG = 30  # of the bits that say which index was out of bounds; statements
 
 
 @dataclass
-class StatementWriter:
-    """Emits statements of parts; `lane` and `outside` are the lane axis and the out-of-bounds flag of the nest."""
+class StatementWriter(Emission):
+    """Prints statements of parts, each value named once in a scope."""
 
-    kernel: Kernel
-    lane: Axis | None
-    outside: str
-
-    def __post_init__(self) -> None:
-        self.scopes, self.writer = self.kernel.scopes, self.kernel.writer
-        self.moves: dict[tuple[int, bool], Moves] = {}
+    moves: dict[tuple[int, bool], Moves] = field(default_factory=dict)
 
     def value(self, part: Part, name: str) -> str:
         """The C++ text of a value of the part's body, emitted now if this scope does not have it."""
@@ -63,7 +57,7 @@ class StatementWriter:
         text = self._load(part, s) if s.op == "load" else _RULES.get(s.op, StatementWriter._operation)(self, part, s)
         if text.isidentifier():
             return self.scopes.put(key, text)
-        same = ("text", s.dtype, text, self.kernel.changes.get(s.buffer, 0) if s.op == "load" else 0)
+        same = ("text", s.dtype, text, self.changes.get(s.buffer, 0) if s.op == "load" else 0)
         known = self.scopes.get(same)
         if known is not None and s.op != "indirect":
             return self.scopes.put(key, known)
@@ -82,36 +76,42 @@ class StatementWriter:
     # ---- memory ------------------------------------------------------------------------------------------------------
     def _element(self, part: Part, s: Statement) -> str:
         """The element of memory, or of an array of the kernel, that a load or store names."""
-        scratch, tile = self.kernel.arrays.get(s.buffer), self.kernel.tile
-        if tile is not None and (element := tile.element(s, self.kernel.loops_around)):
+        if self.tile is not None and (element := self._element_of_tile(s)):
             return element
-        if s.op == "store" and s.buffer in self.kernel.blocks:
-            g = self.kernel.loops_around[-1].symbol
-            return f"{self.kernel.blocks[s.buffer]}[{g} - {g}_0]"
+        if s.op == "store" and s.buffer in self.blocks:
+            last = self.loops_around[-1]
+            return f"{self.blocks[s.buffer]}[{last.symbol} - {self.span(last)[0]}]"
+        scratch = self.nest.arrays.get(s.buffer)
         if scratch is None:
             assert s.index is not None
             return f"{buffer_name(s.buffer)}[{self._index(part, s.index)}]"
-        form = form_of(s.index, self.kernel.group.axes, self.kernel.loops_around)
-        place = scratch.index(form, self.kernel.outer_names)
-        if self.kernel.lane is not None:
-            g = self.kernel.lane.symbol
-            row = f"{self.kernel.width}*({place}) + " if place != "0" else ""
+        form = form_of(s.index, self.nest.group.axes, self.loops_around)
+        place = _place_in(scratch, form, self.nest.outer)
+        if self.nest.lane is not None:
+            g = self.nest.lane.symbol
+            row = f"{self.width}*({place}) + " if place != "0" else ""
             return f"{buffer_name(s.buffer)}[{row}{g} - {g}_0]"
         return f"{buffer_name(s.buffer)}[{place}]"
+
+    def _element_of_tile(self, s: Statement) -> str:
+        """Where the tile around holds what `s` loads or stores; "" if it does not."""
+        assert self.tile is not None
+        row = self.tile.row.symbol
+        if isinstance(self.tile, Tile):
+            array, column = self.tile.array(s), self.tile.column.symbol
+            return f"{array}[{self.tile.columns}*({row} - {row}_0) + {column} - {column}_0]" if array else ""
+        operand = self.tile.operand(s, self.loops_around)
+        along = self.loops_around[-1].symbol if operand is not None else ""
+        return f"{operand.array}[{operand.wide}*({row} - {row}_0) + {along}]" if operand is not None else ""
 
     def place(self, part: Part, s: Statement, at: Mapping[sympy.Basic, sympy.Expr]) -> str:
         """The address of a load or store, for other values `at` of loop variables."""
         assert s.index is not None
         return f"{buffer_name(s.buffer)} + {self._index(part, s.index.xreplace(at))}"
 
-    def moved(self, part: Part, s: Statement) -> bool:
-        """Whether a load or store of a 16-bit float may move its bits as they are."""
-        moves = self._moves(part)
-        return s.name in moves.loads if s.op == "load" else moves.leaves(s.args[0], s.dtype) is not None
-
     def _index(self, part: Part, index: sympy.Expr) -> str:
         names = {}
-        index = index.xreplace(self.kernel.places) if self.kernel.places else index
+        index = index.xreplace(self.places) if self.places else index
         for symbol in index.free_symbols:
             indirect = self.scopes.get(("value", part.key, symbol.name))
             if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
@@ -130,14 +130,14 @@ class StatementWriter:
         element = forwarded or self._element(part, s)
         if start is not None:
             element = f"{buffer_name(s.buffer)}[{start} + {self.scopes.get(('step', part.key, s.name))}]"
-        if forwarded is not None or s.buffer in self.kernel.arrays:
+        if forwarded is not None or s.buffer in self.nest.arrays:
             text = element
         elif s.dtype is torch.bool:
             text = f"{element} != 0"
         else:
             text = f"{kind.load}({element})" if kind.load else element
         mask = self.value(part, s.mask) if s.mask else "true"
-        if kind.load and forwarded is None and s.buffer not in self.kernel.arrays and mask != "false" and (
+        if kind.load and forwarded is None and s.buffer not in self.nest.arrays and mask != "false" and (
                 s.name in self._moves(part).loads):
             return self._load_bits(part, s, element, mask, start is not None)
         if mask in ("true", "false"):
@@ -152,9 +152,9 @@ class StatementWriter:
 
     def _floats(self, s: Statement) -> str | None:
         """The element of a float array of converted float16 values."""
-        if not s.mask and self.kernel.rows and (row := self.kernel.rows.get((s.buffer, sympy.expand(s.index)))):
+        if not s.mask and self.rows and (row := self.rows.get((s.buffer, sympy.expand(s.index)))):
             return row
-        return self.kernel.floats.get((s.op, s.buffer, s.index))
+        return self.floats.get((s.op, s.buffer, s.index))
 
     def _load_bits(self, part: Part, s: Statement, element: str, mask: str, there: bool) -> str:
         """A load of a 16-bit float whose bits are named, and stored as they are.
@@ -197,65 +197,21 @@ class StatementWriter:
             self.moves[key] = Moves(part)
         return self.moves[key]
 
-    def starts(self, part: Part, loads: Sequence[Statement], inner: Axis) -> None:
-        """Before the loop over `inner`, compute the start of masked loads whose mask is invariant in the loop.
-
-        Without its mask it starts at 0, if as many elements are there. So nothing is loaded under a mask in the loop:
-        gcc has no vector code for a mask that is the same in all lanes. Loads of neighbours start together, so that
-        gcc sees that they are.
-        """
-        places = {s.name: s.index.subs(inner.symbol, 0).as_coeff_Add() for s in loads if s.index is not None}
-        together: dict[tuple[str, str, sympy.Expr], list[int]] = {}
-        for s in loads:
-            if s.name in places:
-                together.setdefault((s.buffer, s.mask, places[s.name][1]), []).append(int(places[s.name][0]))
-        starts: dict[tuple[str, str, sympy.Expr], str] = {}
-        for s in loads:
-            if s.index is None:
-                continue
-            own, rest = places[s.name]
-            key = s.buffer, s.mask, rest
-            first = min(together[key])
-            if not self._is_there(part, s, inner, int(own) - first):
-                continue
-            if key not in starts:
-                starts[key] = self.scopes.name(f"{s.buffer}_{s.name}_start")
-                text = f"{self.value(part, s.mask)} ? {c_expression(rest + first)} : 0"
-                origins = origins_of(part.body.name, s.name, s.origins)
-                self.writer.line(f"const int64 {starts[key]} = {text};", origins)
-            self.scopes.put(("start", part.key, s.name), starts[key])
-            self.scopes.put(("step", part.key, s.name), c_expression(s.index - rest - first))
-
-    def _is_there(self, part: Part, s: Statement, inner: Axis, first: int) -> bool:
-        """Whether a load, without its mask, could start at the element `first` of its buffer."""
-        assert s.index is not None
-        step, from_data = s.index.coeff(inner.symbol), {x.name for x in part.body.statements if x.op == "indirect"}
-        if s.buffer in self.kernel.written | self.kernel.local.keys():
-            return False
-        if any(x.name in from_data for x in s.index.free_symbols):
-            return False
-        buffer = self.kernel.program.buffers[s.buffer]
-        if not all(n.is_Integer for n in (step, inner.extent, *buffer.size, *buffer.stride)) or 0 in buffer.size:
-            return False
-        last = sum((n - 1) * stride for n, stride in zip(buffer.size, buffer.stride))
-        linear = s.index.subs(inner.symbol, 0) + step * inner.symbol == s.index
-        return linear and 0 < step and first + step * (inner.extent - 1) <= last
-
     def _store(self, part: Part, s: Statement) -> None:
         value = self.value(part, s.args[0])
         origins = origins_of(part.body.name, s.buffer, s.origins)
         if s.mode == "":
             self.scopes.put(("stored", s.buffer, s.index), value)
-        if s.buffer in self.kernel.local and s.buffer not in self.kernel.arrays:
+        if s.buffer in self.nest.local and s.buffer not in self.nest.arrays:
             return
         kind = ctype(s.dtype)
-        floats = self.kernel.floats.get((s.op, s.buffer, s.index))
+        floats = self.floats.get((s.op, s.buffer, s.index))
         element = floats or self._element(part, s)
-        self.kernel.changes[s.buffer] = self.kernel.changes.get(s.buffer, 0) + 1
+        self.changes[s.buffer] = self.changes.get(s.buffer, 0) + 1
         if s.mode == "add":
             self._store_add(s, element, value)
             return
-        if s.buffer not in self.kernel.arrays and kind.store:
+        if s.buffer not in self.nest.arrays and kind.store:
             bits, exact = (self.scopes.get((what, value, s.dtype)) for what in ("bits", "exact"))
             value = (exact or value) if floats else bits or f"{kind.store}({exact or value})"
         self.writer.line(f"{element} = {value};", origins)
@@ -365,9 +321,19 @@ class StatementWriter:
 
     def _bounds_code(self, s: Statement) -> int:
         node = s.origins[-1] if s.origins else s.name
-        if node not in self.kernel.bounds:
-            self.kernel.bounds.append(node)
-        return 1 + self.kernel.bounds.index(node)
+        if node not in self.bounds:
+            self.bounds.append(node)
+        return 1 + self.bounds.index(node)
+
+
+def _place_in(scratch: Scratch, form: Linear, outer: Collection[str]) -> str:
+    """The index in a scratch array of the element that `form` (of the buffer) names inside the loops `outer`."""
+    parts = []
+    for atom, factor in form.terms.items():
+        if atom.name not in outer:
+            stride = scratch.strides[factor]
+            parts.append(atom.name if stride == 1 else f"{stride}*{atom.name}")
+    return " + ".join(parts) or "0"
 
 
 def _chosen_by_mask(part: Part, s: Statement) -> bool:

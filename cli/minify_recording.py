@@ -1,0 +1,96 @@
+"""`ptdebug minify` of recorded compilations: finds one that fails, reduces it, reports."""
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from ..artifacts.recording import Recording
+from ..replay.failures.case import Case
+from ..replay.failures.outcome import Outcome
+from ..replay.program.program import is_ours
+from ..replay.recorded.graphs import ReplayError
+from ..replay.reduce.minify import MinifiedGraph, minify_graph, write_minified
+from ..replay.reduce.subgraph import computed
+from ..replay.workers.pool import LIMIT, Pool
+from ..replay.workers.progress import Progress
+from .errors import CommandError
+from .printing import print_json, say, selected
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, when the best so far has been written."""
+
+
+def run_recording(arguments: argparse.Namespace) -> int:
+    """Minify the compilation of a selector, or the first one of a recording that fails."""
+    with selected(arguments.target) as (recording, selector):
+        if selector.stage:
+            raise CommandError(f"minify reduces whole compilations: {recording.name}:{selector.compile}")
+        if arguments.trust is False and not is_ours(recording):
+            say("ptdebug: this recording was not made by you here: only torch's operators run (--trust runs all)")
+        captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
+        ids = [selector.compile] if selector.compile else captured
+        cases = dict(_cases(recording, ids, arguments))
+        if not cases:
+            raise CommandError(f"nothing of {arguments.target} can be run again")
+        progress = Progress("minify")
+        jobs = 1 if arguments.slow else arguments.jobs
+        with Pool(jobs, arguments.limit or LIMIT, told=progress.ran) as pool:
+            try:
+                compile_id, case, outcome = _failing(arguments.target, cases, pool)
+                progress.say(f"{compile_id}: {outcome}")
+                minified = minify_graph(case, outcome, pool, lambda case, ran: progress.say(_words(case)))
+            finally:
+                progress.end()
+        write_minified(minified, Path(arguments.out), (f"Reduced from {recording.name}:{compile_id}.",))
+    report(arguments, minified, f"{recording.name}:{compile_id}")
+    return INTERRUPTED if minified.interrupted else 0
+
+
+def _cases(recording: Recording, ids: list[str], arguments: argparse.Namespace) -> list[tuple[str, Case]]:
+    found = []
+    for compile_id in ids:
+        try:
+            case = Case.from_recording(recording, compile_id, trust=arguments.trust)
+        except ReplayError as error:
+            say(f"ptdebug: {compile_id}: {error}")
+            continue
+        found.append((compile_id, replace(
+            case, slow=arguments.slow, imports=tuple(arguments.imports), device=arguments.device or case.device,
+            forced={**arguments.forced, **case.forced})))
+    return found
+
+
+def _failing(target: str, cases: dict[str, Case], pool: Pool) -> tuple[str, Case, Outcome]:
+    outcomes = pool(list(cases.values()))
+    for (compile_id, case), outcome in zip(cases.items(), outcomes):
+        if outcome.failed:
+            return compile_id, case, outcome
+    silent = [f"{i}: {o}" for i, o in zip(cases, outcomes) if not o.passed]
+    words = "; ".join(silent) or "what its graphs compute is what eager computes (for capture, minify the script)"
+    raise CommandError(f"nothing to minify in {target}: {words}", 1)
+
+
+def _words(case: Case) -> str:
+    return f"{len(computed(case.graph))} operators"
+
+
+def report(arguments: argparse.Namespace, minified: MinifiedGraph, selector: str) -> None:
+    """Print the result."""
+    verified = minified.verified
+    shown = verified is not None and verified.shows(minified.signature)
+    before = len(computed(minified.original.graph))
+    if arguments.json:
+        print_json(
+            selector=selector, signature=str(minified.signature), files=list(map(str, minified.files)), verified=shown,
+            outcome=str(verified.outcome) if verified else None, operators=minified.operators(),
+            operators_before=before, runs=minified.ran, seconds=round(minified.seconds, 3),
+            interrupted=minified.interrupted, neighbour=minified.neighbour is not None)
+        return
+    print(f"{minified.signature}: {before} operators to {minified.operators()}, {minified.ran} runs, "
+          f"{minified.seconds:.1f} s{' (interrupted)' if minified.interrupted else ''}")
+    for file in minified.files:
+        print(file)
+    print(f"run in a fresh process: {verified.outcome if verified else 'no'}")
+    if not shown:
+        say("ptdebug: the script does not show the same failure by itself")

@@ -1,0 +1,235 @@
+"""The values that a program computes through its compiled functions, in order: compared between two runs of it.
+
+An event is a call of a compiled function (its results, and the tensors that it changed), a backward (its root, and the
+gradients of the leaves), or the end of the program (the tensors of its module). Gradients of leaves are known by the
+content that a leaf had when it was first seen, since a compiled graph may reach them in another order.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from ...tracer.runtime import eval_frame
+from ...tracer.runtime.compile_wrappers import mark_compiled
+
+ALLOWED = {torch.float64: 1e-9, torch.float32: 3e-4, torch.float16: 2e-2, torch.bfloat16: 8e-2}
+"""How far apart two runs of a program may be by rounding, relative to the largest number of a tensor."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a program computed. Each value has a label; a gradient that there is none of is None."""
+
+    kind: str  # call | backward | end
+    name: str
+    values: tuple[tuple[str, torch.Tensor | None], ...]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two events that differ: what of them, and by how much of the largest number (infinite for NaN and layouts)."""
+
+    what: str  # result | gradient | state | order
+    why: str
+    size: float
+    nan: bool = False
+
+
+class Observer:
+    """Sees the events of a run. `on_event` gets each of them."""
+
+    def __init__(self, on_event: Callable[[Event], None]) -> None:
+        self.on_event = on_event
+        self.labels: dict[int, tuple[torch.Tensor, str]] = {}  # of leaves, by id; held, so that ids stay
+        self.depth = 0
+        self.gradients: dict[str, torch.Tensor] = {}
+
+    # ---- calls of compiled functions
+    def around(self, compiled: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+        """`compiled`, with its calls observed."""
+
+        def observed(*args: Any, **kwargs: Any) -> Any:
+            if self.depth:
+                return compiled(*args, **kwargs)
+            given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+            given += _written_by(original)
+            before = [t._version for t in given]
+            self.depth += 1
+            try:
+                result = compiled(*args, **kwargs)
+            finally:
+                self.depth -= 1
+            changed = [t for t, version in zip(given, before) if t._version != version]
+            self._called(getattr(original, "__qualname__", ""), result, changed)
+            return result
+
+        eval_frame.skip_code(observed.__code__)
+        functools.update_wrapper(observed, original, updated=())
+        mark_compiled(observed, original)
+        return observed
+
+    def _called(self, name: str, result: Any, changed: Sequence[torch.Tensor]) -> None:
+        values = [(f"result {i}", _snapshot(t)) for i, t in enumerate(pytree.tree_leaves(result))
+                  if isinstance(t, torch.Tensor)]  # fmt: skip
+        values += [(f"changed {i}", _snapshot(t)) for i, t in enumerate(changed)]
+        self.on_event(Event("call", name, tuple(values)))
+
+    # ---- backwards
+    def watch_backwards(self) -> None:
+        """Observe what autograd computes, through the one function that starts its engine."""
+        autograd: Any = torch.autograd
+        engine = autograd._engine_run_backward
+
+        def run_backward(roots: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            if self.depth:
+                return engine(roots, *args, **kwargs)
+            leaves = list(_leaves(roots))
+            labels = [self._label(leaf) for leaf in leaves]
+            self.depth += 1
+            try:
+                result = engine(roots, *args, **kwargs)
+            finally:
+                self.depth -= 1
+            self._went_back(roots, leaves, labels, result)
+            return result
+
+        autograd._engine_run_backward = run_backward
+
+    def _label(self, leaf: torch.Tensor) -> str:
+        if id(leaf) not in self.labels:
+            content = leaf.detach().cpu().contiguous()
+            digest = hashlib.sha256(content.reshape(-1).view(torch.uint8).numpy().data).hexdigest()[:16]
+            self.labels[id(leaf)] = leaf, f"{leaf.dtype}{list(leaf.shape)} {digest}"
+        return self.labels[id(leaf)][1]
+
+    def _went_back(self, roots: Sequence[Any], leaves: Sequence[torch.Tensor], labels: Sequence[str], result: Any,
+                   ) -> None:
+        values = [(f"root {i}", _snapshot(root)) for i, root in enumerate(roots) if isinstance(root, torch.Tensor)]
+        if isinstance(result, (tuple, list)):
+            values += [(f"gradient {i}", _snapshot(g)) for i, g in enumerate(result)]
+        found = sorted(
+            ((label, _snapshot(leaf.grad)) for label, leaf in zip(labels, leaves)),
+            key=lambda pair: (pair[0], _size(pair[1])),
+        )
+        self.on_event(Event("backward", "", (*values, *(pair for pair in found if pair[1] is not None))))
+
+    # ---- the end
+    def ended(self, namespace: dict[str, Any]) -> None:
+        """The program has run: the tensors in the variables of its module."""
+        values: list[tuple[str, torch.Tensor | None]] = []
+        for name, value in sorted(namespace.items()):
+            if isinstance(value, torch.Tensor):
+                values.append((name, _snapshot(value)))
+                if value.is_leaf and value.grad is not None:
+                    values.append((f"gradient of {name}", _snapshot(value.grad)))
+            elif isinstance(value, torch.nn.Module):
+                values += [(f"{name}.{key}", _snapshot(t)) for key, t in sorted(_state(value))]
+        self.on_event(Event("end", "", tuple(values)))
+
+
+def _state(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    try:
+        yield from module.named_parameters()
+        yield from module.named_buffers()
+    except Exception:  # a module of its own kind
+        return
+
+
+def _written_by(function: Any) -> list[torch.Tensor]:
+    """Tensors that a function may change without getting them: an optimizer's."""
+    owner = function.__self__ if isinstance(function, MethodType) else None
+    if not isinstance(owner, torch.optim.Optimizer):
+        return []
+    return [p for group in owner.param_groups for p in group["params"]]
+
+
+def _leaves(roots: Sequence[Any]) -> Iterator[torch.Tensor]:
+    """The leaves that a backward from `roots` reaches."""
+    waiting = [r.grad_fn for r in roots if isinstance(r, torch.Tensor) and r.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+
+
+def _snapshot(value: Any) -> torch.Tensor | None:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_meta:
+        return None
+    return value.detach().resolve_conj().cpu().clone()
+
+
+def _size(value: torch.Tensor | None) -> float:
+    return -1.0 if value is None else value.double().abs().nan_to_num().sum().item() if not value.is_complex() else 0.0
+
+
+# ---- comparing ------------------------------------------------------------------------------------------------------
+def first_apart(event: Event, expected: Event | None) -> Apart | None:
+    """How an event of the compiled run differs from eager's; None if it does not."""
+    if expected is None or (event.kind, event.name) != (expected.kind, expected.name):
+        other = "nothing" if expected is None else f"{expected.kind} {expected.name}".strip()
+        return Apart("order", f"{event.kind} {event.name}".strip() + f" where eager has {other}", math.inf)
+    mine = _by_label(event)
+    for label, values in _by_label(expected).items():
+        what = "gradient" if event.kind == "backward" and not label.startswith("root") else _WHAT[event.kind]
+        others = mine.get(label, [])
+        for index, of_eager in enumerate(values):
+            value = others[index] if index < len(others) else None
+            found = _apart(value, of_eager, what)
+            if found is not None:
+                return found
+    return None
+
+
+_WHAT = {"call": "result", "backward": "result", "end": "state"}
+
+
+def _by_label(event: Event) -> dict[str, list[torch.Tensor | None]]:
+    found: dict[str, list[torch.Tensor | None]] = {}
+    for label, value in event.values:
+        found.setdefault(label, []).append(value)
+    return found
+
+
+def _apart(value: torch.Tensor | None, eager: torch.Tensor | None, what: str) -> Apart | None:
+    if eager is None:
+        return None
+    if value is None:  # no gradient, which is one of zeros
+        return Apart(what, "there is none", 1.0) if eager.count_nonzero() else None
+    if value.shape != eager.shape or value.dtype != eager.dtype:
+        return Apart(what, f"{value.dtype}{list(value.shape)} is not {eager.dtype}{list(eager.shape)}", math.inf)
+    if value.numel() == 0 or torch.equal(value, eager):
+        return None
+    if not (value.is_floating_point() or value.is_complex()):
+        different = int((value != eager).sum())
+        return Apart(what, f"{different} of {eager.numel()} elements differ", different / eager.numel())
+    wide = torch.complex128 if value.is_complex() else torch.float64
+    v, e = value.to(wide), eager.to(wide)
+    if not torch.equal(v.isfinite(), e.isfinite()):
+        return Apart(what, "NaN or infinite where eager's is not", math.inf, bool((e.isfinite() & ~v.isfinite()).any()))
+    finite = e.isfinite()
+    distance = (v - e)[finite].abs().max().item() if finite.any() else 0.0
+    top = e[finite].abs().max().item() if finite.any() else 0.0
+    size = distance / top if top else (math.inf if distance else 0.0)
+    if size <= ALLOWED.get(eager.dtype, 3e-4):
+        return None
+    return Apart(what, f"max abs {distance:.3g} of {top:.3g}", size)
+
+
+def program_globals() -> dict[str, Any]:
+    """The variables of the program's module."""
+    return sys.modules["__main__"].__dict__

@@ -1,0 +1,116 @@
+"""Where inside of fused loops values first differ.
+
+A wrong kernel is generated again with all of its intermediates stored, and each statement is checked on the kernel's
+own operands. Where that shows nothing, the whole graph is generated again with each value in a buffer, and each buffer
+is held against eager's value of its node.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import torch
+
+from ...artifacts.context import CompileContext
+from ...artifacts.records import Location
+from ...engine.ir.printer import format_statement
+from ..recorded.state import deterministic
+from ..verdicts.compare import worst_place
+from ..verdicts.nonfinite import Birth, kind_of
+from .pairs import LoweredPart, Pair
+from .reference import like
+from .regenerate import ALL_STORED
+from .report import Compared, Difference
+from .rungs import Execution
+from .statements import Wrong, wrong_statement
+
+
+class Lowering(Protocol):
+    """What is asked of a ladder."""
+
+    def lowered(self, stage: str, work: Any) -> Execution: ...
+    def pairs(self, stage: str, name: str, ran: Execution, work: Any = None) -> Iterator[Pair]: ...
+    def parts(self) -> Iterator[LoweredPart]: ...
+    def variant(self, forced: Mapping[str, str], expose: bool = False) -> Any: ...
+    def context(self) -> CompileContext: ...
+    def location(self, node: str) -> Location | None: ...
+    def alone(self) -> Sequence[Compared]: ...
+
+
+def first_inside(ladder: Lowering, stage: str) -> Difference | None:
+    """The first wrong value of a lowered stage; None where it cannot be told."""
+    if stage == "kernels":
+        with suppress(Exception):
+            wrong = _in_kernels(ladder)
+            if wrong is not None:
+                return wrong
+    with suppress(Exception):
+        for pair in _all_stored(ladder, stage):
+            found = pair.reference.node(pair.value, pair.node)
+            if found is not None and found.verdict == "different":
+                at = place_of(pair.value, pair.expected)
+                place = ladder.location(pair.source)
+                return Difference(stage, f"{pair.label}{pair.node}", place, found, pair.name, at)
+    return None
+
+
+def first_birth(ladder: Lowering, stage: str) -> Birth | None:
+    """The first value with NaNs or infinities that eager's does not have."""
+    for pair in _all_stored(ladder, stage):
+        kind = kind_of(pair.value)
+        if kind and kind != kind_of(pair.reference.eager.values.get(pair.node)):
+            bad = torch.as_tensor(pair.value).isfinite().logical_not()
+            index = tuple(int(i) for i in bad.nonzero()[0]) if bad.dim() else ()
+            place = ladder.location(pair.source)
+            node = f"{pair.label}{pair.node}"
+            return Birth(stage, node, pair.name, kind, int(bad.sum()), bad.numel(), index, (), place)
+    return None
+
+
+def _all_stored(ladder: Lowering, stage: str) -> Iterator[Pair]:
+    """The values of a stage where each value of the graph is stored."""
+    work = ladder.variant(ALL_STORED, expose=True)
+    with deterministic():
+        ran = ladder.lowered(stage, work)
+    return ladder.pairs("kernels" if stage == "wrapper" else stage, "", ran, work)
+
+
+def _in_kernels(ladder: Lowering) -> Difference | None:
+    kernels = [alone.name for alone in ladder.alone() if alone.comparison.verdict == "different"]
+    for part in ladder.parts() if kernels else ():
+        own = [name.removeprefix(part.prefix) for name in kernels if name.startswith(part.prefix)]
+        with deterministic():
+            wrong = wrong_statement(part.work, part.inputs, own, ladder.context())
+        if wrong is not None:
+            return _in_kernel(ladder, part, wrong)
+    return None
+
+
+def _in_kernel(ladder: Lowering, part: LoweredPart, wrong: Wrong) -> Difference:
+    s = wrong.statement
+    node = s.origins[0] if s.origins else wrong.body
+    lines = part.work.source.lines if part.work.source is not None else ()
+    line = next((n.text.strip() for n in lines if f"loop_ir:{wrong.body}#{s.name}" in n.origins), "")
+    at = {"index": list(wrong.at), "value": _plain(wrong.value), "expected": _plain(wrong.expected),
+          "operands": {name: _plain(value) for name, value in wrong.operands.items()}}
+    inside = f"{part.prefix}{wrong.kernel}: {line or format_statement(s)}"
+    place = ladder.location(part.sources.get(node, ""))
+    return Difference("kernels", f"{part.label}{node}", place, wrong.comparison, inside, at)
+
+
+def place_of(value: Any, expected: Any) -> dict[str, Any]:
+    """The worst place of a value, what is there, and what should be; {} where that cannot be said."""
+    with suppress(Exception):
+        own = like(value, expected)
+        at = worst_place(own, expected)
+        if len(at) == own.dim():
+            return {"index": list(at), "value": _plain(own[at].item()), "expected": _plain(expected[at].item())}
+    return {}
+
+
+def _plain(number: Any) -> Any:
+    """A number as JSON has it."""
+    if isinstance(number, complex) or (isinstance(number, float) and (number != number or abs(number) == float("inf"))):
+        return str(number)
+    return number

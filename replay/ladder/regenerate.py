@@ -1,0 +1,232 @@
+"""The engine's stages made again from a recorded graph, with the recorded decisions: what the later rungs run.
+
+Sizes that were symbols are symbols again, of the same names, and so are data-dependent numbers: the kernels are those
+of the recording, which is checked byte by byte (`drift`).
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.fx
+from torch._guards import Source
+from torch.fx.experimental import symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+from ...artifacts.context import CompileContext, CompileId, FanOut, Stage
+from ...artifacts.recording import Recording, RecordingError
+from ...artifacts.records import AnyRecord, Decision, Kernel, Node, Pass, SavedInput, TensorMeta, Wrapper
+from ...artifacts.stages import REPLAYED
+from ...dependencies import msgspec
+from ...engine.ir.ir import Group
+from ...engine.scheduler.cpu import loop_nests
+from ...operators.fake_mode import FaithfulFakeMode
+from ..recorded.graphs import ReplayError
+from ..recorded.sizes import SizeError, evaluate
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What the engine needs of a captured graph."""
+
+    module: torch.fx.GraphModule
+    inputs: tuple[Any, ...]
+    grad_enabled: bool = False
+    input_names: tuple[str, ...] = ()
+
+
+@dataclass
+class Collector:
+    """A recorder that keeps the engine's records, to compare them with the recording, and its decisions."""
+
+    records: dict[tuple[str, str], AnyRecord] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+
+    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
+        """Nothing to begin."""
+
+    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
+        """Keep it."""
+        self.records[stage, name] = record
+
+    def absent(self, compile_id: str, stage: str, why: str) -> None:
+        """Not compared."""
+
+    def decision(self, compile_id: str, decision: Decision) -> None:
+        """Keep it; not compared: decisions are taken over."""
+        self.decisions.append(decision)
+
+    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
+        """Nothing to end."""
+
+    def source_file(self, path: str) -> None:
+        """Not compared."""
+
+
+def context(recording: Recording, compile_id: str, collector: Collector, forced: Mapping[str, str]) -> CompileContext:
+    """A context that decides as the recorded compilation did, but for what is `forced` on top."""
+    decisions = [decision for _, decision in recording.decisions(compile_id)]
+    overrides = {d.id: d.chosen for d in decisions if d.forced} | dict(forced)
+    made = CompileContext(CompileId(0, 0), collector, overrides, recording=True)
+    made.freezing = any(d.kind == "freezing" and d.chosen == "fold" for d in decisions)
+    made.cpp_wrapper = any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions)
+    budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "1.0")
+    made.memory_budget = float(budget)
+    return made
+
+
+ALL_STORED = {"*realize:*": "realize"}
+"""The decisions that let each value of a graph be a buffer, which can be looked at."""
+
+
+def exposing(stages: Sequence[Stage[Any, Any] | FanOut]) -> tuple[Stage[Any, Any] | FanOut, ...]:
+    """The stages of a compilation whose kernels keep nothing to themselves: each buffer is in memory."""
+    expose = Stage[Any, Any]("expose", _expose, lambda work: (), "scheduling")
+    found: list[Stage[Any, Any] | FanOut] = []
+    for stage in stages:
+        if isinstance(stage, FanOut):
+            found.append(replace(stage, stages=tuple(exposing(group) for group in stage.stages)))  # type: ignore[misc]
+        else:
+            found += [stage, expose] if stage.name == "scheduling" else [stage]
+    return tuple(found)
+
+
+def _expose(work: Any, context: CompileContext) -> Any:
+    items = tuple(replace(item, internal=frozenset()) if type(item) is Group else item for item in work.plan.items)
+    nests = loop_nests(items, work.plan.program, context)
+    return replace(work, plan=replace(work.plan, items=items, nests=nests))
+
+
+# ---- fake inputs -----------------------------------------------------------------------------------------------------
+_SYMBOL = re.compile(r"(s|zf)(\d{1,6})")
+
+
+class RecordedShapeEnv(ShapeEnv):
+    """A ShapeEnv whose symbols have the names that they had."""
+
+    def _generate_unique_id(self, source_name: str) -> int:
+        match = _SYMBOL.fullmatch(source_name)
+        return int(match[2]) if match is not None else len(source_name)
+
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[Any, str]:
+        return symbolic_shapes.SLoc("", None), ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Named(Source):
+    """Where a symbol comes from, as ShapeEnv asks for it."""
+
+    symbol: str
+
+    @property
+    def name(self) -> str:
+        return self.symbol
+
+
+def fakes(
+    values: tuple[Any, ...], kept: Iterable[SavedInput], placeholders: Iterable[Node], symbols: Mapping[str, float],
+    device: str, module: torch.fx.GraphModule | None = None,
+) -> tuple[Any, ...]:
+    """Fake inputs for `values`: the sizes that `placeholders` have as symbols are symbols. Where `module` has
+    data-dependent numbers, it has run on them once, as when it was captured: fake tensors remember such numbers."""
+    env = RecordedShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    mode = FaithfulFakeMode(shape_env=env)
+    mode.cache_enabled = False  # what is cached has lost which results of an operator are one tensor
+    placeholders = list(placeholders)
+    numbers = {node.value for node in placeholders if isinstance(node.value, str)}
+    known = {name: _symbol(env, name, value, name in numbers) for name, value in symbols.items()} 
+
+    def fake(value: Any, item: SavedInput, node: Node) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return _number(node.value, known) if isinstance(node.value, str) else value
+        meta = node.value
+        requires_grad = item.meta is not None and item.meta.requires_grad
+        if not isinstance(meta, TensorMeta) or not _varies(meta):
+            return mode.from_tensor(value, static_shapes=True).requires_grad_(requires_grad)
+        shape, stride = ([_number(n, known) for n in part] for part in (meta.shape, meta.stride))
+        with mode:
+            made = torch.empty_strided(shape, stride, dtype=value.dtype, device=device)
+        return made.requires_grad_(requires_grad)
+
+    made = tuple(fake(*three) for three in zip(values, kept, placeholders))
+    if module is not None:
+        with suppress(Exception), mode, torch.no_grad():
+            module(*made)
+    return made
+
+
+def _symbol(env: ShapeEnv, name: str, value: float, is_number: bool) -> Any:
+    if is_number and name.startswith(("u", "zuf")):  # drawn by Python: nothing may depend on its value
+        return value
+    match = _SYMBOL.fullmatch(name)
+    if match is None or (match[1] == "zf") != isinstance(value, float):
+        raise ReplayError(f"replay does not know the symbol {name!r}")
+    if is_number:
+        symbol = env.create_unspecified_symbol(value, _Named(name), DimDynamic.DYNAMIC)
+    else:
+        symbol = env.create_symbol(int(value), _Named(name), DimDynamic.DYNAMIC, do_not_specialize_zero_one=True)
+    if isinstance(value, float):
+        return env.create_symfloatnode(symbol, hint=value, source=_Named(name))
+    return env.create_symintnode(symbol, hint=int(value), source=_Named(name))
+
+
+def _varies(meta: TensorMeta) -> bool:
+    return any(isinstance(number, str) for number in (*meta.shape, *meta.stride))
+
+
+def _number(recorded: int | str, known: Mapping[str, Any]) -> Any:
+    try:
+        return recorded if isinstance(recorded, int) else evaluate(recorded, known)
+    except SizeError as error:
+        raise ReplayError(f"replay cannot evaluate the recorded size {recorded!r}: {error}") from error
+
+
+# ---- is it what was recorded? ----------------------------------------------------------------------------------------
+COMPARED = (*REPLAYED, "kernels", "wrapper")
+
+
+def drift(recording: Recording, compile_id: str, collector: Collector, device: str) -> tuple[str, ...]:
+    """Stages whose record, made again, is not the recorded one; of kernels and wrappers, those with other source text.
+    Not compared on another device, which has other kernels."""
+    kept = _recorded(recording, compile_id, "runtime", "inputs")
+    metas = [item.meta for item in getattr(kept, "inputs", ()) if item.meta is not None]
+    if {meta.device.partition(":")[0] for meta in metas} - {device.partition(":")[0]}:
+        return ()
+    changed = []
+    for (stage, name), record in collector.records.items():
+        if stage in COMPARED:
+            found = _recorded(recording, compile_id, stage, name)
+            if stage in ("kernels", "wrapper") and found is None:
+                continue  # loaded from a cache that did not keep it
+            if _comparable(found) != _comparable(record):
+                changed.append(stage)
+    return tuple(dict.fromkeys(changed))
+
+
+def _comparable(record: AnyRecord | None) -> Any:
+    """What is to be the same: everything but times and, of code, what the compiler says of it."""
+    if isinstance(record, (Kernel, Wrapper)):
+        return [line.text for line in record.lines]
+    record = msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
+    return _settled(msgspec.to_builtins(record))
+
+
+def _settled(tree: Any) -> Any:
+    """A record with numbers for sizes that were symbols first and turned out to be constant: "64", {"symbol": "64"}."""
+    if isinstance(tree, dict):
+        only = tree.get("symbol") if len(tree) == 1 else None
+        return _settled(only) if only is not None else {key: _settled(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_settled(item) for item in tree]
+    return int(tree) if isinstance(tree, str) and tree.isdecimal() else tree
+
+
+def _recorded(recording: Recording, compile_id: str, stage: str, name: str) -> AnyRecord | None:
+    try:
+        return recording.artifact(compile_id, stage, name)
+    except RecordingError:
+        return None

@@ -1,0 +1,105 @@
+"""From a failing case to the smallest one found, with its neighbour that passes, as a script that was seen to fail."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..failures.case import Case
+from ..failures.outcome import Outcome
+from ..failures.signature import Signature
+from ..recorded.graphs import ReplayError
+from ..repro.graph_source import GraphSource
+from ..repro.graphs import case_repro
+from ..repro.verify import Verified, verify
+from ..workers.pool import Pool
+from .ddmin import Reduction
+from .graph import likeness, reduce_graph
+from .inputs import refreshed
+from .subgraph import computed
+
+NEIGHBOURS = 200  # how many of the last cases that passed are compared with the result
+
+
+@dataclass
+class MinifiedGraph:
+    """The result of a reduction. `verified` is the run of the script in a fresh process, once it is written."""
+
+    original: Case
+    small: Case
+    outcome: Outcome
+    neighbour: Case | None
+    ran: int
+    seconds: float
+    interrupted: bool = False
+    verified: Verified | None = None
+    files: list[Path] = field(default_factory=list)
+
+    @property
+    def signature(self) -> Signature:
+        """What the original shows, and the result."""
+        return Signature.of(self.outcome)
+
+    def operators(self) -> int:
+        """How many operators are left."""
+        return len(computed(self.small.graph))
+
+
+def minify_graph(
+    case: Case, outcome: Outcome, pool: Pool, progress: Callable[[Case, int], None] = lambda case, ran: None
+) -> MinifiedGraph:
+    """Reduce `case`, which was seen to fail with `outcome`. After Ctrl-C the result is the best so far."""
+    started, signature = time.perf_counter(), Signature.of(outcome)
+    passed: list[Case] = []
+
+    def judge(cases: Sequence[Case]) -> list[bool]:
+        found = pool(cases)
+        passed.extend(c for c, o in zip(cases, found) if o.passed)
+        return [signature.matches(o) for o in found]
+
+    reduction = Reduction(case, judge, pool.workers, lambda best: progress(best, pool.ran))
+    interrupted = False
+    try:
+        reduce_graph(reduction)
+    except KeyboardInterrupt:
+        interrupted = True
+    small = reduction.best
+    with suppress(Exception):  # shapes for those who read it
+        small = refreshed(small)
+    neighbour = max(passed[-NEIGHBOURS:], key=lambda other: likeness(other, small), default=None)
+    return MinifiedGraph(case, small, outcome, neighbour, pool.ran, time.perf_counter() - started, interrupted)
+
+
+def write_minified(minified: MinifiedGraph, path: Path, facts: Sequence[str] = ()) -> None:
+    """Write the script (and its tensors), and run it in a fresh process."""
+    small, count = minified.small, minified.operators()
+    title = f"{minified.signature}: {count} operator{'s' * (count != 1)} of {len(computed(minified.original.graph))}."
+    repro = case_repro(small, title=title, facts=(*facts, *_about_neighbour(minified)))
+    minified.files = repro.write(path)
+    minified.verified = verify(minified.files)
+
+
+def _about_neighbour(minified: MinifiedGraph) -> list[str]:
+    """The nearest case that passes, as what differs from this one."""
+    other, small = minified.neighbour, minified.small
+    if other is None:
+        return []
+    try:
+        lines = GraphSource().function(other.graph, "passes")
+    except ReplayError:
+        return []
+    mine = GraphSource().function(small.graph, "passes")
+    if lines == mine:
+        if other.training != small.training:
+            return [f"It passes with{'' if other.training else 'out'} gradients."]
+        return [f"It passes with other inputs: {', '.join(_inputs(other))}."]
+    return ["The nearest graph that passes:", *(f"    {line}" for line in lines if line.strip())]
+
+
+def _inputs(case: Case) -> list[str]:
+    return [
+        f"{node.id} {record.meta.dtype}{list(record.meta.shape)}"
+        for node, record in zip(computed(case.graph, "placeholder"), case.inputs.records) if record.meta is not None
+    ]  # fmt: skip

@@ -1,0 +1,55 @@
+"""The line tables of compiled forms of kernels."""
+from __future__ import annotations
+
+import pytest
+from ptdebug.artifacts.machine_lines import source_lines
+
+ASM = """\
+0000000000001150 <_ZL7fused_2PfPKf>:
+    ; line 210
+    1150:\tlea    r10,[rsp+0x8]
+    1155:\tand    rsp,0xffffffffffffffc0
+    ; line 223
+    1179:\tvaddps zmm1,zmm2,ZMMWORD PTR [rdi]
+
+0000000000001200 <other>:
+    1200:\tret"""
+PTX = """\
+.visible .entry fused_0(
+{
+\t.loc\t1 13 0
+\tmov.u32 %r1, %tid.x;
+\t.loc\t1 9 22, function_name $L__info_string0, inlined_at 1 25 15 // <ptdebug>:9:22
+\tmul.rn.f32 \t%r1, %r9, %r2;
+}
+\tret;"""
+TTIR = """\
+#loc = loc("<ptdebug triton fused_0 10a>":13:1)
+#loc22 = loc("<ptdebug triton fused_0 10a>":30:17)
+#loc30 = loc("/x/triton/language/standard.py":314:12)
+#loc44 = loc("softmax_3"(#loc22))
+#loc51 = loc(callsite(#loc30 at #loc44))
+#loc90 = loc("a"(#loc91))
+#loc91 = loc("b"(#loc90))
+    %0 = arith.constant 1 : i32 loc(#loc)
+    %1 = "tt.reduce"(%0) loc(#loc51)
+    %2 = foo loc(#loc90)
+  } loc(#loc44)"""
+LLIR = """\
+  %5 = tail call i32 @x(), !dbg !12
+  %6 = mul i32 %5, 2, !dbg !13
+!12 = !DILocation(line: 16, column: 9, scope: !5)
+!13 = !DILocation(line: 314, column: 12, scope: !34, inlinedAt: !37)
+!37 = !DILocation(line: 30, column: 17, scope: !26)"""
+
+
+@pytest.mark.parametrize("form, text, lines", [
+    ("asm", ASM, [0, 210, 210, 210, 223, 223, 0, 0, 0]),
+    ("ptx", PTX, [0, 0, 13, 13, 25, 25, 0, 0]),
+    ("ttir", TTIR, [0, 0, 0, 0, 0, 0, 0, 13, 30, 0, 30]),
+    ("llir", LLIR, [16, 30, 0, 0, 0]),
+    ("vectors", "line 7: loop vectorized using 64 byte vectors\nsomething else", [7, 0]),
+    ("sass", "a\nb", [0, 0]),
+])
+def test_lines_of_a_form(form, text, lines):
+    assert source_lines(form, text) == lines

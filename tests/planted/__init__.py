@@ -1,0 +1,1 @@
+"""A suite of planted bugs: what ptdebug says of each (`run.py`)."""

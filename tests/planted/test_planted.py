@@ -1,0 +1,86 @@
+"""Planted bugs, in this process: each differs from eager, and replay names the stage and the line.
+
+A few of each kind; all of them, with bisect and minify, by `python tests/planted/run.py` (the test marked slow).
+"""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import ptdebug
+import pytest
+from ptdebug.cli.main import main
+
+from . import driver, programs
+from .fault import Edit, NotPlanted, planted
+from .faults import FAULTS
+
+QUICK = (
+    "operands_exchanged", "huber_without_its_half", "second_mutation_missed", "softmax_gradient_of_another_row",
+    "common_but_for_a_keyword", "bias_subtracted", "leaky_relu_slope", "where_swapped_makes_nan", "erf_for_tanh",
+    "last_row_left_out", "fusion_ignores_a_flip", "written_over_what_is_read",
+)
+OF_CAPTURE = ("operands_exchanged",)  # replay shows them only where it runs the program again
+
+
+def test_there_are_at_least_sixty_over_all_stages():
+    assert len(FAULTS) >= 60
+    assert {fault.stages[0] for fault in FAULTS.values()} >= {
+        "capture", "guards", "output_bytecode", "forward", "joint", "partition", "passes", "loop_ir", "schedule",
+        "kernels", "wrapper"}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_patch_fits_the_product(name):
+    with planted(FAULTS[name]):
+        pass
+
+
+@pytest.mark.parametrize("name", [name for name in QUICK if name not in OF_CAPTURE])
+def test_replay_names_the_place(name, tmp_path, monkeypatch, capsys):
+    fault = FAULTS[name]
+    monkeypatch.setattr(sys, "orig_argv", ["planted"])  # there is no program to run again
+    expected = programs.outcome(fault.program, lambda f: f)
+    with planted(fault):
+        with ptdebug.record("r", out=str(tmp_path)):
+            found = programs.outcome(fault.program, ptdebug.compile)
+        assert programs.difference(found, expected)
+        assert main(["replay", str(tmp_path / "r"), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert driver.named(fault, document), document["first_difference"]
+    assert not programs.difference(programs.outcome(fault.program, ptdebug.compile), expected), "nothing is left of it"
+
+
+@pytest.mark.parametrize("name", OF_CAPTURE)
+def test_a_fault_of_capture_in_children(name, tmp_path):
+    """Through the environment, as the workers of bisect and minify get it."""
+    ran = subprocess.run(
+        [sys.executable, Path(__file__).with_name("run.py"), name, "--replay", "--json", tmp_path / "found.json"],
+        capture_output=True, text=True, timeout=300,
+    )
+    (result,) = json.loads((tmp_path / "found.json").read_text())
+    assert (ran.returncode, result["shown"], result["replay"]) == (0, "right", "right"), result
+
+
+def test_a_patch_that_does_not_fit_says_so():
+    fault = FAULTS["flip_wraps_early"]
+    wrong = type(fault)("none", ("loop_ir",), "", "", (Edit(fault.patches[0].module, "no such text", ""),))
+    with pytest.raises(NotPlanted, match="occurs 0 times"), planted(wrong):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_step_for_every_fault(name, tmp_path):
+    words = [name, "--replay", "--bisect", "--minify", "--json", str(tmp_path / "found.json")]
+    ran = subprocess.run([sys.executable, Path(__file__).with_name("run.py"), *words], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["--benign", "--right"])
+def test_no_right_program_is_accused(words):
+    ran = subprocess.run([sys.executable, Path(__file__).with_name("run.py"), words], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout

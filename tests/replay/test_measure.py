@@ -1,0 +1,93 @@
+"""Times of graphs and kernels: what they are compared with, and what is said of a slower one."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from ptdebug.artifacts.fx_graphs import graph_record
+from ptdebug.cli.main import main
+from ptdebug.replay.failures.case import Case, Inputs
+from ptdebug.replay.measure import machine as machines
+from ptdebug.replay.measure.machine import SIZES, Machine, machine, raised
+from ptdebug.replay.measure.regions import KernelTime, measure, slower_because
+from ptdebug.replay.measure.timing import Timing, interleaved
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(machines, "SECONDS", 0.001)
+    monkeypatch.setattr(machines, "MATRIX", {"cpu": 64})
+    return tmp_path / "cache"
+
+
+def case() -> Case:
+    traced = torch.fx.symbolic_trace(lambda x, w: (torch.softmax(x @ w, -1).sum(0),))
+    values = (torch.randn(32, 16), torch.randn(16, 16))
+    for node, value in zip(traced.graph.nodes, values):
+        node.meta["val"] = value
+    graph = graph_record(traced.graph, "capture", "bytecode")
+    return Case(graph, Inputs.of(values, ("x", "w")))
+
+
+def test_a_graph_and_its_kernels() -> None:
+    region = measure(case(), "r:0/0")
+    assert region.eager.seconds > 0 and region.compiled.seconds > 0 and region.notes == ()
+    assert {kernel.kind for kernel in region.kernels} == {"extern", "loops"}
+    product = next(kernel for kernel in region.kernels if kernel.kind == "extern")
+    assert product.flops == 2 * 32 * 16 * 16 and product.operators == 1 and product.eager
+    for kernel in region.kernels:
+        assert 0 < kernel.bandwidth <= 1 and 0 <= kernel.peak <= 1 and kernel.bytes > 0
+    json.dumps(region.document())
+
+
+def test_the_machine_is_measured_once(cache: Path, monkeypatch) -> None:
+    first = machine()
+    assert first.flops > 0 and len(first.bandwidth) == len(SIZES)
+    monkeypatch.setattr(machines, "_measured", None)
+    assert machine() == first
+    more = raised(first, [(1000, 0, 1000 / (2 * first.bandwidth[0])), (10, int(4 * first.flops), 1.0)])
+    assert more.bandwidth[0] == pytest.approx(2 * first.bandwidth[0]) and more.flops >= 3.9 * first.flops
+    assert machine() == more
+    next(cache.glob("machine/*.json")).write_text("damaged")
+    monkeypatch.undo()
+
+
+def test_bandwidth_depends_on_what_is_touched() -> None:
+    known = Machine("cpu", 1, (5.0, 4.0, 3.0, 2.0, 1.0), 1.0)
+    assert known.bandwidth_at(0) == 5.0 and known.bandwidth_at(2 * SIZES[1]) == 4.0
+    assert known.bandwidth_at(1 << 40) == 1.0
+
+
+def test_calls_are_timed_turn_by_turn() -> None:
+    order: list[str] = []
+    found = interleaved({name: lambda n=name: order.append(n) or sum(range(20_000)) for name in "ab"}, rounds=4)
+    assert "".join(order).startswith("aabb") and set(found) == {"a", "b"}
+    assert all(timing.seconds > 0 and timing.noise >= 0 for timing in found.values())
+
+
+def kernel(name: str, seconds: float, eager: float | None) -> KernelTime:
+    return KernelTime("", name, "loops", seconds, 0.0, eager, 3, 100, 100, None)
+
+
+def test_what_makes_it_slower_is_named() -> None:
+    fast, slow, eager = kernel("fast", 1e-6, 5e-6), kernel("slow", 30e-6, 10e-6), Timing(20e-6, 0.02)
+    found = slower_because(eager, Timing(60e-6, 0.02), 29e-6, [fast, slow])
+    assert [text.split(" takes")[0].split(" outside")[0] for text in found] == ["29.0 us", "slow"]
+    assert slower_because(eager, Timing(20.5e-6, 0.02), 5e-6, [fast, slow]) == []
+    assert slower_because(eager, Timing(23e-6, 0.5), 0.0, [fast])[-1] == (
+        "the noise (50%) is as large as the difference")
+
+
+def test_the_command(tmp_path: Path, capsys) -> None:
+    import ptdebug
+
+    with ptdebug.record("timed", out=str(tmp_path)):
+        ptdebug.compile(lambda x: torch.sin(x) + 1)(torch.randn(100))
+    assert main(["replay", "--time", str(tmp_path / "timed"), "--json"]) == 0
+    region, = json.loads(capsys.readouterr().out)["regions"]
+    assert region["what"] == "forward" and region["kernels"][0]["operators"] == 2
+    assert main(["replay", "--time", str(tmp_path / "timed")]) == 0
+    assert "outside of kernels" in capsys.readouterr().out
