@@ -42,6 +42,7 @@ def entry(call: Compiled, facts: EntryFacts, captured: Captured) -> Compiled:
         call = torch.no_grad()(call)
     call = _with_inference_mode(call, facts.made, captured)
     call = uncounted(without_autocast(call), facts.uncounted)
+    call = _counted(call, facts.made, captured)
     if facts.written:
         call = apart(call, captured.module, captured.inputs, set(facts.written))
     return call
@@ -93,6 +94,23 @@ def uncounted(call: Compiled, positions: tuple[int, ...]) -> Compiled:
             return call(*inputs)
         finally:
             torch._C._autograd._unsafe_set_version_counter(tensors, counts)
+
+    return run
+
+
+def _counted(call: Compiled, made: tuple[int, ...], captured: Captured) -> Compiled:
+    """`call`, where new results that the program writes in place have autograd's count of these writes."""
+    returned: Any = captured.module.graph.output_node().args[0]
+    values = [(k, returned[k].meta.get("val")) for k in made if isinstance(returned[k], torch.fx.Node)]
+    writes = {k: v._version for k, v in values if isinstance(v, torch.Tensor) and not v.is_inference() and v._version}
+    if not writes:
+        return call
+    counts = tuple(writes.values())
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        results = call(*inputs)
+        torch._C._autograd._unsafe_set_version_counter(tuple([results[k] for k in writes]), counts)
+        return results
 
     return run
 

@@ -230,3 +230,26 @@ def test_lists_that_are_written_and_share_elements(lists: Callable[[torch.Tensor
     function(theirs)
     ptdebug.compile(function)(mine)
     assert torch.equal(mine, theirs)
+
+
+def test_new_results_have_the_count_of_their_writes():
+    """What `_version` says, and what autograd compares where such a tensor is saved and written later."""
+
+    def f(x):
+        doubled = x * 2
+        written = x + 1
+        written.add_(1)
+        filled = torch.zeros(4)
+        filled[0] = 1
+        filled[1:].add_(2)
+        seen = written.view(2, 2)
+        seen.mul_(3)
+        detached = doubled.detach()
+        detached.sub_(1)
+        drawn = torch.empty(4).uniform_()
+        return doubled, written, filled, seen, detached, drawn, torch.nn.functional.relu(x * 3, inplace=True)
+
+    def counts(function):
+        return [[tensor._version for tensor in function(torch.ones(4))] for _ in range(2)]
+
+    assert counts(ptdebug.compile(f)) == counts(f) == [[1, 2, 2, 2, 1, 1, 1]] * 2

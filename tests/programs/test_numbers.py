@@ -109,6 +109,15 @@ def functions_of_numbers_that_tensors_have_not(compile):
     return [call(compile(lambda x, g=g: (x + 1, g(x))), torch.tensor(2.5))[:3] for g in functions]
 
 
+@program
+def class_methods_of_numbers_and_texts(compile):
+    def f(x):
+        made = int.from_bytes(b"\1\2", "big"), int.from_bytes([1, 2], "little", signed=True), float.fromhex("0x1p3")
+        return x * 2, made, bytes.fromhex("ff01"), str.maketrans("a", "b"), (5).to_bytes(2, "big")
+
+    return compile(f)(torch.ones(2))
+
+
 @pytest.mark.parametrize("name", program)
 def test_arithmetic_on_many_numbers(name: str) -> None:
     check_whole(program[name])

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import datetime
 import functools
 import glob
 import json
@@ -71,6 +72,14 @@ def sleeps(x):
     y = x + 1
     time.sleep(0)
     return y * 2
+
+
+def asks_the_clock(x):
+    return x + (datetime.datetime.now() is not None)
+
+
+def makes_a_date(x):
+    return x + datetime.date(2020, 1, 2).day
 
 
 def numpy_function(x):
@@ -350,6 +359,8 @@ SAID = (
     Said(copies_a_layer, "object-copy", "copy.deepcopy(LAYER)", "the module LAYER (Linear)", "copy it once"),
     Said(builtin_fold, "data-dependent-branch", "max(x[0])", "one by one in Python", "x.max()"),
     Said(sleeps, "unsupported-builtin", "time.sleep(0)", "wait", "before or after"),
+    Said(asks_the_clock, "unsupported-method", "datetime.datetime.now()", "reads the clock", "take the time around"),
+    Said(makes_a_date, "unsupported-class", "datetime.date(2020, 1, 2)", "how the class datetime.date is made", ""),
     Said(numpy_function, "numpy-unsupported", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),
     Said(numpy_random, "python-random", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
     Said(makes_a_class, "class-escapes", "class Local:", "Local is made inside the function", "at the top of the file"),

@@ -141,8 +141,10 @@ hint_for(
     time.sleep, message="time.sleep waits; a graph cannot do that",
     hint="wait before or after the compiled function is called"
 )
+_READ_CLOCK = [vars(cls)[name] for cls in (datetime.date, datetime.datetime) for name in ("today", "now", "utcnow")
+               if name in vars(cls)]  # fmt: skip
 hint_for(
-    time, datetime, message="{subject} reads the clock; a graph cannot do that",
+    time, *_READ_CLOCK, message="{subject} reads the clock; a graph cannot do that",
     hint="take the time around the call of the compiled function (torch.profiler for what happens inside)",
 )
 hint_for(

@@ -127,9 +127,10 @@ def keys_of(subject: object, member: str) -> Iterator[object]:
         yield owner
     own = getattr(found, "__self__", None)
     if own is not None and not isinstance(own, ModuleType):
-        attribute = inspect.getattr_static(type(own), getattr(found, "__name__", ""), None)
-        if attribute is not None:
-            yield bare(attribute)
+        for holder in (own, type(own)) if isinstance(own, type) else (type(own),):
+            attribute = inspect.getattr_static(holder, getattr(found, "__name__", ""), None)
+            if attribute is not None:
+                yield bare(attribute)
         yield from (own if isinstance(own, type) else type(own)).__mro__[:-1]
 
 

@@ -64,13 +64,18 @@ class GeneratorValue(Value):
     def has_cleanup(self) -> bool:
         """Whether closing the generator here is observable: it is suspended inside a `try` or `with`, or holds another
         one that is."""
-        if not self.started or self.finished:
-            return False
-        frame = self.frame
-        held = (*frame.stack, *frame.locals.values())
-        return self._cleans_up_at(frame.index - 1) or any(
-            other is not self and other.has_cleanup() for other in held if isinstance(other, GeneratorValue)
-        )
+        seen: dict[GeneratorValue, None] = {}
+        pending = [self]
+        while pending:
+            generator = pending.pop()
+            if generator in seen or not generator.started or generator.finished:
+                continue
+            seen[generator] = None
+            frame = generator.frame
+            if generator._cleans_up_at(frame.index - 1):
+                return True
+            pending += [held for held in (*frame.stack, *frame.locals.values()) if isinstance(held, GeneratorValue)]
+        return False
 
     def may_clean_up(self) -> bool:
         """Whether closing it is observable here, or at a yield at which it may be once Python has it."""
