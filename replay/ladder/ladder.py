@@ -194,6 +194,7 @@ class Ladder:
             return None
         if why:
             return absent(why)
+        self.options.told(stage, self.rungs)
         try:
             with deterministic():
                 ran = run()
