@@ -24,6 +24,8 @@ INTERRUPTED = 130
 def run_recording(arguments: argparse.Namespace) -> int:
     """Minify the compilation of a selector, or the first one of a recording that fails."""
     with selected(arguments.target) as (recording, selector):
+        if selector.stage:
+            raise CommandError(f"minify reduces whole compilations: {recording.name}:{selector.compile}")
         if arguments.trust is False and not is_ours(recording):
             say("ptdebug: this recording was not made by you here: only torch's operators run (--trust runs all)")
         captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
@@ -81,9 +83,9 @@ def report(arguments: argparse.Namespace, minified: MinifiedGraph, selector: str
     if arguments.json:
         print_json(
             selector=selector, signature=str(minified.signature), files=list(map(str, minified.files)), verified=shown,
-            outcome=str(verified.outcome) if verified else None, operators=[before, minified.operators()],
-            runs=minified.ran, seconds=round(minified.seconds, 3), interrupted=minified.interrupted,
-            neighbour=minified.neighbour is not None)
+            outcome=str(verified.outcome) if verified else None, operators=minified.operators(),
+            operators_before=before, runs=minified.ran, seconds=round(minified.seconds, 3),
+            interrupted=minified.interrupted, neighbour=minified.neighbour is not None)
         return
     print(f"{minified.signature}: {before} operators to {minified.operators()}, {minified.ran} runs, "
           f"{minified.seconds:.1f} s{' (interrupted)' if minified.interrupted else ''}")

@@ -27,6 +27,7 @@ class Settings:
     target: str = ""
     engine: bool = True  # False: captured graphs run as they are, in eager
     cache: bool = True  # False: what other processes have compiled is not used, nor is anything kept for them
+    check_calls: bool = False
 
 
 @dataclass

@@ -82,7 +82,16 @@ def _stock(torch: ModuleType) -> None:
 
 
 def _nobody(torch: ModuleType) -> None:
-    _put(torch, "compile", _leave_uncompiled)
+    _put(torch, "compile", _maybe_checking(_leave_uncompiled))
+
+
+def _maybe_checking(compile_function: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.compile`, whose results check their calls if --check-calls is given."""
+    if not session.current().settings.check_calls:
+        return compile_function
+    from .checked_calls import checking
+
+    return checking(compile_function)
 
 
 def _leave_uncompiled(model: Any = None, **_options: Any) -> Any:
@@ -94,7 +103,8 @@ def _leave_uncompiled(model: Any = None, **_options: Any) -> Any:
 def _replace(module: ModuleType, name: str) -> None:
     for attribute, ours in REPLACED[name].items():
         if hasattr(module, attribute):
-            _put(module, attribute, _loading(ours))
+            function = _loading(ours)
+            _put(module, attribute, _maybe_checking(function) if ours == "torch_compile" else function)
 
 
 def _loading(name: str) -> Callable[..., Any]:

@@ -26,22 +26,6 @@ def nothing_compiled_before() -> None:
         session.current().options.clear()
 
 
-KNOWN_FAULTS = {
-    "test_deep.py::test_a_call_for_which_there_is_no_room_to_compile[13]": "13 frames of stack are left",
-    "test_torch_operators.py::test_a_program_with_operators_is_the_program[fake_kernels_that_call":
-        "a fake kernel that calls what TorchDynamo disabled, once a test has loaded it",
-    "test_words.py::test_library_code_that_is_compiled_itself": "library code, once a test has loaded TorchDynamo",
-}
-"""Faults that are known, found by these tests and not mended yet: a program differs from eager."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for name, why in KNOWN_FAULTS.items():
-            if name in item.nodeid:
-                item.add_marker(pytest.mark.xfail(reason=f"known fault: {why}"))
-
-
 @pytest.fixture(scope="session")
 def sample_module() -> ModuleType:
     """tests/sample.py as a module (tests are no package, so it cannot be imported by name)."""

@@ -1,23 +1,25 @@
 """Find the decisions to blame: the fewest whose forcing makes a wrong, crashing or slow compilation right.
 
 Of a recording, each graph is compiled and run again on its recorded inputs and compared with eager; a graph that fails
-is bisected. Of a script, the whole script is run under overrides: it fails by its exit code, by --check, or by --match.
-Options come before the script. What is found is printed as overrides for `ptdebug run --override FILE`. Interrupted, it
-prints the best so far (exit code 130), and goes on where it was when it is started again. The exit code is 1 if there
-is nothing to bisect.
+is bisected. Where none fails, the recorded program is run, and each call of what is compiled is compared with eager. Of
+a script, the whole script is run under overrides: it fails by its exit code, by --check, or by --match, or else by a
+call that is not what it is in eager. Options come before the script. What is found is printed as overrides for
+`ptdebug run --override FILE`. Interrupted, it prints the best so far (exit code 130), and goes on where it was when it
+is started again. The exit code is 1 if there is nothing to bisect.
 """
 from __future__ import annotations
 
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording
+from ...artifacts.signature import is_signed
 from ..errors import CommandError
 from ..printing import add_json, print_json, print_lines, print_title, say, selected
 from ..settings import read_overrides
@@ -26,10 +28,12 @@ from .run import split as split_at_program
 if TYPE_CHECKING:
     from ...replay.bisect.blame import Finding, Guilty
     from ...replay.bisect.recorded import GraphReport
-    from ...replay.failures.case import Case
+    from ...replay.failures.case import Case, ScriptCase
 
 EXAMPLE = "ptdebug bisect --match 'loss nan' train.py --epochs 1"
 
+PROGRAM_LIMIT = 120.0
+"""Seconds that a recorded program may take, which nobody has asked for by name."""
 INTERRUPTED = 130
 """The exit code after Ctrl-C, when the best so far has been printed."""
 
@@ -45,12 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a graph also fails that takes RATIO times as long as eager")
     add("--repeat", metavar="N", type=int, default=1,
         help="run each compiled graph N times: it fails if it does once (races)")
-    add("--limit", metavar="SECONDS", type=float, help="a run that takes longer hangs (120; a script 600)")
+    add("--limit", metavar="SECONDS", type=float, help="a run that takes longer hangs (60; a script 600)")
     add("-j", "--jobs", metavar="N", type=int, help="runs at once (one for each core; of a script one: they may write"
         " the same files)")
     add("--device", help="where graphs run: cpu or cuda (default: where they were recorded)")
     add("--import", metavar="MODULE", action="append", dest="imports",
         help="loaded before a graph runs (its operators); MODULE:FUNCTION calls a function, too")
+    add("--no-program", action="store_true", help="do not run a recorded program whose graphs are right by themselves")
     add("--override", metavar="FILE", help="decisions that are forced in all runs")
     add("--trust", action="store_true", help="also call the functions that a recording from elsewhere names")
     add("-o", "--out", metavar="FILE", help="write the overrides found there (TOML)")
@@ -98,22 +103,28 @@ def _of_recording(text: str, arguments: argparse.Namespace) -> int:
             finally:
                 progress.end()
         command, graphs = list(recording.meta.get("command", [])), len(_captured(recording))
+        fine = all(r.outcome is None or not r.outcome.failed for r in reports)
+        program = _program(recording, arguments) if fine else None
     if selector.compile and reports[0].why:
         raise CommandError(reports[0].why)
     several = graphs > 1
-    overrides = _overrides(reports, several)
+    overrides = _overrides(reports, several) | (program.finding.overrides if program is not None else {})
     if arguments.json:
-        print_json(selector=text, graphs=[_graph_document(r) for r in reports], overrides=overrides)
+        print_json(selector=text, graphs=[_graph_document(r) for r in reports],
+                   program=program.document() if program is not None else None, overrides=overrides)
     else:
         for report in reports:
             _print_graph(report)
+        if program is not None:
+            program.print(command)
         _print_overrides(overrides, command, arguments)
     _write(overrides, arguments)
     if all(r.why for r in reports):
         raise CommandError(f"nothing of {text} can be run")
-    if any(r.finding is not None and not r.finding.finished for r in reports):
+    findings = [r.finding for r in reports if r.finding is not None] + ([program.finding] if program else [])
+    if not all(finding.finished for finding in findings):
         return INTERRUPTED
-    return 0 if any(r.outcome is not None and r.outcome.failed for r in reports) else 1
+    return 0 if any(finding.outcome.failed for finding in findings) else 1
 
 
 def _captured(recording: Recording) -> list[str]:
@@ -156,36 +167,75 @@ def _print_graph(report: GraphReport) -> None:
 
 
 # ---- a script -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _OfScript:
+    """What came of a script: the finding, why nothing was found, and its last words where it failed."""
+
+    finding: Finding
+    why: str
+    words: str
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**_document(self.finding), "why": self.why}
+
+    def print(self, command: Sequence[str]) -> None:
+        """As text."""
+        failed = self.finding.outcome.failed
+        words = f" ({self.words})" if self.words and failed else ""
+        print_title(f"{' '.join(command)}  {self.finding.outcome}{words}")
+        if failed:
+            _print_finding(self.finding, self.why)
+
+
 def _of_script(words: Sequence[str], arguments: argparse.Namespace) -> int:
-    from ...replay.bisect.script import ScriptBisection  # imports torch
-    from ...replay.failures.case import ScriptCase
-    from ...replay.workers.pool import Pool
-    from ...replay.workers.progress import Progress
-    from ...replay.workers.scripts import LIMIT, Scripts
+    from ...replay.failures.case import ScriptCase  # imports torch
     from .run import parse_program
 
     parse_program(words).check()
     case = ScriptCase(tuple(words), os.getcwd(), arguments.check, arguments.match, forced=arguments.forced)
+    found = _bisect_script(case, arguments)
+    finding = found.finding
+    if arguments.json:
+        print_json(command=list(words), **found.document(), overrides=finding.overrides)
+    else:
+        found.print(words)
+        _print_overrides(finding.overrides, words, arguments)
+    _write(finding.overrides, arguments)
+    return INTERRUPTED if not finding.finished else 0 if finding.guilty else 1
+
+
+def _bisect_script(case: ScriptCase, arguments: argparse.Namespace, limit: float = 0.0) -> _OfScript:
+    from ...replay.bisect.script import ScriptBisection
+    from ...replay.workers.pool import Pool
+    from ...replay.workers.progress import Progress
+    from ...replay.workers.scripts import LIMIT, Scripts
+
     progress = Progress("bisect")
     entry = f"{__name__.rpartition('.commands.')[0]}.main:main"
     with Pool(told=progress.ran) as pool:
-        scripts = Scripts(entry, pool.processes, arguments.jobs or 1, arguments.limit or LIMIT, progress.ran)
+        limit = arguments.limit or limit or LIMIT
+        scripts = Scripts(entry, pool.processes, arguments.jobs or 1, limit, progress.ran)
         bisection = ScriptBisection(case, scripts, pool, partial(_completed, arguments), progress.say)
         try:
             finding = bisection.find()
         finally:
             progress.end()
         scripts.close(finding.finished)
-    why = bisection.why
-    if arguments.json:
-        print_json(command=list(words), **_document(finding), why=why, overrides=finding.overrides)
-    else:
-        print_title(f"{' '.join(words)}  {finding.outcome}" + (f" ({scripts.words})" if scripts.words else ""))
-        if finding.outcome.failed:
-            _print_finding(finding, why)
-            _print_overrides(finding.overrides, words, arguments)
-    _write(finding.overrides, arguments)
-    return INTERRUPTED if not finding.finished else 0 if finding.guilty else 1
+    return _OfScript(finding, bisection.why, scripts.words)
+
+
+def _program(recording: Recording, arguments: argparse.Namespace) -> _OfScript | None:
+    """The recorded program, each of its calls checked, where every graph is right by itself: as its own user had it."""
+    from ...replay.failures.case import ScriptCase
+
+    meta = recording.meta
+    command, folder = meta.get("command", []), meta.get("folder", "")
+    ours = is_signed(command, folder, meta.get("signature", "")) or arguments.trust
+    if arguments.no_program or meta.get("compiler") != "ptdebug" or not (command and ours and os.path.isdir(folder)):
+        return None
+    case = ScriptCase(tuple(command), folder, check_calls=True, forced=arguments.forced)
+    return _bisect_script(case, arguments, PROGRAM_LIMIT)
 
 
 # ---- what was found -------------------------------------------------------------------------------------------------

@@ -149,11 +149,11 @@ def _time(arguments: argparse.Namespace) -> int:
     from ..measured import print_region
 
     with selected(arguments.selector) as (recording, selector):
-        regions = []
+        trust = confirmed(recording, arguments.trust, "time")
         ids = [selector.compile] if selector.compile else _compiled(recording)
-        device = _devices(arguments.device, recording, ids)[0]
-        trust = confirmed(recording, arguments.trust, "replay")
-        for compile_id in ids:
+        devices = _devices(arguments.device, recording, ids)
+        regions = []
+        for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
             try:
                 case = Case.from_recording(recording, compile_id, device, trust)
                 regions.append(measure(case, f"{recording.name}:{compile_id}"))

@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--inputs-limit", metavar="SIZE", help="limit on saved inputs, for example 64M or 2G (default 256M)")
     add("--override", metavar="FILE", help="decisions to force: TOML or JSON, decision id (or pattern) = option")
     add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be present (cuda:90)")
+    add("--check-calls", action="store_true", default=None,
+        help="compare each call of what is compiled with eager; the first that differs ends the program (code 70)")
     add("--no-record", action="store_true", help="run without recording")
     add("--json", metavar="FILE", help="write the summary there")
     add("-q", "--quiet", action="store_true", default=None, help="no summary")

@@ -130,10 +130,10 @@ def _in_compiler(task: Task, expected: list[Event] | None, output: Path) -> Answ
 
     def compare(event: Event) -> None:
         nonlocal position
+        position += 1
         if expected is None or apart:
             return
-        found = first_apart(event, expected[position] if position < len(expected) else None)
-        position += 1
+        found = first_apart(event, expected[position - 1] if position <= len(expected) else None)
         if found is not None:
             apart.append(found)
             raise _Different
@@ -265,8 +265,7 @@ class Seen:
         name = frame.f_code.co_filename
         path = self.known.get(name)
         if path is None:
-            real = os.path.realpath(name)
-            path = self.known[name] = real if real.startswith(self.folder) else ""
+            path = self.known[name] = self.own(name)
         if not path:
             return None
         lines = self.lines.setdefault(path, set())
@@ -284,14 +283,20 @@ class Seen:
 
         return local
 
+    def own(self, file: str) -> str:
+        """The path of a file of the program; "" for others: an environment may be inside of the folder."""
+        path = os.path.realpath(file)
+        if not os.path.isabs(file) or not path.startswith(self.folder) or not path.endswith(".py"):
+            return ""
+        inside = path[len(self.folder) :].split(os.sep)
+        return "" if any(part.startswith(".") or part.endswith("-packages") for part in inside) else path
+
     def document(self) -> Answer:
         """Lines by path, the paths of the modules, and values by number."""
-        files = {
-            os.path.realpath(file) for name, module in list(sys.modules.items())
-            if name not in self.before and isinstance(file := getattr(module, "__file__", None), str)
-            and file.endswith(".py") and os.path.isabs(file)
-        }  # fmt: skip
+        modules = [module for name, module in list(sys.modules.items()) if name not in self.before]
+        names = (getattr(module, "__file__", None) for module in modules)
+        files = {path for name in names if isinstance(name, str) and (path := self.own(name))}
         return {"reached": {path: sorted(lines) for path, lines in self.lines.items()},
-                "files": sorted(f for f in files if f.startswith(self.folder)),
+                "files": sorted(files),
                 "plain": list(self.values.plain.items()), "tensors": list(self.values.tensors.items()),
                 "calls": self.calls.document()}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import selectors
 import signal
 import sys
@@ -60,6 +61,7 @@ def _fork(task: Callable[[], Answer]) -> tuple[int, int]:
         os.setpgid(0, 0)
         os.close(reader)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the search
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         answer = json.dumps(task()).encode() + b"\n"
         while answer:
             answer = answer[os.write(writer, answer) :]

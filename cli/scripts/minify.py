@@ -88,9 +88,9 @@ def look(
     task = Task(str(path), str(path.parent), arguments, os.getcwd(), engine=not capture_only, record=capture_only,
                 check=wanted.check, match=wanted.match, eager=not capture_only, trace=True,
                 overrides=dict(overrides or {}), imports=tuple(imports))
+    warm_up()
     for name in imports:
         load_import(name)
-    warm_up()
     answer = _first(task)
     return task, answer, _failure(task, wanted, answer)
 

@@ -41,7 +41,8 @@ def run_script(arguments: argparse.Namespace) -> int:
     before, after = minified.original.lines(), minified.small.lines()
     if arguments.json:
         print_json(selector=arguments.target, signature=str(minified.failure.signature), files=files, verified=same,
-                   outcome=verified, lines=[before, after], runs=minified.ran, seconds=round(minified.seconds, 3),
+                   outcome=verified, lines=after, lines_before=before, runs=minified.ran,
+                   seconds=round(minified.seconds, 3),
                    interrupted=minified.interrupted, neighbour=minified.neighbour is not None)
         return INTERRUPTED if minified.interrupted else 0
     print(f"{minified.failure.signature}: {before} lines to {after}, {minified.ran} runs, {minified.seconds:.1f} s"

@@ -9,15 +9,15 @@ A `Loop` runs over the current range of its axis. That is all of it, unless a no
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import sympy
 import torch
 
-from .affine import Linear, Size, axis_symbol
-from .body_affine import form_or_none, static
+from .affine import Size, axis_symbol
 from .ir import Axis, Group, LoopBody, Statement
+from .tiles import RowTile, Tile
 
 SERIAL, VECTOR = "serial", "vector"
 FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
@@ -383,61 +383,6 @@ class PrefetchGathered(Node):
 
 
 @dataclass(frozen=True)
-class Tile:
-    """Blocks of `rows` of the loop `row` times `columns` of the innermost loop `column`; `arrays` names the copies of
-    operands, by buffer and index."""
-
-    row: Axis
-    column: Axis
-    rows: int
-    columns: int
-    arrays: Mapping[tuple[str, sympy.Expr], str]
-    loads: tuple[Statement, ...]
-
-    def array(self, s: Statement) -> str:
-        """The array that holds what `s` loads; "" if none does."""
-        assert s.index is not None
-        return self.arrays.get((s.buffer, s.index), "") if s.op == "load" and not s.mask else ""
-
-
-ALONG = axis_symbol("along")  # what the loops along a row are called where they are compared
-RowPlace = tuple[str, sympy.Expr, int]
-"""What a loop along a row accesses: a buffer, the index in terms of an axis `along`, and the extent."""
-
-
-def row_place(buffer: str, form: Linear, loop: Axis) -> RowPlace:
-    """What `loop` accesses of a buffer by an index of that form."""
-    return buffer, form.expr.xreplace({loop.symbol: ALONG}), static(loop.extent) or 0
-
-
-@dataclass(frozen=True)
-class RowOperand:
-    """What a tile of rows holds of a buffer: `read` before its rows run, `written` to memory after them."""
-
-    array: str
-    load: Statement
-    place: RowPlace
-    wide: int  # elements from one row to the next in the array
-    read: bool
-    written: bool
-
-
-@dataclass(frozen=True)
-class RowTile:
-    """Blocks of `rows` of the loop `row`, with all loops of the body inside; an alternative to `Tile`."""
-
-    row: Axis
-    rows: int
-    operands: Mapping[RowPlace, RowOperand]
-    axes: tuple[Axis, ...]  # of the group
-
-    def operand(self, s: Statement, loops: Sequence[Axis]) -> RowOperand | None:
-        """What holds the elements that `s`, inside of `loops`, loads or stores."""
-        form = form_or_none(s.index, self.axes, loops) if loops and not s.mask else None
-        return None if form is None else self.operands.get(row_place(s.buffer, form, loops[-1]))
-
-
-@dataclass(frozen=True)
 class TileBlocks(Node):
     """The loops over tiles."""
 
@@ -485,10 +430,8 @@ class Privatized(Node):
 # ---- nests and kernels -----------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Band(Node):
-    """The loops that some parts share, inside the kernel's outer loops (`around`: and others), maybe along lanes.
-
-    `checks`: some index is checked; `flag`: the band has one flag for all its checks.
-    """
+    """The loops that some parts share, inside the kernel's outer loops (`around`: and others), maybe along lanes;
+    `checks`: some index is checked; `flag`: by one flag for all of the band."""
 
     parts: tuple[Part, ...]
     loops: tuple[Axis, ...]
@@ -502,10 +445,6 @@ class Band(Node):
     def axes(self) -> tuple[Axis, ...]:
         """Its loops, the innermost last."""
         return self.loops if self.lane is None else (*self.loops, self.lane)
-
-    @property
-    def innermost(self) -> Axis:
-        return self.axes[-1]
 
 
 @dataclass(frozen=True)
@@ -557,11 +496,3 @@ def rewritten(nodes: Nodes, axis: Axis, change: Callable[[Loop], Nodes], through
         else:
             made.append(node)
     return nodes if len(made) == len(nodes) and all(a is b for a, b in zip(made, nodes)) else tuple(made)
-
-
-def position_of(part: Part, s: Statement) -> Statement | None:
-    """The reduction of `part` that finds where the maximum (or minimum) `s` stands, and so what it is."""
-    if s.op != "reduce" or s.mode not in ("max", "min"):
-        return None
-    wanted = ("reduce", f"arg{s.mode}", s.args)
-    return next((x for x in part.statements if (x.op, x.mode, x.args) == wanted), None)

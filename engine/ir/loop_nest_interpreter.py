@@ -51,16 +51,16 @@ from .loop_nest import (
     ScanBlocks,
     Streamed,
     SumBlocks,
-    Tile,
     TileBlocks,
     TileRows,
     Widened,
     WidenRow,
 )
+from .reduction_states import State, joined, started
+from .tiles import Tile
 
 THREADS = 3  # that share a scatter
-State = tuple[torch.Tensor, torch.Tensor]
-"""Of a reduction: the value so far and, for one that finds a position, where it is."""
+
 
 
 def run_nests(plan: Plan, nests: Mapping[str, LoopNest], inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -346,14 +346,7 @@ class _Run:
         if count is None and self.lane is not None:
             first, last = self.span(self.lane)
             count = last - first
-        dtype = r.statement.dtype if r.kind in ("sum", "prod") else r.operand
-        if r.wide and r.kind in ("sum", "prod"):
-            dtype = r.operand if r in self.partial else torch.float64
-        start: Any = {"sum": 0, "prod": 1, "any": False, "all": True}.get(r.kind)
-        if start is None:
-            start = _extreme(r.operand, r.kind.endswith("max"))
-        shape = () if count is None else (count,)
-        return torch.full(shape, start, dtype=dtype), torch.zeros(shape, dtype=torch.int64)
+        return started(r, count, r in self.partial)
 
     def accumulate(self, node: Accumulate) -> None:
         for r in node.reductions:
@@ -471,32 +464,6 @@ class _Run:
                 self.of(part).values[s.name] = scanned(s.mode, rows, s.dtype)[len(rows) - (stop - start):]
                 self.known.add((part.key, s.name))
                 self.nodes(node.body)
-
-
-def joined(r: Reduction, mine: State, other: State) -> State:
-    """Two states, the first of elements that come before those of the second."""
-    (a, at), (b, there) = mine, other
-    if r.kind in ("sum", "prod"):
-        return (a + b if r.kind == "sum" else a * b), at
-    if r.kind in ("any", "all"):
-        return (a | b.bool() if r.kind == "any" else a & b.bool()), at
-    if r.kind in ("max", "min"):
-        return (torch.maximum if r.kind == "max" else torch.minimum)(a, b), at
-    better = b > a if r.kind == "argmax" else b < a
-    same = a == b
-    if a.is_floating_point():
-        better, same = better | (b.isnan() & ~a.isnan()), same | (a.isnan() & b.isnan())
-    better = better | (same & (there < at))
-    return torch.where(better, b, a), torch.where(better, there, at)
-
-
-def _extreme(dtype: torch.dtype, lowest: bool) -> Any:
-    """Where a maximum (or minimum) starts."""
-    if dtype is torch.bool:
-        return not lowest
-    if dtype.is_floating_point:
-        return float("-inf") if lowest else float("inf")
-    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
 
 
 def _inside(run: _Run, node: Any) -> None:

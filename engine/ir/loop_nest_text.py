@@ -41,7 +41,6 @@ from .loop_nest import (
     Streamed,
     SumBlocks,
     Threads,
-    Tile,
     TileBlocks,
     TileRows,
     Widened,
@@ -49,6 +48,7 @@ from .loop_nest import (
     inside,
 )
 from .printer import format_expr, format_statement
+from .tiles import Tile
 
 
 def format_nest(nest: LoopNest, statements: bool = True) -> list[str]:

@@ -10,9 +10,12 @@ from ...artifacts.records import Location
 from ..failures.case import Case
 from ..failures.decisions import Made
 from ..failures.outcome import Outcome
-from ..workers.pool import Pool
+from ..workers.pool import Asked, Pool
 from .candidates import WHOLE_GRAPH, condensed
 from .narrow import Forced, Narrowing
+
+LEAST_PATIENCE = 15.0
+"""Seconds that a run has in any case: it may have to compile."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,10 @@ class Finding:
         return {g.id: g.forced for g in self.guilty}
 
 
-def blame(case: Case, pool: Pool, told: Callable[[str], None] = lambda text: None) -> Finding:
-    """Bisect a case. Ctrl-C ends it with the best so far."""
+def blame(
+    case: Case, pool: Pool, told: Callable[[str], None] = lambda text: None, known: Asked | None = None
+) -> Finding:
+    """Bisect a case, of which the outcome and the decisions may be `known`. Ctrl-C ends it with the best so far."""
     start, ran, cpu = time.perf_counter(), pool.ran, pool.cpu
 
     def forcing(forced: Mapping[str, str]) -> Case:
@@ -79,9 +84,11 @@ def blame(case: Case, pool: Pool, told: Callable[[str], None] = lambda text: Non
         return outcome.passed, made
 
     search = Narrowing(passes, ask, pool.workers, told)
-    outcome, made = pool.decisions(case)
+    outcome, made = known or pool.decisions(case)
     finished, steady, forced = True, True, {}
     try:
+        if outcome.kind == "hang":
+            _be_less_patient(pool, forcing({WHOLE_GRAPH: "eager"}))
         if outcome.failed:
             forced = search.among(made)
         if outcome.failed and not forced and passes([{WHOLE_GRAPH: "eager"}])[0]:
@@ -93,3 +100,9 @@ def blame(case: Case, pool: Pool, told: Callable[[str], None] = lambda text: Non
         finished, forced = False, search.best
     guilty = tuple(Guilty.of(name, option, search.made) for name, option in condensed(forced).items())
     return Finding(outcome, guilty, finished, steady, pool.ran - ran, time.perf_counter() - start, pool.cpu - cpu)
+
+
+def _be_less_patient(pool: Pool, eager: Case) -> None:
+    """Of what hangs, most runs take as long as they may: what is right is done sooner."""
+    (outcome,) = pool([eager])
+    pool.limit = min(pool.limit, max(LEAST_PATIENCE, 20 * outcome.seconds))

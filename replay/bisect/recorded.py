@@ -48,12 +48,14 @@ def bisect_graphs(
         except ReplayError as error:
             reports[compile_id] = GraphReport(compile_id, why=str(error))
     told(f"{len(cases)} graphs")
-    for (compile_id, case), outcome in zip(cases.items(), pool(list(cases.values()))):
+    asked = pool.all_decisions(list(cases.values()), but_passing=True)
+    for (compile_id, case), (outcome, made) in zip(cases.items(), asked):
         if case.compiler != "ptdebug":
             reports[compile_id] = _of_stock(compile_id, case, pool)
         elif outcome.failed:
             about = lambda text, compile_id=compile_id: told(f"{compile_id}: {text}")
-            reports[compile_id] = GraphReport(compile_id, blame(case, pool, about), made_up=case.made_up)
+            finding = blame(case, pool, about, (outcome, made))
+            reports[compile_id] = GraphReport(compile_id, finding, made_up=case.made_up)
         else:
             reports[compile_id] = GraphReport(compile_id, Finding(outcome), made_up=case.made_up)
     return [reports[compile_id] for compile_id in compile_ids]

@@ -48,6 +48,10 @@ class ScriptBisection:
         start, ran, cpu = time.perf_counter(), self.pool.ran, self.pool.cpu
         self.told("the script, recorded")
         outcome, folder = self.scripts.recorded(self.case)
+        if outcome.passed and not (self.case.check or self.case.match or self.case.check_calls):
+            self.told("the script, each call checked")
+            self.case = replace(self.case, check_calls=True)
+            outcome, folder = self.scripts.recorded(self.case)
         finished, forced = True, {}
         try:
             if outcome.failed:

@@ -150,13 +150,15 @@ class ScriptCase:
 
     `command` is what `ptdebug run` takes after its options. `check` is a shell command that exits with 0 where all is
     well (it finds the script's output on stdin); `match` a regular expression that the output of a failing run has;
-    without both, an exit code other than 0 is the failure. `files` are contents that take the place of files.
+    without both, an exit code other than 0 is the failure, which with `check_calls` a call gives that is not what it is
+    in eager. `files` are contents that take the place of files.
     """
 
     command: tuple[str, ...]
     folder: str = "."
     check: str = ""
     match: str = ""
+    check_calls: bool = False
     compiler: str = "ptdebug"
     forced: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)

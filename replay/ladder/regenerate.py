@@ -23,6 +23,7 @@ from ...artifacts.records import AnyRecord, Decision, Kernel, Node, Pass, SavedI
 from ...artifacts.stages import REPLAYED
 from ...dependencies import msgspec
 from ...engine.ir.ir import Group
+from ...engine.scheduler.cpu import loop_nests
 from ...operators.fake_mode import FaithfulFakeMode
 from ..recorded.graphs import ReplayError
 from ..recorded.sizes import SizeError, evaluate
@@ -96,7 +97,8 @@ def exposing(stages: Sequence[Stage[Any, Any] | FanOut]) -> tuple[Stage[Any, Any
 
 def _expose(work: Any, context: CompileContext) -> Any:
     items = tuple(replace(item, internal=frozenset()) if type(item) is Group else item for item in work.plan.items)
-    return replace(work, plan=replace(work.plan, items=items))
+    nests = loop_nests(items, work.plan.program, context)
+    return replace(work, plan=replace(work.plan, items=items, nests=nests))
 
 
 # ---- fake inputs -----------------------------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ def run_steps(
     given = with_folded(aten, inputs)
     memory |= {n: v for n, v in zip(program.inputs, given) if isinstance(v, torch.Tensor)}
     if arena is not None:
-        memory = {name: arena.guarded(name, value) for name, value in memory.items()}
+        shared = _sharing(memory)
+        memory = {n: value if n in shared else arena.guarded(n, value) for n, value in memory.items()}
     symbols = interpreter.symbol_values(program, inputs)
     allocate_known(program, memory, symbols, arena, reuse or {})
     values: dict[str, Any] = {}
@@ -140,6 +141,13 @@ def run_steps(
             arena.give_back(program.inputs, given, memory)
         outputs = assemble(aten, inputs, new, made, {s.name: v for s, v in symbols.items()})
     return Execution(outputs, inputs, values, time.perf_counter() - start)
+
+
+def _sharing(memory: Memory) -> set[str]:
+    """The tensors that share storage with another one: a copy would not."""
+    storages = [value.untyped_storage()._cdata for value in memory.values() if value.layout is torch.strided]
+    return {name for name, value in memory.items() if value.layout is not torch.strided or storages.count(
+        value.untyped_storage()._cdata) > 1}
 
 
 def _call(

@@ -194,7 +194,15 @@ def _called_as(project: Project, function: Function) -> set[str]:
         }
     if function.name in ("forward", "__call__"):
         return {function.name, "__call__"}
-    return {function.name}
+    return {function.name, *(name for source in sources(project) for name in _made_of(source, function.name))}
+
+
+def _made_of(source: Source, name: str) -> Iterator[str]:
+    """Variables that hold what a call makes of a function: `compiled = torch.compile(f)`."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            if any(name in (getattr(a, "id", ""), getattr(a, "attr", "")) for a in node.value.args):
+                yield node.targets[0].id
 
 
 def _calls(source: Source, names: set[str]) -> Iterator[ast.Call]:
@@ -203,6 +211,8 @@ def _calls(source: Source, names: set[str]) -> Iterator[ast.Call]:
         if not isinstance(node, ast.Call):
             continue
         function = node.func
+        if isinstance(function, ast.Call) and function.args:  # torch.compile(f)(x)
+            function = function.args[0]
         name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
         object_call = "__call__" in names and name not in known and (
             isinstance(function, ast.Name) or getattr(getattr(function, "value", None), "id", "") == "self")

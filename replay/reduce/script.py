@@ -6,7 +6,7 @@ from functools import partial
 
 from . import expressions, statements, unused, values
 from .ddmin import Reduction
-from .source import Change, Project, apply, without_comments
+from .source import Change, Project, apply, without_comments, without_parentheses
 from .units import units
 from .values import Probe
 
@@ -42,7 +42,7 @@ def reduce_script(
         for changes, chunk in DETAILS:
             _take(reduction, changes, chunk)
         if reduction.best == before:
-            reduction.first([statements.without_empty_files(reduction.best)])
+            reduction.first([without_parentheses(statements.without_empty_files(before))])
             return reduction.best
 
 

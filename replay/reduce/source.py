@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import io
 import tokenize
 import warnings
@@ -245,6 +246,25 @@ def _names(file: str, text: str) -> tuple[frozenset[str], frozenset[str], frozen
         elif isinstance(node, ast.keyword) and node.arg:
             bound_attributes.add(node.arg)
     return frozenset(reads), frozenset(binds), frozenset(read_attributes), frozenset(bound_attributes)
+
+
+def without_parentheses(project: Project) -> Project:
+    """The same without parentheses that mean nothing."""
+    return Project(tuple((file, _without_parentheses(text)) for file, text in project.files))
+
+
+def _without_parentheses(text: str) -> str:
+    source, meaning = Source("", text), ast.dump(ast.parse(text))
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.expr):
+            continue
+        start, end = source.span(node)
+        if source.bytes[start - 1 : start] == b"(" and source.bytes[end : end + 1] == b")":
+            plain = source.bytes[: start - 1] + source.bytes[start:end] + source.bytes[end + 1 :]
+            with contextlib.suppress(SyntaxError, ValueError):
+                if ast.dump(ast.parse(plain.decode())) == meaning:
+                    return _without_parentheses(plain.decode())
+    return text
 
 
 def without_comments(project: Project) -> Project:

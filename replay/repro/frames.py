@@ -46,8 +46,10 @@ class FrameCall:
         self.tensors = tensors or Tensors(compilation.is_recorded)
         values = compilation.values
         self.tensors.shared(values if compilation.is_recorded else ())
-        global_names = {str(key) for key in self._of("G").items() if _has_values(self._of("G").items()[key])}
-        self.reached = Reached(compilation.recording, dict.fromkeys(global_names, ""))
+        outside = {str(key): found for key, found in self._of("G").items().items() if _has_values(found)}
+        arguments = {argument.name for argument in self.frame.arguments}
+        outside |= {str(key): found for key, found in self._of("L").items().items() if key not in arguments}
+        self.reached = Reached(compilation.recording, outside)
         names = [f"{name}{suffix}" for name in input_names(compilation.sources)]
         self.objects = Objects(values, names, _devices(compilation), self.tensors, self.reached,
                                self.frame.file, construct)
@@ -55,8 +57,7 @@ class FrameCall:
         function = self._take_function()
         self.make = ["torch.manual_seed(0)"] if not compilation.is_recorded else []
         self.make += self._call(function)
-        self.globals = {name: self.objects.expression(self._of("G").items()[name], name)
-                        for name in sorted(global_names)}
+        self.globals = {name: self.objects.expression(outside[name], name) for name in sorted(outside)}
         missing = {i for i, v in enumerate(values) if hasattr(v, "dtype")} - self.objects.used
         if missing:
             raise ReplayError(f"{compilation.sources[min(missing)]} is reached in a way that a script cannot show")
@@ -132,7 +133,8 @@ class FrameCall:
     @property
     def imports(self) -> list[str]:
         """Lines for the head of the script."""
-        return [*self.reached.imports, "import torch"]
+        namespaces = ["from types import SimpleNamespace"] if self.reached.parts else []
+        return [*self.reached.imports, *namespaces, "import torch"]
 
     @property
     def definitions(self) -> list[str]:
@@ -142,6 +144,7 @@ class FrameCall:
             is_block = definition.text.lstrip().startswith(("def ", "class ", "@", "async "))
             gap = ["", ""] if is_block else []
             lines += [*(gap if lines else []), *definition.text.split("\n"), *gap]
+        lines += ["", "", *self.reached.namespaces()] if self.reached.parts else []
         helpers = [BUILT] * self.objects.uses_built + [LOADED] * self.objects.uses_loaded
         lines += [line for helper in helpers for line in ("", "", *helper.split("\n"))]
         return lines

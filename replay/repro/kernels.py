@@ -37,7 +37,7 @@ def kernel_repro(
 ) -> Repro:
     """The script of one call of a kernel, whose recorded source is `record`; `symbols` has its dynamic sizes.
     Raises ReplayError."""
-    if isinstance(call.group, Foreach):
+    if isinstance(call.group, Foreach) and record.language != "cpp":
         raise ReplayError("a kernel over several sets of buffers (horizontal fusion) has no script yet")
     call = with_random(call) if random else call
     text = "\n".join(line.text for line in record.lines)
@@ -89,6 +89,9 @@ def _cpp(
     source, parameters = one_kernel(text, record.kernels, name)
     pointers = iter(call.part.work.signatures[call.group.kernel].buffers)
     buffers, arguments, values = [], [], []
+    if [kind for kind, _ in parameters] == ["void* const*"]:  # a table of pointers, of several sets of buffers
+        buffers, parameters, arguments = list(pointers), [], ["(void* const*)a"]
+        values = [f"buffers[{buffer!r}].data_ptr()" for buffer in buffers]
     for position, (kind, parameter) in enumerate(parameters):
         arguments.append(f"({kind})a[{position}]")
         if "*" in kind:
@@ -115,11 +118,12 @@ def _cpp(
 
 def one_kernel(text: str, names: Sequence[str], name: str) -> tuple[str, list[tuple[str, str]]]:
     """The source of one kernel of a unit, with what stands before all kernels; its parameters as (type, name)."""
-    starts = {n: found.start() for n in names if (found := re.search(rf"^static int64 {re.escape(n)}\(", text, re.M))}
+    functions = [found for n in names for found in re.finditer(rf"^static int64 {re.escape(n)}(_nest)?\(", text, re.M)]
+    starts = {found[0].removeprefix("static int64 ")[:-1]: found.start() for found in functions}
     if name not in starts:
         raise ReplayError(f"the recorded source has no kernel {name}; it has: {', '.join(starts)}")
     first = text.rfind("\n\n", 0, min(starts.values()))
-    begin = text.rfind("\n\n", 0, starts[name])
+    begin = text.rfind("\n\n", 0, starts.get(f"{name}_nest", starts[name]))
     end = text.index("\n}\n", starts[name]) + 3
     head = text[starts[name]: text.index(") {", starts[name])].partition("(")[2]
     parameters = []

@@ -104,13 +104,15 @@ def _compiles(decorator: ast.expr) -> bool:
 class Reached:
     """What a script takes over of a program. `given` are names that it defines itself."""
 
-    def __init__(self, recording: Recording, given: Mapping[str, str]) -> None:
+    def __init__(self, recording: Recording, given: Mapping[str, object]) -> None:
         self.recording = recording
         self.given = given
         self.sources: dict[str, Source] = {}
         self.definitions: dict[tuple[str, str], Definition] = {}
         self.imports: dict[str, None] = {}
         self.names: dict[str, str] = {}  # name -> the file that defines it
+        self.modules: dict[str, str] = {}  # the program's modules by the names that they are imported under
+        self.parts: dict[str, dict[str, None]] = {}  # what of them is reached
 
     def source(self, file: str) -> Source:
         """A recorded file. Raises ReplayError."""
@@ -153,6 +155,11 @@ class Reached:
                     if all(map(_is_constant, values)) and all(k.arg for k in node.keywords):
                         yield ast.unparse(node)
 
+    def namespaces(self) -> list[str]:
+        """Lines that stand for the program's modules: objects with what is reached of them."""
+        return [f"{module} = SimpleNamespace({', '.join(f'{name}={name}' for name in names)})"
+                for module, names in self.parts.items()]
+
     def ordered(self) -> list[Definition]:
         """The definitions, those of imported files first, as they stand there."""
         files = list(dict.fromkeys(d.file for d in reversed(self.definitions.values())))
@@ -171,6 +178,9 @@ class Reached:
         self.definitions[key] = Definition(file, node.lineno, self.source(file).text(node))
         for name in _read(node):
             self._resolve(file, name, node, scopes)
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id in self.modules:
+                self._part(part.value.id, part.attr)
 
     def _resolve(self, file: str, name: str, reader: ast.stmt, scopes: tuple[Function, ...]) -> None:
         """Take over what a name that a definition reads is bound to: in functions around it, else in its module."""
@@ -188,10 +198,20 @@ class Reached:
         if found is not None and found is not reader:
             self._take(file, found, ())
 
+    def _part(self, module: str, name: str) -> None:
+        """Take over an attribute of a module of the program."""
+        if not self.name(self.modules[module], name):
+            raise ReplayError(f"the module {module} of the program does not define {name}")
+        self.parts.setdefault(module, {})[name] = None
+
     def _take_import(self, file: str, node: ast.Import | ast.ImportFrom) -> None:
         module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
         own = self._file_of(file, module, node.level) if isinstance(node, ast.ImportFrom) else None
         for alias in node.names:
+            if isinstance(node, ast.ImportFrom) and (
+                    found := self._file_of(file, f"{module}.{alias.name}".strip("."), node.level)):
+                self.modules[alias.asname or alias.name] = found
+                continue
             if isinstance(node, ast.ImportFrom) and own is not None and alias.name != "*":
                 if alias.asname not in (None, alias.name):
                     raise ReplayError(f"{alias.name} is imported under another name")
@@ -199,7 +219,11 @@ class Reached:
                     continue
             renamed = f" as {alias.asname}" if alias.asname else ""
             if isinstance(node, ast.Import):
-                if self._file_of(file, alias.name, 0) is not None:
+                found = self._file_of(file, alias.name, 0)
+                if found is not None and (alias.asname or "." not in alias.name):
+                    self.modules[alias.asname or alias.name] = found
+                    continue
+                if found is not None:
                     raise ReplayError(f"the function reaches into the module {alias.name} of the program")
                 self.imports[f"import {alias.name}{renamed}"] = None
             elif node.level:

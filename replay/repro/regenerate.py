@@ -14,6 +14,7 @@ from ...engine.graphs.functional_graph import AtenGraph, Captured
 from ...engine.ir import interpreter
 from ...engine.ir.ir import Group, Program
 from ...engine.lowering import LOWERINGS
+from ...engine.runtime.runtime import load
 from ...engine.stages import INFERENCE, TRAINING, Wrapped
 from ..failures.case import Case
 from ..failures.rebuild import rebuild
@@ -54,8 +55,10 @@ class KernelCall:
 
 
 def copied(memory: Memory) -> Memory:
-    """Copies of all buffers, with their strides; those that share memory go on sharing it."""
-    return dict(zip(memory, clones(tuple(memory.values()))))
+    """Copies of all buffers, with their strides; those that share memory go on sharing it. A weight in a library's own
+    order is only read, and stays."""
+    strided = [name for name, value in memory.items() if value.layout is torch.strided]
+    return memory | dict(zip(strided, clones(tuple(memory[name] for name in strided))))
 
 
 def parts(case: Case) -> list[Part]:
@@ -69,8 +72,8 @@ def parts(case: Case) -> list[Part]:
         if not case.training:
             return [Part("", run_stages(INFERENCE, captured, context), saved)]
         joint = trace_joint(captured, context, LOWERINGS)
-        if joint is None:
-            raise ReplayError("traced again, no result of the graph needs a gradient")
+        if joint is None:  # an optimizer's step changes what requires gradients, without any
+            return [Part("", run_stages(INFERENCE, rebuild(replace(case, training=False), saved), context), saved)]
         trained = run_stages(TRAINING, joint, context)
         with deterministic():
             forward = run_aten(trained.halves.forward, trained.halves.forward.module, clones(saved))
@@ -126,10 +129,12 @@ def kernel_calls(part: Part) -> Iterator[KernelCall]:
 
 def memory_of(program: Program, aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Memory, dict[Any, Any]]:
     """The buffers of a program before its first step, and the values of its symbols."""
-    if aten.folding is not None:
-        raise ReplayError("kernels of a graph with frozen parameters have no scripts yet")
+    if aten.folding is not None:  # inputs that are computed from frozen ones
+        folding = aten.folding
+        fold = load(folding.source.text, folding.source.names, "<ptdebug repro folding>")
+        inputs = (*inputs, *fold(*(inputs[index] for index in folding.positions)))
     memory: Memory = dict(program.constants)
-    memory |= {n: v for n, v in zip(program.inputs, clones(inputs)) if isinstance(v, torch.Tensor)}
+    memory |= copied({n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)})
     symbols = interpreter.symbol_values(program, inputs)
     for buffer in program.buffers.values():
         if buffer.role == "intermediate":

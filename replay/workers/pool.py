@@ -27,7 +27,7 @@ from ..failures.outcome import Outcome
 from .client import Workers
 from .memo import Memo, forget_old
 
-LIMIT = 120.0
+LIMIT = 60.0
 """Seconds for one case."""
 
 Predicate = Callable[[Sequence[Case]], Sequence[Outcome]]
@@ -38,6 +38,10 @@ Predicate = Callable[[Sequence[Case]], Sequence[Outcome]]
 class _Answer:
     outcome: Outcome
     made: tuple[Made, ...] = ()
+
+
+Asked = tuple[Outcome, tuple[Made, ...]]
+UNKNOWN = Outcome("invalid", "it was not run")
 
 
 class Pool:
@@ -85,10 +89,18 @@ class Pool:
             found.append(outcome)
         return found
 
-    def decisions(self, case: Case) -> tuple[Outcome, tuple[Made, ...]]:
+    def decisions(self, case: Case) -> Asked:
         """What comes of a case, and the decisions that its compilation makes."""
-        answer = self._run({case.key(): case}, True)[case.key()]
-        return answer.outcome, answer.made
+        return self.all_decisions([case])[0]
+
+    def all_decisions(self, cases: Sequence[Case], but_passing: bool = False) -> list[Asked]:
+        """The same of several at once; `but_passing`: without the decisions of those known to pass."""
+        keys = [case.key() for case in cases]
+        known = {key: self._memo(case).get(key) if but_passing else None for key, case in zip(keys, cases)}
+        asked = {key: case for key, case in zip(keys, cases) if (outcome := known[key]) is None or not outcome.passed}
+        answers = self._run(asked, True)
+        return [(answers[key].outcome, answers[key].made) if key in answers else (known[key] or UNKNOWN, ())
+                for key in keys]
 
     def _memo(self, case: Case) -> Memo:
         if case.imports not in self._memos:

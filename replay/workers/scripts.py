@@ -75,6 +75,8 @@ class Scripts:
     # ---- one run
     def _request(self, case: ScriptCase, options: Sequence[str], warm: bool, answer: Path) -> dict[str, Any]:
         argv = ["run", *options, "-q", "--compiler", case.compiler]
+        if case.check_calls:
+            argv.append("--check-calls")
         if case.forced:
             overrides = answer.with_suffix(".json")
             overrides.write_text(json.dumps(dict(case.forced)))

@@ -716,8 +716,9 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     known = handler_of(function) is not None  # its code is not interpreted
     known = known or getattr(function, "__code__", None) in _SHARED
     if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
-        if function is fn and function.__closure__ and file_skip_reason(function.__code__.co_filename):
-            fn = function = _with_own_code(function)
+        if function.__closure__ and file_skip_reason(function.__code__.co_filename):
+            function = _with_own_code(function)
+            fn = types.MethodType(function, fn.__self__) if isinstance(fn, types.MethodType) else function
         _REGISTRY.wanted[function.__code__] = True
         return fn
 

@@ -30,8 +30,12 @@ _LAUNCH = os.path.join(_PACKAGE, "cli", "launch.py")
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
 _NN_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 _CONTAINERS = str(torch.nn.modules.container.__file__)
-_WRAPPERS = tuple(os.path.join(_TORCH, *parts) + os.sep for parts in (("nn", "parallel"), ("distributed",)))
-"""Wrapper modules of torch that do what no graph can around a user's module, which is worth compiling."""
+_WRAPPERS = (
+    *(os.path.join(_TORCH, *parts) + os.sep for parts in (("nn", "parallel"), ("distributed",), ("_dynamo",))),
+    str(torch._compile.__file__), os.path.join(_PACKAGE, "tracer", "runtime", "dynamo_stubs.py"),
+)
+"""What does around a module of the program what no graph can, where that is worth compiling: wrapper modules of torch,
+and what disables a function, which has one code for all of them."""
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
 )

@@ -9,7 +9,8 @@ from typing import Any
 import sympy
 
 from ...ir.ir import Axis
-from ...ir.loop_nest import Band, LoopNest, Nodes, Reduction, RowTile, RunningScan, Threads, Tile
+from ...ir.loop_nest import Band, LoopNest, Nodes, Reduction, RunningScan, Threads
+from ...ir.tiles import RowTile, Tile
 from .indices import c_expression
 from .scope import Scopes
 from .source_writer import Writer

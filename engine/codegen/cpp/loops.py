@@ -9,7 +9,6 @@ import sympy
 from ....artifacts.records import ref
 from ...ir.ir import Statement
 from ...ir.loop_nest import (
-    ALONG,
     VECTOR,
     Blocks,
     JammedRows,
@@ -20,13 +19,11 @@ from ...ir.loop_nest import (
     Piece,
     Privatized,
     Reduction,
-    RowOperand,
-    RowTile,
-    Tile,
     TileBlocks,
     TileRows,
     Widened,
 )
+from ...ir.tiles import ALONG, RowOperand, RowTile, Tile
 from .accumulators import fields_of, variable
 from .compute import masked_starts
 from .dtypes import ctype
@@ -69,7 +66,7 @@ def blocks(p: Emission, node: Blocks) -> None:
     a = node.axis.symbol
     first, last = p.ends(node.axis)
     start, stop = f"{a}_0", f"{a}_1"
-    if any(isinstance(inner, Widened) for inner in node.body):
+    if any(isinstance(inner, Widened) for inner in node.body):  # its arrays are named after the kernel's other ones
         start, stop = p.scopes.name(start), p.scopes.name(stop)
     with p.loop(f"for (int64 {start} = {first}; {start} < {last}; {start} += {node.size})"):
         if node.even:

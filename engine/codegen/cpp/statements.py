@@ -10,7 +10,8 @@ import torch
 from ...ir.affine import Linear
 from ...ir.body_affine import form_of
 from ...ir.ir import Statement
-from ...ir.loop_nest import Part, Scratch, Tile
+from ...ir.loop_nest import Part, Scratch
+from ...ir.tiles import Tile
 from ...scheduler.cpu.bitwise_copies import Moves
 from .dtypes import bits_literal, ctype, literal
 from .emission import Emission

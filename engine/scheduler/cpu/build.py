@@ -28,12 +28,11 @@ from ...ir.loop_nest import (
     Parallel,
     PrefetchNext,
     Privatized,
-    RowTile,
     Scratch,
-    Tile,
     TileBlocks,
     TileRows,
 )
+from ...ir.tiles import RowTile, Tile
 from .blocked_scans import block_scans
 from .blocked_sums import block_sums
 from .distribution import Nest, nests_of

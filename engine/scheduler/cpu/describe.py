@@ -23,7 +23,6 @@ from ...ir.loop_nest import (
     ScanBlocks,
     Streamed,
     SumBlocks,
-    Tile,
     TileBlocks,
     Widened,
     WidenRow,
@@ -31,6 +30,7 @@ from ...ir.loop_nest import (
     walk,
 )
 from ...ir.loop_nest_text import describe_node, format_nest
+from ...ir.tiles import Tile
 
 
 def loop_schedule(nest: LoopNest) -> LoopSchedule:

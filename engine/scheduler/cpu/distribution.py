@@ -210,3 +210,11 @@ def _renamed(part: Part, loops: tuple[Axis, ...], target: tuple[Axis, ...]) -> P
         return Part(part.body, rewrite_statements(part.statements, environment(part.body), mapping), part.after)
     except NotLinear:
         return None
+
+
+def position_of(part: Part, s: Statement) -> Statement | None:
+    """The reduction of `part` that finds where the maximum (or minimum) `s` stands, and so what it is."""
+    if s.op != "reduce" or s.mode not in ("max", "min"):
+        return None
+    wanted = ("reduce", f"arg{s.mode}", s.args)
+    return next((x for x in part.statements if (x.op, x.mode, x.args) == wanted), None)

@@ -19,7 +19,8 @@ import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ...ir.ir import Axis, Statement
-from ...ir.loop_nest import Accumulate, Band, Known, Loop, Nodes, Part, Piece, Tile, rewritten
+from ...ir.loop_nest import Accumulate, Band, Known, Loop, Nodes, Part, Piece, rewritten
+from ...ir.tiles import Tile
 from .distribution import dependent
 from .nest_facts import NestFacts
 from .plain_loops import masked_starts

@@ -10,7 +10,8 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...ir.body_affine import coefficient, index_forms, static
 from ...ir.ir import Axis, Group, LoopBody
-from ...ir.loop_nest import RowTile, Threads
+from ...ir.loop_nest import Threads
+from ...ir.tiles import RowTile
 from ..legality import accesses
 from .cost import FEW_ROWS, PARALLEL_WORK, body_work
 from .distribution import cut, dependent

@@ -10,9 +10,10 @@ import torch
 
 from ....artifacts.context import CompileContext
 from ...ir.ir import Axis, Buffer, Group, Statement
-from ...ir.loop_nest import Part, Reduction, RowTile, RunningScan, Tile, position_of
+from ...ir.loop_nest import Part, Reduction, RunningScan
+from ...ir.tiles import RowTile, Tile
 from .bitwise_copies import HALVES
-from .distribution import Nest
+from .distribution import Nest, position_of
 from .loop_shape import Shape
 from .scatter import free_axes
 

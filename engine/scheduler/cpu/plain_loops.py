@@ -18,8 +18,8 @@ from ...ir.loop_nest import (
     OwnIteration,
     Part,
     Reduction,
-    position_of,
 )
+from .distribution import position_of
 from .nest_facts import NestFacts
 
 

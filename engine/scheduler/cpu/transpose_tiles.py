@@ -17,7 +17,7 @@ import torch
 from ....artifacts.context import CompileContext
 from ...ir.body_affine import coefficient, index_forms, static
 from ...ir.ir import Axis, Group, LoopBody, Statement
-from ...ir.loop_nest import Tile
+from ...ir.tiles import Tile
 
 LINE = 64  # bytes
 COLUMNS = 64  # elements of a tile along the vector loop

@@ -18,7 +18,7 @@ from ....artifacts.context import CompileContext
 from ...ir.affine import Linear, axis_symbol
 from ...ir.body_affine import coefficient, form_or_none, mentions, static
 from ...ir.ir import Axis, Group, LoopBody, Statement
-from ...ir.loop_nest import RowOperand, RowPlace, RowTile, row_place
+from ...ir.tiles import RowOperand, RowPlace, RowTile, row_place
 from .distribution import Nest, nests_of
 from .transpose_tiles import FIRST, LINE, block_side, room
 

@@ -12,7 +12,15 @@ import pytest
 from ptdebug.replay.reduce import expressions, statements, unused, values
 from ptdebug.replay.reduce.ddmin import Reduction
 from ptdebug.replay.reduce.script import reduce_script
-from ptdebug.replay.reduce.source import Change, Project, apply, missing_names, parsed, without_comments
+from ptdebug.replay.reduce.source import (
+    Change,
+    Project,
+    apply,
+    missing_names,
+    parsed,
+    without_comments,
+    without_parentheses,
+)
 from ptdebug.replay.reduce.units import Call, units
 
 
@@ -100,6 +108,20 @@ def test_what_nothing_reads_goes_at_once() -> None:
 def test_equal_numbers_become_smaller_together() -> None:
     before = project("a = [64, 64, 3]\n")
     assert "a = [1, 1, 3]\n" in all_applied(before, expressions.same_numbers(before))
+
+
+def test_the_call_of_what_is_compiled_loses_arguments_too() -> None:
+    before = project("import torch\ndef f(a, b):\n    return a\ntorch.compile(f)(1, 2)\n")
+    expected = "import torch\ndef f(a):\n    return a\ntorch.compile(f)(1)\n"
+    assert expected in all_applied(before, expressions.coupled(before))
+    before = project("import torch\ndef f(a, b):\n    return a\nc = torch.compile(f)\nc(1, 2)\nc(3, b=4)\n")
+    expected = "import torch\ndef f(a):\n    return a\nc = torch.compile(f)\nc(1)\nc(3)\n"
+    assert expected in all_applied(before, expressions.coupled(before))
+
+
+def test_parentheses_that_mean_nothing_go() -> None:
+    before = project("a = ((1))\nb = (a + 1) * 2\nc = (print)(a, (b))\nd = (a,)\n")
+    assert without_parentheses(before).script == "a = 1\nb = (a + 1) * 2\nc = print(a, b)\nd = (a,)\n"
 
 
 def test_comments_go_and_strings_stay() -> None:
