@@ -1,4 +1,4 @@
-"""Replays in a child process, which a compiled kernel may crash or never leave: that is a finding, like a wrong value."""
+"""Replays in a child process, which a compiled kernel may crash or never leave: a finding, like a wrong value."""
 from __future__ import annotations
 
 import os
