@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from ..fault import Edit, Fault, Patch, Replace, text
 
-ROOM = "ptdebug.engine.codegen.cpp."
+ROOM, CPU = "ptdebug.engine.codegen.cpp.", "ptdebug.engine.scheduler.cpu."
 KERNELS = ("kernels",)
 
 
@@ -27,8 +27,8 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(9, 64).t(), torch.randn(64, 9))]
-""", _edit("loop_headers", "{a.symbol} < {last or c_expression(a.extent)};",
-           "{a.symbol} < {last or c_expression(a.extent)} - 1;")),
+""", _edit("emission", "{a} < {last or c_expression(axis.extent)};",
+           "{a} < {last or c_expression(axis.extent)} - 1;")),
     _fault("erf_for_tanh", "lowering:tanh.*", """
 def f(x, y):
     a = x * 3
@@ -76,7 +76,7 @@ def f(x, i):
 
 def calls():
     return [(torch.randn(400_000), torch.randint(0, 3, (400_000,)))]
-""", _edit("scatter", "        axes &= _digits(body, s)", "        axes |= _digits(body, s)"), threads=2),
+""", Edit(CPU + "scatter", "        axes &= _digits(body, s)", "        axes |= _digits(body, s)"), threads=2),
     _fault("floor_division_truncates", "lowering:floor_divide.*", """
 def f(x):
     y = x * 2
@@ -115,7 +115,7 @@ def f(x):
 
 def calls():
     return [(torch.randn(64, 200),)]
-""", _edit("nest_writer", "                    if not self.at_once:", "                    if self.at_once is None:")),
+""", _edit("accumulators", "        if not once:", "        if once is None:")),
     _fault("transposed_edge_forgotten", "(tile|lowering).*", """
 def f(x, y):
     z = x.t() + y  # here
@@ -131,7 +131,8 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(300), torch.randn(500))]
-""", _edit("index_set_splitting", "ends = [0, *cuts, extent]", "ends = [0, *[at + 1 for at in cuts], extent]")),
+""", Edit(CPU + "index_set_splitting", "ends = [0, *cuts, extent]",
+           "ends = [0, *[at + 1 for at in cuts], extent]")),
     _fault("reduction_tail_left_out", "(lowering:amax|accumulators).*", """
 def f(x):
     y = x * 2
@@ -140,8 +141,7 @@ def f(x):
 
 def calls():
     return [(torch.linspace(0, 1, 8 * 203).view(8, 203),)]
-""", _edit("multiple_accumulators", 'self._part_of_block(f"{end} - {block}")',
-           'self._part_of_block(f"{end} - {block} - 1")')),
+""", _edit("accumulators", 'node, start, f"{end} - {start}")', 'node, start, f"{end} - {start} - 1")')),
     _fault("accumulators_not_joined", "(lowering:amax|accumulators).*", """
 def f(x):
     y = x * 2
@@ -150,7 +150,8 @@ def f(x):
 
 def calls():
     return [(torch.randn(8, 256),)]
-""", _edit("multiple_accumulators", "for line in r.accumulator.combine(accumulator, other):", "for line in ():")),
+""", _edit("accumulators", 'for line in state.combine(_side_by_side(p, r, "k"), _side_by_side(p, r, "other")):',
+           "for line in ():")),
     _fault("clamp_compares_wrong", "lowering:clamp.*", """
 def f(x):
     y = x * 2
@@ -168,10 +169,9 @@ def f(x):
 
 def calls():
     return [(torch.rand(400_000),)]
-""", _edit("nest_writer", """        with self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk++)"):
-            for r in self.reductions:""",
-           """        with self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk += 2)"):
-            for r in self.reductions:"""), threads=2),
+""", _edit("accumulators", """chunk < {count}; chunk++)"):
+        for r in node.reductions:""", """chunk < {count}; chunk += 2)"):
+        for r in node.reductions:"""), threads=2),
     _fault("whole_numbers_from_floats_rounded", "lowering:.*", """
 def f(x):
     y = x * 2
@@ -189,7 +189,7 @@ def f(x, y):
 
 def calls():
     return [(torch.rand(600_000), torch.rand(600_000))]
-""", _edit("nest_writer", """            self._declare(self.reductions)
-            self._accumulated_tree("first", "last")""", """            self._accumulated_tree("first", "last")
-            0"""), threads=2),
+""", _edit("accumulators", """        for r in node.reductions:
+            declare(p, p.names[r], r.part, r.statement, fields_of(r), False)""", """        for r in ():
+            declare(p, p.names[r], r.part, r.statement, fields_of(r), False)"""), threads=2),
 )

@@ -90,5 +90,5 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(300, 200), torch.randn(300, 200))]
-""", ("ptdebug.engine.codegen.cpp.kernel", 'name}[k] = 0;")', 'name}[k] = 1;")')),
+""", ("ptdebug.engine.codegen.cpp.loops", 'name}[k] = 0;")', 'name}[k] = 1;")')),
 )
