@@ -37,12 +37,13 @@ from ..recorded.inputs import bind_symbols, clones, in_words
 from ..recorded.state import deterministic
 from . import regenerate
 from .arena import Arena
-from .ladder import LOWERED, Captured, Ladder, lowered, sources_of
-from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs
+from .ladder import LOWERED, Captured, Ladder
+from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, sources_of
 from .reference import Noise, Reference
 from .regenerate import Collector
 from .report import UNCHANGED
 from .rungs import Execution, run_aten, run_graph
+from .steps import lowered
 
 
 def calls_functions(recording: Recording, compile_id: str) -> bool:

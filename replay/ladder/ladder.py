@@ -18,9 +18,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Graph, Location, Pass
-from ...engine.stages import INFERENCE, Wrapped
-from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
+from ...artifacts.records import Frame, Graph, Location, Pass
+from ...engine.stages import INFERENCE
+from ..program.lines import first_unknown
+from ..program.program import ProgramAbsent, ProgramRuns, Returned, compare_returned
 from ..recorded.graphs import ReplayError, graph_module, on_device
 from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
 from ..recorded.state import as_compiled, deterministic, restored
@@ -35,12 +36,12 @@ from .explain import explained, random_results
 from .locate import first_birth, first_inside, place_of
 from .memory import memory_fault, unlike
 from .options import Options
-from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, seen_node
+from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, seen_node, sources_of
 from .reference import Noise, Reference
 from .regenerate import Captured, Collector
 from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
 from .rungs import Execution, run_aten, run_graph, with_folded
-from .steps import kernels_alone, run_kernels, run_loops, run_wrapper
+from .steps import kernels_alone, lowered
 from .unbacked import bind_unbacked
 
 LOWERED = ("loop_ir", "kernels", "wrapper")
@@ -146,7 +147,13 @@ class Ladder:
         why = f"the program, run again in eager ({returned.run_seconds:.1f} s until then)"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
-            self.first = Difference("capture", "results", None, found)
+            self.first = Difference("capture", "results", self._tried(lambda: self._unknown_line(returned)), found)
+
+    def _unknown_line(self, returned: Returned) -> Location | None:
+        """The first line of the program with a value that the captured graph has not."""
+        known = (*self.saved, *self.program.eager.values.values(), *self.program.eager.observed())
+        line, frame = first_unknown(returned.lines.items(), known), self._artifact("frame", "", Frame)
+        return Location(frame.file, line, frame.function) if line else None
 
     # ---- making the stages again
     def _compile(self) -> str:
@@ -221,7 +228,7 @@ class Ladder:
             whole = dataclasses.replace(whole, why=f"{seen[where].name}: {whole.why}")
         whole = self._classified(stage, ran, whole)
         if whole.verdict == "rounding" and whole.kind:  # what was different has been explained
-            seen, nodes = ([_explained_by(whole, value) for value in values] for values in (seen, nodes))
+            seen, nodes = ([value.explained_by(whole) for value in values] for values in (seen, nodes))
         alone = self._alone(stage, ran, whole)
         self.rungs.append(Rung(stage, self.device, whole.verdict, whole, ran.seconds, "", name, (*seen, *nodes), alone))
         if whole.verdict == "different" and self.first is None:
@@ -453,31 +460,6 @@ class Ladder:
     def _input_names(self, module: torch.fx.GraphModule) -> dict[str, str]:
         placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         return {name: in_words(item.name) for name, item in zip(placeholders, self.kept.inputs)}
-
-
-def lowered(
-    stage: str, work: Wrapped, inputs: tuple[Any, ...], arena: Arena | None = None, shared: bool = False,
-    random: Mapping[str, Any] | None = None,
-) -> Execution:
-    """Run one stage of a lowered graph."""
-    if stage == "loop_ir":
-        return run_loops(work.aten, work.program, inputs, random)
-    if stage == "wrapper":
-        return run_wrapper(work, inputs)
-    return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs, arena, shared, random)
-
-
-def _explained_by(whole: Comparison, value: Compared) -> Compared:
-    """A value of a rung whose difference has been explained."""
-    if value.comparison.verdict != "different":
-        return value
-    found = dataclasses.replace(value.comparison, verdict="rounding", kind=whole.kind, explanation=whole.explanation)
-    return dataclasses.replace(value, comparison=found)
-
-
-def sources_of(record: Graph) -> dict[str, str]:
-    """For each ATen node of a graph the captured node that it comes from."""
-    return {node.id: node.origins[0].rpartition("#")[2].rpartition(".")[2] for node in record.nodes if node.origins}
 
 
 def reason(error: BaseException) -> str:

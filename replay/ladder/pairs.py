@@ -107,3 +107,8 @@ def makers_of(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield from makers_of(body)
     elif step.target is not torch.ops.aten.empty_strided.default:  # memory that a later step fills has no value yet
         yield from ((name, tuple(reversed(step.origins))) for name in step.outputs if name)
+
+
+def sources_of(record: Graph) -> dict[str, str]:
+    """For each ATen node of a graph the captured node that it comes from."""
+    return {node.id: node.origins[0].rpartition("#")[2].rpartition(".")[2] for node in record.nodes if node.origins}

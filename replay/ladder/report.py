@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...artifacts.records import SCHEMA, Location
@@ -22,6 +22,13 @@ class Compared:
     node: str = ""
     location: Location | None = None
     at: dict[str, Any] = field(default_factory=dict)  # the worst place of a different one
+
+    def explained_by(self, whole: Comparison) -> Compared:
+        """It, where the difference of the whole rung has been explained."""
+        if self.comparison.verdict != "different":
+            return self
+        found = replace(self.comparison, verdict="rounding", kind=whole.kind, explanation=whole.explanation)
+        return replace(self, comparison=found)
 
     def document(self) -> dict[str, Any]:
         """As JSON."""

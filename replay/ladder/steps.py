@@ -35,6 +35,18 @@ def run_loops(
     return run_steps(aten, program, program.steps, inputs, interpreter.run_body, random=random)
 
 
+def lowered(
+    stage: str, work: Wrapped, inputs: tuple[Any, ...], arena: Arena | None = None, shared: bool = False,
+    random: Mapping[str, Any] | None = None,
+) -> Execution:
+    """Run one stage of a lowered graph."""
+    if stage == "loop_ir":
+        return run_loops(work.aten, work.program, inputs, random)
+    if stage == "wrapper":
+        return run_wrapper(work, inputs)
+    return run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs, arena, shared, random)
+
+
 @as_compiled()
 def run_wrapper(work: Wrapped, inputs: tuple[Any, ...]) -> Execution:
     """Call the compiled graph as the program does: buffers share memory as planned."""

@@ -35,12 +35,13 @@ from .births import graph_births
 from .entry import ran_in_eager
 from .explain import random_results
 from .gradients import Watch, first_wrong
-from .ladder import LOWERED, Captured, Ladder, lowered, reason
+from .ladder import LOWERED, Captured, Ladder, reason
 from .pairs import LoweredPart, Pair, buffer_pairs
 from .reference import Noise, Reference
 from .regenerate import Collector
 from .report import Compared, Difference, Report
 from .rungs import Execution, Symbols, results_of, run_aten, run_graph, symbols_in
+from .steps import lowered
 from .unbacked import bind_unbacked
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]

@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..recorded.state import random_state, read_state, start_random
 from .identity import describe_at, describe_state
+from .lines import Lines
 from .places import look
 
 
@@ -76,6 +77,7 @@ class Probe:
         self.program_state = random_state()
         start_random(load_file(calls[0]["random"]) if calls[0]["random"] else {})  # as where the graph is run
         self.start = random_state()
+        self.lines = Lines(frame)
         self.began = time.perf_counter()
 
     def _end(self, returned: Any) -> None:
@@ -91,6 +93,7 @@ class Probe:
         _put_back(self.replaced)
         for call in self.running:
             save_file(dense, call["outputs"])
+            save_file(self.lines.kept, f"{call['outputs']}.lines")
             self.report["seconds"][call["id"]] = took
             self.report["until"][call["id"]] = time.time() - self.spec["started"]
             self.missing[call["function"], call["line"]].remove(call)

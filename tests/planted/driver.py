@@ -156,7 +156,7 @@ def forget_program(folder: Path) -> None:
 def _replay(fault: Fault, folder: Path, result: Result) -> bool:
     if not of_capture(fault):
         forget_program(folder)
-    ended = command(fault, folder, "replay", "r", "--json")
+    ended = command(fault, folder, "replay", "r", "--json", "--limit", str(HANG))
     found = document(ended)
     first = found.get("first_difference") or {}
     place = " ".join(str(first.get(k)) for k in ("stage", "node", "line"))
@@ -170,7 +170,8 @@ def named(fault: Fault, found: dict[str, Any]) -> bool:
     if fault.shows == "fallback":
         return any(r["stage"] in fault.stages and fault.said in str(r["why"]) for r in found.get("rungs", ()))
     first, lines = found.get("first_difference") or {}, marked(fault)
-    return first.get("stage") in fault.stages and (not lines or first.get("line") in lines)
+    died = fault.shows in ("signal", "hang", "memory")  # a whole kernel is the place
+    return first.get("stage") in fault.stages and (died or not lines or first.get("line") in lines)
 
 
 def of_capture(fault: Fault) -> bool:
