@@ -90,7 +90,7 @@ class Links:
 
     def everywhere(self, item: Ref) -> list[Ref]:
         """The items of all stages, the program first, that are linked to `item`."""
-        return [found for stage in ("source", *NAMES) for found in self.related(item, stage)]
+        return [found for stage in ("source", *NAMES, MACHINE) for found in self.related(item, stage)]
 
 
 def links(recording: Recording, compile_id: str) -> Links:
@@ -110,6 +110,7 @@ def links(recording: Recording, compile_id: str) -> Links:
         if info.stage in ATEN and isinstance(record, (Graph, Pass)):
             part = _part(info.stage, info.name)
             edges += _same_nodes(record, info.key, last.get(part) or last.get((part[0], "joint"), ""))
+            edges += _added_nodes(record, info.key, part)
             last[part] = info.key
     edges += [edge for _, decision in recording.decisions(compile_id) for edge in subjects.edges(decision)]
     return Links(edges)
@@ -168,6 +169,13 @@ def _same_nodes(record: Graph | Pass, key: str, before: str) -> Iterator[Edge]:
         for name in match.added:
             for gone in match.removed:
                 yield f"{key}#{name}", f"{before}#{gone}"
+
+
+def _added_nodes(record: Graph | Pass, key: str, part: tuple[str, str]) -> Iterator[Edge]:
+    """What is generated names a node by the graph before the passes, also one that a pass added."""
+    if isinstance(record, Pass) and not part[0]:
+        for match in record.matches:
+            yield from ((f"{part[1]}#{name}", f"{key}#{name}") for name in match.added)
 
 
 def _bytecode_edges(record: Bytecode, key: str) -> Iterator[Edge]:

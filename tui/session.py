@@ -30,7 +30,7 @@ CACHED_LINES = 100_000
 """Lines of listings that are kept."""
 SOURCE = "source"  # beside the stages: a file of the program
 LINKED_STAGES = (SOURCE, *LINKED, MACHINE)
-CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "schedule", "kernels", MACHINE, "wrapper")
+CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "kernels", MACHINE, "wrapper")
 """The stages of the breadcrumb."""
 
 
