@@ -213,7 +213,7 @@ def _minify(fault: Fault, folder: Path, result: Result) -> bool:
     if not file.exists():
         result.repro = f"{ended.code}: {ended.errors.strip()[-300:]}"
         return False
-    count = found["operators"][-1] if "operators" in found else _operators(file.read_text())
+    count = found["operators"] if "operators" in found else _operators(file.read_text())
     result.repro = f"{count} operators, {'' if found.get('verified') else 'not '}verified"
     return bool(found.get("verified")) and count <= MOST_OPERATORS
 
