@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...artifacts.listing import Line, printable
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nan", action="store_true", help="say where NaNs and infinities are born, even if no result has any")
     add("--passes", action="store_true", help="run the graph after each pass")
     add("--time", action="store_true", help="time each graph and kernel instead, compiled and in eager")
+    add("--limit", metavar="SECONDS", type=float, default=600.0, help="a stage that takes longer never ends (600)")
     add("--trust", action="store_true", help="run what a recording from elsewhere names, without asking")
 
 
@@ -48,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay one compilation, or all compiled ones of a recording, on each device."""
     if arguments.time:
         return _time(arguments)
+    from ...replay.ladder.contained import Climb, contained
     from ...replay.ladder.ladder import replay
     from ...replay.ladder.options import Options
     from ...replay.program.program import ProgramRuns
@@ -64,17 +68,23 @@ def run(arguments: argparse.Namespace) -> int:
         devices = _devices(arguments.device, recording, ids)
         asked = bool(arguments.again) or "program" in stages
         runs = ProgramRuns(recording, ids, trust, asked and arguments.again is not False, arguments.call)
-        documents: list[dict[str, Any]] = []
-        for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
+        wanted = [(compile_id, device) for compile_id in ids for device in devices]
+
+        def climb(compile_id: str, device: str) -> tuple[str, str, Climb]:
             own = stages if device == devices[0] else _without_program(stages)  # which runs on no other device
             options = Options(arguments.repeat, arguments.nan, arguments.passes, own, arguments.call)
-            try:
-                documents.append(replay(recording, compile_id, device, trust, runs, options).document())
-            except ReplayError as error:
+            return f"{recording.name}:{compile_id}", device, lambda told: replay(
+                recording, compile_id, device, trust, runs, replace(options, told=told))
+
+        documents: list[dict[str, Any]] = []
+        found = contained([partial(climb, *one) for one in wanted], arguments.limit, devices == ["cpu"])
+        for (compile_id, _), end in zip(wanted, found):
+            if isinstance(end, ReplayError):
                 if selector.compile and len(devices) == 1:
-                    raise CommandError(str(error)) from error
-                say(f"ptdebug: {compile_id}: {error}")
+                    raise CommandError(str(end)) from end
+                say(f"ptdebug: {compile_id}: {end}")
                 continue
+            documents.append(end.document())
             if not arguments.json and _ran(documents[-1:], stages):
                 _print(compile_id, documents[-1])
         _check_that_something_ran(recording, documents, stages)

@@ -17,9 +17,10 @@ import torch
 
 from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Graph, Location, Pass
+from ...artifacts.records import Frame, Graph, Location, Pass
 from ...engine.stages import INFERENCE
-from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
+from ..program.lines import first_unknown
+from ..program.program import ProgramAbsent, ProgramRuns, Returned, compare_returned
 from ..recorded.graphs import ReplayError, graph_module, on_device
 from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
 from ..recorded.state import as_compiled, deterministic, restored
@@ -146,7 +147,13 @@ class Ladder:
         why = f"the program, run again in eager ({returned.run_seconds:.1f} s until then)"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
-            self.first = Difference("capture", "results", None, found)
+            self.first = Difference("capture", "results", self._tried(lambda: self._unknown_line(returned)), found)
+
+    def _unknown_line(self, returned: Returned) -> Location | None:
+        """The first line of the program with a value that the captured graph has not."""
+        known = (*self.saved, *self.program.eager.values.values(), *self.program.eager.observed())
+        line, frame = first_unknown(returned.lines.items(), known), self._artifact("frame", "", Frame)
+        return Location(frame.file, line, frame.function) if line else None
 
     # ---- making the stages again
     def _compile(self) -> str:
@@ -194,6 +201,7 @@ class Ladder:
             return None
         if why:
             return absent(why)
+        self.options.told(stage, self.rungs)
         try:
             with deterministic():
                 ran = run()

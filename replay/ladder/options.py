@@ -1,7 +1,9 @@
 """What a person asks of a replay."""
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -10,7 +12,7 @@ class Options:
 
     It runs eager and the kernels `repeat` times, looks for the origin of NaNs and infinities even if results have none
     (`nan`), has a rung for each pass (`each_pass`), runs only `stages` (all, if empty), and takes the inputs of a
-    later `call` of the graph.
+    later `call` of the graph. `told` is called before each stage, with the rungs so far.
     """
 
     repeat: int = 1
@@ -18,6 +20,7 @@ class Options:
     each_pass: bool = False
     stages: frozenset[str] = frozenset()
     call: int = 0
+    told: Callable[[str, Sequence[Any]], None] = lambda stage, rungs: None
 
     def wants(self, stage: str) -> bool:
         """Whether the rung of that stage is asked for."""

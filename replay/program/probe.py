@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..recorded.state import random_state, read_state, start_random
 from .identity import code_digest, describe_at, describe_state
+from .lines import Lines
 from .places import look
 
 
@@ -91,6 +92,7 @@ class Probe:
         self.program_state = random_state()
         start_random(load_file(calls[0]["random"]) if calls[0]["random"] else {})  # as where the graph is run
         self.start = random_state()
+        self.lines = Lines(frame)
         self.began = time.perf_counter()
 
     def _end(self, returned: Any) -> None:
@@ -106,6 +108,7 @@ class Probe:
         _put_back(self.replaced)
         for call in self.running:
             save_file(dense, call["outputs"])
+            save_file(self.lines.kept, f"{call['outputs']}.lines")
             self.report["seconds"][call["id"]] = took
             self.report["until"][call["id"]] = time.time() - self.spec["started"]
             self.missing[call["line"]].remove(call)

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,14 @@ class ProgramAbsent(Exception):
 @dataclass(frozen=True)
 class Returned:
     """What a call of the program returned: its tensors, on the CPU, and the seconds that it took. `unsure` are places
-    that may have held another object than at the recorded call; `run_seconds` counts from the program's start."""
+    that may have held another object than at the recorded call; `run_seconds` counts from the program's start. `lines`
+    are the values that its lines stored, by "number:line"."""
 
     tensors: list[torch.Tensor]
     seconds: float
     unsure: tuple[str, ...] = ()
     run_seconds: float = 0.0
+    lines: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 class ProgramRuns:
@@ -125,9 +127,10 @@ class ProgramRuns:
             self.disturbed |= found["disturbed"]
             self.differs |= found.get("differs", {})
             outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
+            lines = {c["id"]: load_file(f"{c['outputs']}.lines") for c in calls if c["id"] in found["seconds"]}
         unsure = {c["id"]: tuple(c["unsure"]) for c in calls}
         return {
-            c: Returned(list(tensors.values()), found["seconds"][c], unsure[c], found["until"][c])
+            c: Returned(list(tensors.values()), found["seconds"][c], unsure[c], found["until"][c], lines[c])
             for c, tensors in outputs.items()
         }
 

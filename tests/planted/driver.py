@@ -2,6 +2,7 @@
 makes a short repro. Every step is a command of the product, in a forked process with the fault."""
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -155,7 +156,7 @@ def forget_program(folder: Path) -> None:
 def _replay(fault: Fault, folder: Path, result: Result) -> bool:
     if not of_capture(fault):
         forget_program(folder)
-    ended = command(fault, folder, "replay", "r", "--json")
+    ended = command(fault, folder, "replay", "r", "--json", "--limit", str(HANG))
     found = document(ended)
     first = found.get("first_difference") or {}
     place = " ".join(str(first.get(k)) for k in ("stage", "node", "line"))
@@ -169,7 +170,8 @@ def named(fault: Fault, found: dict[str, Any]) -> bool:
     if fault.shows == "fallback":
         return any(r["stage"] in fault.stages and fault.said in str(r["why"]) for r in found.get("rungs", ()))
     first, lines = found.get("first_difference") or {}, marked(fault)
-    return first.get("stage") in fault.stages and (not lines or first.get("line") in lines)
+    died = fault.shows in ("signal", "hang", "memory")  # a whole kernel is the place
+    return first.get("stage") in fault.stages and (died or not lines or first.get("line") in lines)
 
 
 def of_capture(fault: Fault) -> bool:
@@ -204,21 +206,24 @@ def decisions(found: dict[str, Any]) -> list[str]:
 
 
 def _minify(fault: Fault, folder: Path, result: Result) -> bool:
-    ended = command(fault, folder, "minify", "r", "-o", "repro.py", "--json", limit=3 * LIMIT)
+    subject = "program.py" if of_capture(fault) else "r"
+    ended = command(fault, folder, "minify", subject, "-o", "repro.py", "--json", limit=3 * LIMIT)
     found, file = document(ended), folder / "repro.py"
     result.seconds += ended.seconds
     if not file.exists():
         result.repro = f"{ended.code}: {ended.errors.strip()[-300:]}"
         return False
-    count = found.get("operators", found.get("nodes"))
-    count = count if isinstance(count, int) else _operators(file.read_text())
-    result.repro = f"{count} operators"
-    return ended.code == 0 and count <= MOST_OPERATORS
+    count = found["operators"] if "operators" in found else _operators(file.read_text())
+    result.repro = f"{count} operators, {'' if found.get('verified') else 'not '}verified"
+    return bool(found.get("verified")) and count <= MOST_OPERATORS
 
 
 def _operators(source: str) -> int:
-    """How many operators a repro calls, by its text."""
-    return len(re.findall(r"torch\.ops\.|torch\.nn\.functional\.|= torch\.\w+\(", source))
+    """How many lines of a repro that is a script compute something in a function."""
+    tree = ast.parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return sum(isinstance(node, (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare))
+               for function in functions for node in ast.walk(function))
 
 
 _STEPS: dict[str, Callable[[Fault, Path, Result], bool | None]] = {

@@ -74,6 +74,8 @@ def f(x):
     return TOTAL * 2
 
 def calls():
+    global TOTAL
+    TOTAL = torch.zeros(8)
     return [(torch.ones(8),), (torch.ones(8),), (torch.ones(8),)]
 """, "effects.side_effects",
            "codegen.store_global(change.target, change.name, self.globals[change.target, change.name] is DELETED)",

@@ -3,17 +3,12 @@ from __future__ import annotations
 
 from ..fault import Edit, Fault, Patch, Replace, text
 
-ROOM = "ptdebug.engine.codegen.cpp."
+ROOM, CPU = "ptdebug.engine.codegen.cpp.", "ptdebug.engine.scheduler.cpu."
 KERNELS = ("kernels",)
 
 
 def _edit(module: str, *changes: str) -> Edit:
     return Edit(ROOM + module, *changes)
-
-
-def _scheduling(module: str, *changes: str) -> Edit:
-    """A choice of how loops run, which shows in the kernels."""
-    return Edit("ptdebug.engine.scheduler.cpu." + module, *changes)
 
 
 def _fault(name: str, decision: str, program: str, *patches: Patch, threads: int = 1) -> Fault:
@@ -81,7 +76,7 @@ def f(x, i):
 
 def calls():
     return [(torch.randn(400_000), torch.randint(0, 3, (400_000,)))]
-""", _scheduling("scatter", "        axes &= _digits(body, s)", "        axes |= _digits(body, s)"), threads=2),
+""", Edit(CPU + "scatter", "        axes &= _digits(body, s)", "        axes |= _digits(body, s)"), threads=2),
     _fault("floor_division_truncates", "lowering:floor_divide.*", """
 def f(x):
     y = x * 2
@@ -136,7 +131,8 @@ def f(x, y):
 
 def calls():
     return [(torch.randn(300), torch.randn(500))]
-""", _scheduling("index_set_splitting", "ends = [0, *cuts, extent]", "ends = [0, *[at + 1 for at in cuts], extent]")),
+""", Edit(CPU + "index_set_splitting", "ends = [0, *cuts, extent]",
+           "ends = [0, *[at + 1 for at in cuts], extent]")),
     _fault("reduction_tail_left_out", "(lowering:amax|accumulators).*", """
 def f(x):
     y = x * 2
@@ -145,8 +141,7 @@ def f(x):
 
 def calls():
     return [(torch.linspace(0, 1, 8 * 203).view(8, 203),)]
-""", _edit("accumulators", '_part_of_block(p, node, start, f"{end} - {start}")',
-           '_part_of_block(p, node, start, f"{end} - {start} - 1")')),
+""", _edit("accumulators", 'node, start, f"{end} - {start}")', 'node, start, f"{end} - {start} - 1")')),
     _fault("accumulators_not_joined", "(lowering:amax|accumulators).*", """
 def f(x):
     y = x * 2
@@ -174,8 +169,9 @@ def f(x):
 
 def calls():
     return [(torch.rand(400_000),)]
-""", _edit("accumulators", 'with p.writer.block(f"for (int64 chunk = 0; chunk < {count}; chunk++)"):',
-           'with p.writer.block(f"for (int64 chunk = 0; chunk < {count}; chunk += 2)"):'), threads=2),
+""", _edit("accumulators", """chunk < {count}; chunk++)"):
+        for r in node.reductions:""", """chunk < {count}; chunk += 2)"):
+        for r in node.reductions:"""), threads=2),
     _fault("whole_numbers_from_floats_rounded", "lowering:.*", """
 def f(x):
     y = x * 2
@@ -193,7 +189,7 @@ def f(x, y):
 
 def calls():
     return [(torch.rand(600_000), torch.rand(600_000))]
-""", _edit("accumulators", """            declare(p, p.names[r], r.part, r.statement, fields_of(r), False)
-        with p.within""", """            pass
-        with p.within"""), threads=2),
+""", _edit("accumulators", """        for r in node.reductions:
+            declare(p, p.names[r], r.part, r.statement, fields_of(r), False)""", """        for r in ():
+            declare(p, p.names[r], r.part, r.statement, fields_of(r), False)"""), threads=2),
 )

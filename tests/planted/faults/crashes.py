@@ -82,5 +82,5 @@ def calls():
     return [(torch.randn(8, 16),)]
 """, (Edit("ptdebug.engine.passes.common_subexpressions", '        node.replace_all_uses_with(first)',
            '        node.replace_all_uses_with(first.name)'),),
-          shows="fallback", said="internal error"),
+          shows="fallback", said="Error"),
 )
