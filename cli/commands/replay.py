@@ -11,6 +11,7 @@ The program runs again, in a process of its own, if it reached the call within a
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay one compilation, or all compiled ones of a recording, on each device."""
     if arguments.time:
         return _time(arguments)
+    fresh = "torch" not in sys.modules  # torch's threads do not live on in a child of fork, which would wait for them
     from ...replay.ladder.contained import Climb, contained
     from ...replay.ladder.ladder import replay
     from ...replay.ladder.options import Options
@@ -77,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
                 recording, compile_id, device, trust, runs, replace(options, told=told))
 
         documents: list[dict[str, Any]] = []
-        found = contained([partial(climb, *one) for one in wanted], arguments.limit, devices == ["cpu"])
+        found = contained([partial(climb, *one) for one in wanted], arguments.limit,
+                          fork=fresh and devices == ["cpu"])
         for (compile_id, _), end in zip(wanted, found):
             if isinstance(end, ReplayError):
                 if selector.compile and len(devices) == 1:

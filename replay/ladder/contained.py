@@ -36,7 +36,7 @@ def contained(
 ) -> Iterator[Report | ReplayError]:
     """The reports of replays, in order, or the error of one that cannot be replayed. Each entry of `climbs` gives
     (selector, device, replay). A stage that takes longer than `limit` seconds has never ended. Without `fork` (a GPU's
-    context has no copy) they run in this process."""
+    context has no copy, nor have torch's threads) they run in this process."""
     if not fork:
         yield from map(_here, climbs)
         return
