@@ -111,10 +111,11 @@ class Terminal:
                 break
         return last - start, got.decode(errors="replace")
 
-    def key(self, key: bytes, quiet: float = 0.15) -> float:
-        """Milliseconds from a key to the last change of the screen that it caused."""
+    def key(self, key: bytes, quiet: float = 0.15) -> float | None:
+        """Milliseconds from a key to the last change of the screen that it caused; None where nothing changed."""
         os.write(self.fd, key)
-        return 1000 * self.read(quiet)[0]
+        seconds, text = self.read(quiet)
+        return 1000 * seconds if text else None
 
     @property
     def resident(self) -> float:
@@ -139,13 +140,15 @@ def measure(folder: Path, size: tuple[int, int]) -> None:
     print(f"resident             {terminal.resident:8.0f} MB")
     times: list[float] = []
     for name, opening, closing in SCREENS:
-        opened = terminal.key(opening) if opening else 0.0
-        own = [terminal.key(key) for key in [DOWN] * 12 + [PAGE_DOWN] * 4 + [DOWN] * 4]
+        opened = terminal.key(opening) if opening else None
+        pressed = [DOWN] * 12 + [PAGE_DOWN] * 4 + [DOWN] * 4
+        own = [took for key in pressed if (took := terminal.key(key)) is not None]
         times += own
         if closing:
             terminal.key(closing)
-        print(f"  {name:16} opens {opened:7.1f} ms, keys {_spread(own)}")
-    print(f"keys                 {_spread(times)}")
+        opens = f"opens {opened:7.1f} ms, " if opened is not None else ""
+        print(f"  {name:16} {opens}{len(own)} of {len(pressed)} keys changed the screen{_spread(own)}")
+    print(f"keys                 {len(times)} changed the screen{_spread(times)}")
     terminal.key(b"s")
     os.write(terminal.fd, b"n7_" + ENTER)
     start = time.perf_counter()
@@ -156,8 +159,10 @@ def measure(folder: Path, size: tuple[int, int]) -> None:
 
 
 def _spread(values: list[float]) -> str:
+    if not values:
+        return ""
     ordered = sorted(values)
-    return (f"median {statistics.median(ordered):6.1f} ms, 95 % {ordered[int(0.95 * (len(ordered) - 1))]:6.1f} ms, "
+    return (f": median {statistics.median(ordered):6.1f} ms, 95 % {ordered[int(0.95 * (len(ordered) - 1))]:6.1f} ms, "
             f"worst {ordered[-1]:6.1f} ms")
 
 
