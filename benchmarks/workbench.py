@@ -136,7 +136,7 @@ def measure(folder: Path, size: tuple[int, int]) -> None:
     _, _ = terminal.read(0.05, until=re.escape(folder.name))
     print(f"recording            {megabytes:8.0f} MB")
     print(f"first paint          {time.perf_counter() - terminal.started:8.2f} s")
-    terminal.read(0.5)
+    terminal.read(4.0)  # the summary is read in the background
     print(f"resident             {terminal.resident:8.0f} MB")
     times: list[float] = []
     for name, opening, closing in SCREENS:

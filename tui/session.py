@@ -24,6 +24,8 @@ from ..artifacts.stages import LINKED, NAMES
 from ..artifacts.summary import ranked_breaks, summary
 from ..artifacts.weighted_cache import WeightedCache
 
+MANY = 5000
+"""Items of an artifact above which its listing is made in the background."""
 LARGE = 300
 """Compilations above which a recording is large."""
 CACHED_LINES = 100_000
@@ -82,7 +84,12 @@ class Session:
 
     def is_cheap(self, target: Target) -> bool:
         """Whether its listing is there, or made at once."""
-        return target in self._listings or bool(target.compile) or not self.is_large
+        if target in self._listings:
+            return True
+        if not target.compile:
+            return not self.is_large
+        infos = self.recording.artifacts(target.compile, target.stage) if target.stage not in ("", SOURCE) else []
+        return all(info.items <= MANY for info in infos)
 
     def listing(self, target: Target) -> Listing:
         """The lines of what is shown."""
