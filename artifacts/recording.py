@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 from ..dependencies import msgspec
 from .database import CompileKey, Count, Database, Moment, RecordingError, Stage, has_database
 from .decode import revive
+from .facts import facts_of
 from .process_liveness import is_running
 from .records import OLDER_SCHEMAS, SCHEMA, Absent, AnyRecord, Decision, split_ref
 from .stages import order_of
@@ -205,7 +206,7 @@ class Recording:
     def artifacts(self, compile_id: str | None = None, stage: str | None = None,
                   kind: str | None = None, name: str | None = None) -> list[ArtifactInfo]:
         """Artifacts (of one compilation, stage, kind of record or name), in the order of stages, then as recorded."""
-        query = "SELECT compile, stage, name, kind, items, hash, facts FROM artifacts WHERE 1"
+        query = ""
         values: list[str] = []
         process = None
         if compile_id is not None:
@@ -216,9 +217,16 @@ class Recording:
             if value is not None:
                 query, values = f"{query} AND {column}=?", [*values, value]
         shape = tuple[CompileKey, Stage, str, str, Count, bytes, str | None]
-        found = {(c + suffix, s, n): ArtifactInfo(c + suffix, s, n, k, i, h, self._facts(f))
-                 for suffix, c, s, n, k, i, h, f in self._rows(query + " ORDER BY seq", shape, *values)
-                 if process is None or suffix == process}
+        found = {}
+        for database in self._databases:
+            if process is not None and database.suffix != process:
+                continue
+            facts = "facts" if database.has_facts else "NULL"
+            columns = f"SELECT compile, stage, name, kind, items, hash, {facts} FROM artifacts WHERE 1"
+            for c, s, n, k, i, h, f in database.rows(f"{columns}{query} ORDER BY seq", shape, *values):
+                owner = c + database.suffix
+                known = self._facts(f) if f is not None else facts_of(self._record(database.suffix, h))
+                found[owner, s, n] = ArtifactInfo(owner, s, n, k, i, h, known)
         return sorted(found.values(), key=lambda a: order_of(a.stage))
 
     def stages(self, compile_id: str) -> list[str]:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,16 @@ def test_why_says_which_names_were_never_met_together(recording: Recording) -> N
     assert found
     assert set(left_out(recording, question, found)) == {"buf0", "buf2"}
     assert left_out(recording, "buf0 with buf1", answers(recording, "buf0 with buf1")) == []
+
+
+def test_a_recording_without_facts_is_read_as_one_with_them(sample, tmp_path):
+    """Those made before facts stood beside the records."""
+    folder = tmp_path / "before"
+    shutil.copytree(sample, folder)
+    with closing(sqlite3.connect(folder / "recording.db")) as connection:
+        connection.execute("ALTER TABLE artifacts DROP COLUMN facts")
+        connection.commit()
+    with Recording.open(sample) as now, Recording.open(folder) as before:
+        assert summary(before)["counts"] == summary(now)["counts"]
+        assert {i.key: i.facts for i in before.artifacts("0/0")} == {i.key: i.facts for i in now.artifacts("0/0")}
+        assert not before.problems
