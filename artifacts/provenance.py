@@ -36,6 +36,9 @@ from .records import (
 )
 from .stages import ATEN, NAMES
 
+MOST_LINKED = 50_000
+"""Items of an artifact, above which it is not linked: the links of 200,000 nodes take a gigabyte."""
+
 Edge = tuple[Ref, Ref]  # from an item up to one that it was derived from
 
 
@@ -94,11 +97,13 @@ class Links:
 
 
 def links(recording: Recording, compile_id: str) -> Links:
-    """The links between all stages of a compilation and the program."""
+    """The links between all stages of a compilation and the program; see `unlinked` for what has none."""
     edges: list[Edge] = []
     subjects = Subjects(recording, compile_id)
     last: dict[tuple[str, str], str] = {}  # of each joint graph, forward and backward: its latest form
     for info in recording.artifacts(compile_id):
+        if info.items > MOST_LINKED:
+            continue
         try:
             record = recording.artifact(compile_id, info.stage, info.name)
         except RecordingError:
@@ -114,6 +119,11 @@ def links(recording: Recording, compile_id: str) -> Links:
             last[part] = info.key
     edges += [edge for _, decision in recording.decisions(compile_id) for edge in subjects.edges(decision)]
     return Links(edges)
+
+
+def unlinked(recording: Recording, compile_id: str) -> list[str]:
+    """The artifacts of a compilation that are too large to be linked."""
+    return [info.key for info in recording.artifacts(compile_id) if info.items > MOST_LINKED]
 
 
 def _part(stage: str, name: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from .render_lists import change_text, render_absents
 from .resumed import display_name, resumed
 
 MAX_COMPILES = 40  # in a summary; the rest is counted
+MAX_RECOMPILES = 200
 
 
 def render_summary(document: dict[str, Any]) -> Listing:
@@ -54,7 +55,9 @@ def render_summary(document: dict[str, Any]) -> Listing:
     if document["recompiles"]:
         lines += [Line(""), Line("recompilations")]
         lines += [Line(printable(f"  {f['compile']}  {change_text(f)}"), open_ref(f["compile"], "guards", "recompile"))
-                  for f in document["recompiles"]]
+                  for f in document["recompiles"][:MAX_RECOMPILES]]
+        hidden = len(document["recompiles"]) - MAX_RECOMPILES
+        lines += [Line(f"  ... and {hidden} more (`ptdebug recompiles` lists all)")] if hidden > 0 else []
     for title in ("notes", "problems"):
         if document.get(title):
             lines += [Line(""), Line(title), *(Line(printable(f"  {text}")) for text in document[title])]

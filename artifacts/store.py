@@ -53,7 +53,9 @@ CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
 CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
                        hash BLOB, facts TEXT, UNIQUE(compile, stage, name));
 CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);
+CREATE INDEX decisions_of ON decisions(compile);
 CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
+CREATE INDEX absents_of ON absents(compile);
 CREATE TABLE sources(path TEXT PRIMARY KEY, hash BLOB);
 CREATE TABLE notes(seq INTEGER PRIMARY KEY, text TEXT);
 """

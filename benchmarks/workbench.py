@@ -111,7 +111,7 @@ class Terminal:
                 break
         return last - start, got.decode(errors="replace")
 
-    def key(self, key: bytes, quiet: float = 0.15) -> float | None:
+    def key(self, key: bytes, quiet: float = 0.3) -> float | None:
         """Milliseconds from a key to the last change of the screen that it caused; None where nothing changed."""
         os.write(self.fd, key)
         seconds, text = self.read(quiet)

@@ -154,7 +154,9 @@ class PanesScreen(Screen[None]):
         known = self.target.compile in self._linked_compiles
         found = self.session.chain(self.target, line) if known else []
         parts = [f"[{stage} {text}]" if stage == self.target.stage else f"{stage} {text}" for stage, text in found]
-        text = "  >  ".join(parts) or "no other stage has anything of this line"
+        large = self.session.unlinked(self.target.compile) if self.target.compile else []
+        nothing = f"too large to be linked: {', '.join(large)}" if large else "no other stage has anything of this line"
+        text = "  >  ".join(parts) or nothing
         self.query_one("#chain", Static).update(plain(text))
 
     def _status(self, note: str = "") -> None:
@@ -182,7 +184,7 @@ class PanesScreen(Screen[None]):
     def _linked_choices(self) -> list[str]:
         if not self.target.compile:
             return []
-        there = self.session.stages(self.target.compile)
+        there = [*self.session.stages(self.target.compile)]
         there += [MACHINE] if self.session.machine_code(self.target.compile) else []
         return [stage for stage in LINKED_STAGES if stage in there and stage != self.target.stage]
 
@@ -269,7 +271,10 @@ class PanesScreen(Screen[None]):
         outline = self.query_one("#outline", OutlineView)
         row = outline.rows[outline.cursor]
         if row.target is not None and row.target != self.target and self.focused is outline:
-            self.show_target(row.target)
+            if self.session.is_cheap(row.target) or not row.target.compile:
+                self.show_target(row.target)
+            else:  # in passing, nothing large is read
+                self._status(f"{row.label}: {row.detail}; enter opens it")
 
     @on(LineView.Chosen, "#outline")
     def _outline_chosen(self, message: LineView.Chosen) -> None:

@@ -14,7 +14,7 @@ from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
 from ..artifacts.machine_lines import MACHINE, PREFERRED
-from ..artifacts.provenance import Links, links
+from ..artifacts.provenance import Links, links, unlinked
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import Break, Kernel, Recompile, Ref, split_ref
 from ..artifacts.render import listing
@@ -55,6 +55,9 @@ class Session:
         self.recording = recording
         self._listings: WeightedCache[Target, Listing] = WeightedCache(CACHED_LINES)
         self.links = lru_cache(maxsize=16)(self._links)
+        self.stages = lru_cache(maxsize=256)(self._stages)
+        self.unlinked = lru_cache(maxsize=256)(self._unlinked)
+        self.machine_code = lru_cache(maxsize=256)(self._machine_code)
         self.compiles: list[CompileInfo] = recording.compiles()
         self.recompiled = {info.compile for info in recording.artifacts(kind="Recompile")}
         self.breaks_in = {info.compile: info.items for info in recording.artifacts(kind="Breaks") if info.items}
@@ -103,7 +106,7 @@ class Session:
         files = [path for path in self.recording.path.glob("recording*.db*") if path.suffix in (".db", ".db-wal")]
         return tuple(value for path in sorted(files) for value in _size_and_time(path))
 
-    def stages(self, compile_id: str) -> list[str]:
+    def _stages(self, compile_id: str) -> list[str]:
         """The stages of a compilation that can be shown, the program's text first."""
         program = [SOURCE] if self.sources(compile_id) else []
         return program + self.recording.stages(compile_id)
@@ -145,7 +148,7 @@ class Session:
             return []
         return list(record.outputs) if isinstance(record, Kernel) else []
 
-    def machine_code(self, compile_id: str) -> list[str]:
+    def _machine_code(self, compile_id: str) -> list[str]:
         """The compiled forms of a compilation's kernels whose lines lead to the source, the best one first."""
         found = []
         for info in self.recording.artifacts(compile_id, "kernels"):
@@ -229,6 +232,9 @@ class Session:
                     return source_path(name), int(number)
         info = next((info for info in self.compiles if info.id == target.compile), None)
         return (info.file, info.line) if info is not None else None
+
+    def _unlinked(self, compile_id: str) -> list[str]:
+        return unlinked(self.recording, compile_id)
 
     def search(self, text: str) -> Search:
         """Look for `text` (case ignored where it is all lower case) in every artifact and source file."""

@@ -11,7 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from ptdebug.artifacts import provenance
 from ptdebug.artifacts import records as r
+from ptdebug.artifacts.provenance import links, unlinked
 from ptdebug.artifacts.recording import Recording, RecordingError
 from ptdebug.artifacts.stages import NAMES, order_of
 from ptdebug.artifacts.summary import breaks, guards, recompiles, summary
@@ -192,3 +194,11 @@ def test_a_recording_without_facts_is_read_as_one_with_them(sample, tmp_path):
         assert summary(before)["counts"] == summary(now)["counts"]
         assert {i.key: i.facts for i in before.artifacts("0/0")} == {i.key: i.facts for i in now.artifacts("0/0")}
         assert not before.problems
+
+
+def test_what_is_too_large_is_not_linked_and_named(sample, monkeypatch):
+    with Recording.open(sample) as recording:
+        assert unlinked(recording, "0/0") == []
+        monkeypatch.setattr(provenance, "MOST_LINKED", 5)
+        assert unlinked(recording, "0/0")[:2] == ["bytecode", "capture"]
+        assert not [ref for ref in links(recording, "0/0").items() if ref.startswith("capture#mul_1")]
