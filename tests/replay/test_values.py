@@ -247,6 +247,33 @@ def test_jumps_are_rounding_only_where_rounding_decides():
     assert judge(found, flipped, eager, None, draws).verdict == "rounding"
 
 
+def test_one_jump_excuses_no_other_element():
+    torch.manual_seed(0)
+    exact = torch.rand(100, dtype=torch.float64)
+    eager = exact.float()
+    value, draws = eager.clone(), [(exact * (1 + 1e-7 * torch.randn(100))).float() for _ in range(8)]
+    value[3] = draws[2][3] = float("inf")
+    found = compare(value, eager, exact)
+    assert judge(found, value, eager, exact, draws).verdict == "rounding"
+    close, far = value * (1 + 4e-7), value * 1.01
+    assert judge(compare(close, eager, exact), close, eager, exact, draws).verdict == "rounding"
+    assert judge(compare(far, eager, exact), far, eager, exact, draws).verdict == "different"
+    far = torch.where(value.isinf(), value, 2 * value)
+    far[0] = eager[0]
+    assert judge(compare(far, eager, exact), far, eager, exact, draws).verdict == "different"
+
+
+def test_a_reference_outside_of_where_a_function_is_defined():
+    """acos of 1 in float32, and of a little more in float64."""
+    exact = torch.tensor([float("nan"), *torch.rand(99, dtype=torch.float64).tolist()], dtype=torch.float64)
+    eager = exact.float().nan_to_num()
+    value = torch.nextafter(eager, torch.ones(100))
+    assert compare(value, eager, exact).verdict == "rounding"
+    value[0] = 0.1
+    found = compare(value, eager, exact)
+    assert judge(found, value, eager, exact, [exact.float().nan_to_num()] * 8).verdict == "different"
+
+
 def test_16_bits_without_a_reference_are_not_compared_in_units_in_the_last_place():
     x = torch.full((8,), 2.0, dtype=torch.bfloat16)
     assert compare(x * 1.5, x).verdict == "different"
