@@ -141,7 +141,8 @@ def _devices(text: str, recording: Recording, ids: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(asked))
     from ...replay.recorded.inputs import recorded_devices
 
-    return ["cuda" if torch.cuda.is_available() and "cuda" in recorded_devices(recording, ids) else "cpu"]
+    on_cuda = "cuda" in recorded_devices(recording, ids)  # first: a process that has looked for CUDA should not fork
+    return ["cuda" if on_cuda and torch.cuda.is_available() else "cpu"]
 
 
 def _time(arguments: argparse.Namespace) -> int:
