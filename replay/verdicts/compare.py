@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+from .nonfinite import examined
+
 FACTOR = 2.0
 FACTOR_OF_FEW = 4.0
 FEW = 64
@@ -103,7 +105,7 @@ def judge(
     center = eager if not isinstance(undrawn, torch.Tensor) or undrawn.shape != eager.shape else undrawn.detach().cpu()
     exact = _exact(eager, reference)
     moved = torch.stack([_apart(draw, center) for draw in drawn]).any(0)
-    keep = eager.isfinite()
+    keep = examined(eager).isfinite()
     if not (eager.is_floating_point() or eager.is_complex()) or found.max_abs == math.inf:
         jumped = _apart(value, eager)
         if bool((jumped & ~moved).any()):
@@ -147,6 +149,7 @@ def _apart(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Where two tensors differ in kind: other integers, or one NaN or infinite and the other not."""
     if not (one.is_floating_point() or one.is_complex()):
         return one != other
+    one, other = examined(one), examined(other)
     return (one.isnan() != other.isnan()) | (one.isinf() != other.isinf()) | (one.isinf() & (one != other))
 
 

@@ -17,6 +17,7 @@ from ptdebug.replay.ladder.options import Options
 from ptdebug.replay.program.program import ProgramAbsent
 from ptdebug.replay.verdicts import classes
 from ptdebug.replay.verdicts.compare import Comparison, compare, judge
+from ptdebug.replay.verdicts.nonfinite import kind_of
 
 
 def fused(x, w):
@@ -272,6 +273,14 @@ def test_a_reference_outside_of_where_a_function_is_defined():
     value[0] = 0.1
     found = compare(value, eager, exact)
     assert judge(found, value, eager, exact, [exact.float().nan_to_num()] * 8).verdict == "different"
+
+
+def test_8_bits_are_judged_as_well():
+    """Of which torch has neither isfinite nor isinf."""
+    x = torch.tensor([1.0, 2.0, float("nan")]).to(torch.float8_e4m3fn)
+    y = torch.tensor([1.0, 8.0, float("nan")]).to(torch.float8_e4m3fn)
+    assert kind_of(x) == "NaN" and kind_of(x[:2]) == ""
+    assert judge(compare(y, x), y, x, None, [x] * 8).verdict == "different"
 
 
 def test_16_bits_without_a_reference_are_not_compared_in_units_in_the_last_place():
