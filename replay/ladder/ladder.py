@@ -133,11 +133,14 @@ class Ladder:
     def _program(self) -> None:
         if not self.options.wants("program"):
             return
+        self._tell("program")
         try:
             returned = self.runs.ask(self.compile_id)
         except ProgramAbsent as error:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
             return
+        finally:
+            self._tell("")
         found = compare_returned(returned.tensors, self.program.eager.observed())
         if found.verdict == "different" and returned.unsure:
             self.rungs.append(Rung("program", "cpu", "absent", why=(
@@ -198,23 +201,30 @@ class Ladder:
             self.rungs.append(Rung(stage, self.device, "absent", why=why, name=name))
 
         if not self.options.wants(stage):
-            return None
+            return
         if why:
-            return absent(why)
-        self.options.told(stage, self.rungs)
+            absent(why)
+            return
+        self._tell(stage)
         try:
             with deterministic():
                 ran = run()
         except (RecordingError, ReplayError) as error:
-            return absent(str(error))
+            absent(str(error))
         except (NotImplementedError, MemoryError, torch.OutOfMemoryError) as error:
-            return absent(f"it cannot be run here: {reason(error)}")
+            absent(f"it cannot be run here: {reason(error)}")
         except Exception as error:  # eager ran through: whatever is raised here is a difference
             found = Comparison("different", why=f"raised {reason(error)}")
             self.rungs.append(Rung(stage, self.device, "different", found, name=name))
             self.first = self.first or Difference(stage, "results", None, found)
-            return None
-        return self._add(stage, ran, name)
+        else:
+            self._tell(stage)  # again: what is said of it takes time of its own
+            self._add(stage, ran, name)
+        self._tell("")
+
+    def _tell(self, stage: str) -> None:
+        """Say what begins now; "": nothing that is a stage."""
+        self.options.told(stage, self.rungs, self.first)
 
     def _add(self, stage: str, ran: Execution, name: str = "") -> None:
         if not self.options.wants(stage):
