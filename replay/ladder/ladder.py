@@ -276,6 +276,9 @@ class Ladder:
                 lambda arena: self.lowered("kernels", None, arena=arena), self._buffers()))
             if fault is not None:
                 fault, self.culprit = fault
+                if fault.kind == classes.NONDETERMINISM:
+                    with deterministic():
+                        return self._varying(found, self.lowered("kernels", None), fault.explanation)
                 return dataclasses.replace(found, verdict=fault.verdict, kind=fault.kind, explanation=fault.explanation)
             found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
         if found.verdict != "different" and not found.explanation:
@@ -303,10 +306,14 @@ class Ladder:
             with deterministic():
                 other = again()
             if where := unlike(ran, other):
-                both = worst([found, worst(self.program.observed(other)), Comparison("rounding")])
                 why = f"{what} gives other results when it runs again on the same inputs; first seen in {where}"
-                return dataclasses.replace(both, kind=classes.NONDETERMINISM, explanation=why)
+                return self._varying(found, other, why)
         return found
+
+    def _varying(self, found: Comparison, other: Execution, why: str) -> Comparison:
+        """`found`, or what is worse of another run, of results that differ from run to run."""
+        both = worst([found, worst(self.program.observed(other)), Comparison("rounding")])
+        return dataclasses.replace(both, kind=classes.NONDETERMINISM, explanation=why)
 
     def _tried(self, run: Callable[[], Any]) -> Any:
         """The result of an examination; None where it fails: what cannot be examined further is reported as it is."""

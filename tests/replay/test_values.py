@@ -210,6 +210,15 @@ def test_what_differs_from_run_to_run_is_nondeterminism(recorded, monkeypatch):
     assert kernels_of(replayed(recorded, 0, repeat=3)).kind == classes.NONDETERMINISM
 
 
+@pytest.mark.parametrize("step, verdict", [(1e-7, "rounding"), (1e-2, "different")])
+def test_results_that_vary_are_judged_as_compared(recorded, monkeypatch, step, verdict):
+    """As those of atomic additions do, without --repeat as well."""
+    count = iter(range(1000))
+    tampered(monkeypatch, lambda buffers: buffers[-1].flatten()[:1].mul_(1 + step * (next(count) % 5)))
+    found = kernels_of(replayed(recorded, 0))
+    assert (found.verdict, found.kind) == (verdict, classes.NONDETERMINISM)
+
+
 def test_other_random_numbers_are_named(tmp_path, monkeypatch):
     with ptdebug.record(out=str(tmp_path)) as recording:
         ptdebug.compile(lambda x: torch.nn.functional.dropout(x.sin(), 0.5).exp() * 2)(torch.randn(64))
