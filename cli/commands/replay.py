@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nan", action="store_true", help="say where NaNs and infinities are born, even if no result has any")
     add("--passes", action="store_true", help="run the graph after each pass")
     add("--time", action="store_true", help="time each graph and kernel instead, compiled and in eager")
-    add("--limit", metavar="SECONDS", type=float, default=600.0, help="a stage that takes longer never ends (600)")
+    add("--limit", metavar="SECONDS", type=float, default=600.0,
+        help="compiled code that takes longer never ends; any other stage is absent (600)")
     add("--trust", action="store_true", help="run what a recording from elsewhere names, without asking")
 
 
@@ -63,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         stages = _stages(arguments, selector)
         if arguments.call < 0 or arguments.repeat < 1:
             raise CommandError("--call counts from 0, and --repeat from 1")
+        if not arguments.limit > 0:
+            raise CommandError("--limit is a number of seconds above 0")
         trust = confirmed(recording, arguments.trust, "replay")
         ids = [selector.compile] if selector.compile else _compiled(recording)
         if not ids:
@@ -141,7 +144,8 @@ def _devices(text: str, recording: Recording, ids: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(asked))
     from ...replay.recorded.inputs import recorded_devices
 
-    return ["cuda" if torch.cuda.is_available() and "cuda" in recorded_devices(recording, ids) else "cpu"]
+    on_cuda = "cuda" in recorded_devices(recording, ids)  # first: a process that has looked for CUDA should not fork
+    return ["cuda" if on_cuda and torch.cuda.is_available() else "cpu"]
 
 
 def _time(arguments: argparse.Namespace) -> int:

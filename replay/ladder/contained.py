@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..program.program import TIMEOUT_SECONDS
 from ..recorded.graphs import ReplayError
 from ..verdicts.compare import Comparison
 from .report import Difference, Report, Rung
 
-Told = Callable[[str, Sequence[Rung]], None]
-"""Is told each stage before it runs, with the rungs so far."""
+Told = Callable[[str, Sequence[Rung], Difference | None], None]
+"""Is told each stage before it runs, with the rungs so far and the first difference; "" where what follows is none."""
 Climb = Callable[[Told], Report]
+COMPILED = ("kernels", "wrapper")
+"""Stages that run compiled code, which takes no time that a person would notice."""
 
 
 @dataclass
@@ -28,15 +31,15 @@ class _Heard:
 
     stage: str = ""
     rungs: list[Rung] = field(default_factory=list)
-    end: Report | ReplayError | None = None
+    first: Difference | None = None
 
 
 def contained(
     climbs: Sequence[Callable[[], tuple[str, str, Climb]]], limit: float, fork: bool = True
 ) -> Iterator[Report | ReplayError]:
     """The reports of replays, in order, or the error of one that cannot be replayed. Each entry of `climbs` gives
-    (selector, device, replay). A stage that takes longer than `limit` seconds has never ended. Without `fork` (a GPU's
-    context has no copy, nor have torch's threads) they run in this process."""
+    (selector, device, replay). Compiled code that takes longer than `limit` seconds has never ended. Without `fork` (a
+    GPU's context has no copy, nor have torch's threads) they run in this process."""
     if not fork:
         yield from map(_here, climbs)
         return
@@ -49,7 +52,7 @@ def contained(
 
 def _here(make: Callable[[], tuple[str, str, Climb]]) -> Report | ReplayError:
     try:
-        return make()[2](lambda stage, rungs: None)
+        return make()[2](lambda *_: None)
     except ReplayError as error:
         return error
 
@@ -67,17 +70,18 @@ def _one_child(climbs: Sequence[Callable[[], tuple[str, str, Climb]]], limit: fl
     heard, name, device, finished = _Heard(), "", "cpu", 0
     try:
         while finished < len(climbs):
-            message = _message(reader, limit)
+            own = TIMEOUT_SECONDS if heard.stage == "program" else 0  # which ends by itself
+            message = _message(reader, limit + own)
             if message is None:
-                yield _died(heard, name, device, _how(child))
+                yield _died(heard, name, device, *_how(child))
                 return
             kind, value = message
             if kind == "begins":
                 heard, (name, device) = _Heard(), value
             elif kind == "stage":
-                heard.stage, heard.rungs = value
+                heard = _Heard(*value)
             else:
-                finished += 1
+                finished, heard = finished + 1, _Heard()
                 yield value
         _how(child)
     finally:
@@ -96,7 +100,7 @@ def _in_child(climbs: Sequence[Callable[[], tuple[str, str, Climb]]], writer: in
             try:
                 selector, device, climb = make()
                 say("begins", (selector, device))
-                say("end", climb(lambda stage, rungs: say("stage", (stage, list(rungs)))))
+                say("end", climb(lambda stage, rungs, first: say("stage", (stage, list(rungs), first))))
             except ReplayError as error:
                 say("end", ReplayError(str(error)))
         code = 0
@@ -132,23 +136,33 @@ def _read(reader: int, count: int, limit: float) -> bytes | None:
     return data
 
 
-def _how(child: int) -> str:
-    """How a child ended that says nothing any more, in words; it is killed if it has not."""
+def _how(child: int) -> tuple[str, str]:
+    """How a child ended that says nothing any more, in words; it is killed if it has not. And what that is: "crash",
+    "killed" (from outside: where memory is short, say) or "other"."""
     for _ in range(20):
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
-            if os.WIFSIGNALED(status):
-                return f"the process was killed by {signal.Signals(os.WTERMSIG(status)).name}"
-            return f"the process ended with exit code {os.WEXITSTATUS(status)}"
+            if not os.WIFSIGNALED(status):
+                return f"the process ended with exit code {os.WEXITSTATUS(status)}", "other"
+            number = os.WTERMSIG(status)
+            return (f"the process was killed by {signal.Signals(number).name}",
+                    "killed" if number == signal.SIGKILL else "crash")
         time.sleep(0.05)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return "it did not end within the limit"
+    return "it did not end within the limit (--limit)", "other"
 
 
-def _died(heard: _Heard, name: str, device: str, how: str) -> Report | ReplayError:
-    if not heard.stage:
-        return ReplayError(f"{how} before any stage ran")
+def _died(heard: _Heard, name: str, device: str, how: str, kind: str) -> Report | ReplayError:
+    """Of the stage at which a child ended: different, where it crashed or compiled code had no end. What is slow
+    else, or short of memory, is no difference. A crash just after compiled code ran is a crash of that."""
+    stage, rungs = heard.stage, heard.rungs
+    if not stage and kind == "crash" and rungs and rungs[-1].stage in COMPILED:
+        stage, rungs = rungs[-1].stage, rungs[:-1]
+    if not stage:
+        return ReplayError(f"{how} {'between stages' if rungs else 'before any stage ran'}")
+    if kind == "killed" or (kind == "other" and stage not in COMPILED):
+        return Report(name, (*rungs, Rung(stage, device, "absent", why=f"{how}, and no later stage ran")), heard.first)
     found = Comparison("different", why=how)
-    first = Difference(heard.stage, "results", None, found)
-    return Report(name, (*heard.rungs, Rung(heard.stage, device, "different", found)), first)
+    first = heard.first or Difference(stage, "results", None, found)
+    return Report(name, (*rungs, Rung(stage, device, "different", found)), first)

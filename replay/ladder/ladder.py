@@ -133,11 +133,14 @@ class Ladder:
     def _program(self) -> None:
         if not self.options.wants("program"):
             return
+        self._tell("program")
         try:
             returned = self.runs.ask(self.compile_id)
         except ProgramAbsent as error:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
             return
+        finally:
+            self._tell("")
         found = compare_returned(returned.tensors, self.program.eager.observed())
         if found.verdict == "different" and returned.unsure:
             self.rungs.append(Rung("program", "cpu", "absent", why=(
@@ -198,23 +201,30 @@ class Ladder:
             self.rungs.append(Rung(stage, self.device, "absent", why=why, name=name))
 
         if not self.options.wants(stage):
-            return None
+            return
         if why:
-            return absent(why)
-        self.options.told(stage, self.rungs)
+            absent(why)
+            return
+        self._tell(stage)
         try:
             with deterministic():
                 ran = run()
         except (RecordingError, ReplayError) as error:
-            return absent(str(error))
+            absent(str(error))
         except (NotImplementedError, MemoryError, torch.OutOfMemoryError) as error:
-            return absent(f"it cannot be run here: {reason(error)}")
+            absent(f"it cannot be run here: {reason(error)}")
         except Exception as error:  # eager ran through: whatever is raised here is a difference
             found = Comparison("different", why=f"raised {reason(error)}")
             self.rungs.append(Rung(stage, self.device, "different", found, name=name))
             self.first = self.first or Difference(stage, "results", None, found)
-            return None
-        return self._add(stage, ran, name)
+        else:
+            self._tell(stage)  # again: what is said of it takes time of its own
+            self._add(stage, ran, name)
+        self._tell("")
+
+    def _tell(self, stage: str) -> None:
+        """Say what begins now; "": nothing that is a stage."""
+        self.options.told(stage, self.rungs, self.first)
 
     def _add(self, stage: str, ran: Execution, name: str = "") -> None:
         if not self.options.wants(stage):
@@ -266,6 +276,9 @@ class Ladder:
                 lambda arena: self.lowered("kernels", None, arena=arena), self._buffers()))
             if fault is not None:
                 fault, self.culprit = fault
+                if fault.kind == classes.NONDETERMINISM:
+                    with deterministic():
+                        return self._varying(found, self.lowered("kernels", None), fault.explanation)
                 return dataclasses.replace(found, verdict=fault.verdict, kind=fault.kind, explanation=fault.explanation)
             found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
         if found.verdict != "different" and not found.explanation:
@@ -293,10 +306,14 @@ class Ladder:
             with deterministic():
                 other = again()
             if where := unlike(ran, other):
-                both = worst([found, worst(self.program.observed(other)), Comparison("rounding")])
                 why = f"{what} gives other results when it runs again on the same inputs; first seen in {where}"
-                return dataclasses.replace(both, kind=classes.NONDETERMINISM, explanation=why)
+                return self._varying(found, other, why)
         return found
+
+    def _varying(self, found: Comparison, other: Execution, why: str) -> Comparison:
+        """`found`, or what is worse of another run, of results that differ from run to run."""
+        both = worst([found, worst(self.program.observed(other)), Comparison("rounding")])
+        return dataclasses.replace(both, kind=classes.NONDETERMINISM, explanation=why)
 
     def _tried(self, run: Callable[[], Any]) -> Any:
         """The result of an examination; None where it fails: what cannot be examined further is reported as it is."""

@@ -19,7 +19,7 @@ from ...artifacts.records import Location
 from ...engine.ir.printer import format_statement
 from ..recorded.state import deterministic
 from ..verdicts.compare import Comparison, worst_place
-from ..verdicts.nonfinite import Birth, kind_of
+from ..verdicts.nonfinite import Birth, examined, kind_of
 from .pairs import LoweredPart, Pair, makers_of
 from .reference import like
 from .regenerate import ALL_STORED
@@ -62,7 +62,7 @@ def first_birth(ladder: Lowering, stage: str) -> Birth | None:
     for pair in _all_stored(ladder, stage):
         kind = kind_of(pair.value)
         if kind and kind != kind_of(pair.reference.eager.values.get(pair.node)):
-            bad = torch.as_tensor(pair.value).isfinite().logical_not()
+            bad = examined(torch.as_tensor(pair.value)).isfinite().logical_not()
             index = tuple(int(i) for i in bad.nonzero()[0]) if bad.dim() else ()
             place = ladder.location(pair.source)
             node = f"{pair.label}{pair.node}"

@@ -12,7 +12,8 @@ class Options:
 
     It runs eager and the kernels `repeat` times, looks for the origin of NaNs and infinities even if results have none
     (`nan`), has a rung for each pass (`each_pass`), runs only `stages` (all, if empty), and takes the inputs of a
-    later `call` of the graph. `told` is called before each stage, with the rungs so far.
+    later `call` of the graph. `told` is called before each stage with its name, the rungs so far and the first
+    difference, and after it with "".
     """
 
     repeat: int = 1
@@ -20,7 +21,7 @@ class Options:
     each_pass: bool = False
     stages: frozenset[str] = frozenset()
     call: int = 0
-    told: Callable[[str, Sequence[Any]], None] = lambda stage, rungs: None
+    told: Callable[[str, Sequence[Any], Any], None] = lambda stage, rungs, first: None
 
     def wants(self, stage: str) -> bool:
         """Whether the rung of that stage is asked for."""

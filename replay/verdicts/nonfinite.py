@@ -86,11 +86,19 @@ def _kind(value: Any) -> str:
         return "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if not isinstance(value, torch.Tensor) or value.is_meta or not (value.is_floating_point() or value.is_complex()):
         return ""
-    if value.layout is not torch.strided or not value.numel() or bool(value.isfinite().all()):
+    if value.layout is not torch.strided or not value.numel():
+        return ""
+    value = examined(value)
+    if bool(value.isfinite().all()):
         return ""
     if bool(value.isnan().any()):
         return "NaN"
     return "inf" if value.is_complex() or bool((value == math.inf).any()) else "-inf"
+
+
+def examined(value: torch.Tensor) -> torch.Tensor:
+    """`value` as numbers of a dtype that torch can say of whether they are finite: not of 8 bits."""
+    return value.float() if value.is_floating_point() and value.element_size() == 1 else value
 
 
 def births(
@@ -118,7 +126,7 @@ def births(
 def _first_tensor(value: Any) -> torch.Tensor:
     leaves = value if isinstance(value, (tuple, list)) else (value,)
     tensor = next(leaf for leaf in leaves if _kind(leaf))
-    return tensor.detach().cpu() if isinstance(tensor, torch.Tensor) else torch.tensor(tensor)
+    return examined(tensor.detach().cpu()) if isinstance(tensor, torch.Tensor) else torch.tensor(tensor)
 
 
 def _bad(tensor: torch.Tensor, kind: str) -> torch.Tensor:

@@ -63,6 +63,15 @@ def command(fault: Fault | None, folder: Path, *words: str, limit: float = LIMIT
     return children.forked(partial(_command, fault, words), folder, limit)
 
 
+def anew(fault: Fault | None, folder: Path, *words: str, limit: float = LIMIT) -> children.Ended:
+    """The same in a new interpreter, as a person runs it: replay forks only where torch has not been loaded before."""
+    def call() -> None:
+        environment(fault)
+        os.execv(sys.executable, [sys.executable, "-m", "ptdebug", *words])
+
+    return children.forked(call, folder, limit)
+
+
 def _command(fault: Fault | None, words: Sequence[str]) -> int:
     from ptdebug.cli.main import main
 
@@ -156,7 +165,7 @@ def forget_program(folder: Path) -> None:
 def _replay(fault: Fault, folder: Path, result: Result) -> bool:
     if not of_capture(fault):
         forget_program(folder)
-    ended = command(fault, folder, "replay", "r", "--json", "--limit", str(HANG))
+    ended = anew(fault, folder, "replay", "r", "--json", "--limit", str(HANG))
     found = document(ended)
     first = found.get("first_difference") or {}
     place = " ".join(str(first.get(k)) for k in ("stage", "node", "line"))

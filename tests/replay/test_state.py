@@ -146,6 +146,20 @@ def test_what_is_not_strided_memory_is_said(name: str, tmp_path: Path) -> None:
                     kept_or_made_up(recording, info.id, recording.artifact(info.id, "capture"))
 
 
+def test_runs_on_the_cpu_do_not_start_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child of fork, in which a recording is replayed, cannot, where there is a GPU."""
+    def start(*_: Any) -> Any:
+        raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", start)
+    with deterministic():
+        one = torch.rand(3)
+    with deterministic():
+        assert torch.equal(torch.rand(3), one)
+
+
 # ---- identity -------------------------------------------------------------------------------------------------------
 class Kind(enum.Enum):
     ONE = 1

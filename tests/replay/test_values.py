@@ -17,6 +17,7 @@ from ptdebug.replay.ladder.options import Options
 from ptdebug.replay.program.program import ProgramAbsent
 from ptdebug.replay.verdicts import classes
 from ptdebug.replay.verdicts.compare import Comparison, compare, judge
+from ptdebug.replay.verdicts.nonfinite import kind_of
 
 
 def fused(x, w):
@@ -209,6 +210,15 @@ def test_what_differs_from_run_to_run_is_nondeterminism(recorded, monkeypatch):
     assert kernels_of(replayed(recorded, 0, repeat=3)).kind == classes.NONDETERMINISM
 
 
+@pytest.mark.parametrize("step, verdict", [(1e-7, "rounding"), (1e-2, "different")])
+def test_results_that_vary_are_judged_as_compared(recorded, monkeypatch, step, verdict):
+    """As those of atomic additions do, without --repeat as well."""
+    count = iter(range(1000))
+    tampered(monkeypatch, lambda buffers: buffers[-1].flatten()[:1].mul_(1 + step * (next(count) % 5)))
+    found = kernels_of(replayed(recorded, 0))
+    assert (found.verdict, found.kind) == (verdict, classes.NONDETERMINISM)
+
+
 def test_other_random_numbers_are_named(tmp_path, monkeypatch):
     with ptdebug.record(out=str(tmp_path)) as recording:
         ptdebug.compile(lambda x: torch.nn.functional.dropout(x.sin(), 0.5).exp() * 2)(torch.randn(64))
@@ -245,6 +255,41 @@ def test_jumps_are_rounding_only_where_rounding_decides():
     assert judge(found, flipped, eager, None, draws).verdict == "different"
     draws[3][1] = True
     assert judge(found, flipped, eager, None, draws).verdict == "rounding"
+
+
+def test_one_jump_excuses_no_other_element():
+    torch.manual_seed(0)
+    exact = torch.rand(100, dtype=torch.float64)
+    eager = exact.float()
+    value, draws = eager.clone(), [(exact * (1 + 1e-7 * torch.randn(100))).float() for _ in range(8)]
+    value[3] = draws[2][3] = float("inf")
+    found = compare(value, eager, exact)
+    assert judge(found, value, eager, exact, draws).verdict == "rounding"
+    close, far = value * (1 + 4e-7), value * 1.01
+    assert judge(compare(close, eager, exact), close, eager, exact, draws).verdict == "rounding"
+    assert judge(compare(far, eager, exact), far, eager, exact, draws).verdict == "different"
+    far = torch.where(value.isinf(), value, 2 * value)
+    far[0] = eager[0]
+    assert judge(compare(far, eager, exact), far, eager, exact, draws).verdict == "different"
+
+
+def test_a_reference_outside_of_where_a_function_is_defined():
+    """acos of 1 in float32, and of a little more in float64."""
+    exact = torch.tensor([float("nan"), *torch.rand(99, dtype=torch.float64).tolist()], dtype=torch.float64)
+    eager = exact.float().nan_to_num()
+    value = torch.nextafter(eager, torch.ones(100))
+    assert compare(value, eager, exact).verdict == "rounding"
+    value[0] = 0.1
+    found = compare(value, eager, exact)
+    assert judge(found, value, eager, exact, [exact.float().nan_to_num()] * 8).verdict == "different"
+
+
+def test_8_bits_are_judged_as_well():
+    """Of which torch has neither isfinite nor isinf."""
+    x = torch.tensor([1.0, 2.0, float("nan")]).to(torch.float8_e4m3fn)
+    y = torch.tensor([1.0, 8.0, float("nan")]).to(torch.float8_e4m3fn)
+    assert kind_of(x) == "NaN" and kind_of(x[:2]) == ""
+    assert judge(compare(y, x), y, x, None, [x] * 8).verdict == "different"
 
 
 def test_16_bits_without_a_reference_are_not_compared_in_units_in_the_last_place():
