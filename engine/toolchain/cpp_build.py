@@ -53,9 +53,9 @@ ENTRY = "ptdebug_functions"  # the function of a library that makes the Python c
 
 
 _PLACE = re.compile(r"(?: \(inlined by\) )?/.*\.cpp:(\d+)")
-_REMARK = re.compile(r".*\.cpp:(\d+):\d+: (optimized|missed|note): +(.*)")
+_REPORTED = re.compile(r".*: (optimized|missed): ")
+_REMARK = re.compile(r".*\.cpp:(\d+):\d+: (optimized|missed): +(.*)")
 _MISSED = ("couldn't vectorize loop", "not vectorized:")
-_PLACE_ONLY = re.compile(r".*: (optimized|missed|note): ")
 
 
 class CannotBuild(RuntimeError):
@@ -306,8 +306,14 @@ def _with_marks(text: str) -> str:
 
 
 def said(log: str) -> str:
-    """What the compiler said besides the report on vectors: warnings and errors."""
-    return "\n".join(line for line in log.splitlines() if not _REMARK.match(line) and not _PLACE_ONLY.match(line))
+    """What the compiler said besides the report on vectors: warnings and errors, with their notes. A remark of the
+    report may go on in lines that are indented."""
+    lines, reported = [], False
+    for line in log.splitlines():
+        reported = _REPORTED.match(line) is not None or (reported and line.startswith(" "))
+        if not reported:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def vector_report(log: str) -> str:

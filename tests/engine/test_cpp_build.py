@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from ptdebug.engine.kernels import sgemm
 from ptdebug.engine.toolchain import cpp_build as building
 from ptdebug.engine.toolchain.cpp_build import BuildFailed, CompilerMissing, build, disassemble, said, vector_report
 
@@ -212,3 +213,28 @@ def test_instructions_have_lines_and_loops_say_whether_they_are_vectors(cache):
     assert any("i0" in lines[number - 1] for number in loops)  # of the loop, or the first statement in it
     marks = [int(found) for found in re.findall(r"; line (\d+)", disassemble(made.path))]
     assert any(" * 2" in lines[number - 1] for number in marks)
+
+
+REPORT = """\
+k.cpp:7:3: optimized: loop vectorized using 64 byte vectors
+k.cpp:9:3: missed: not vectorized: no vectype for stmt: _1 = MEM[(const float &)x_2(D)];
+ scalar_type: const float
+k.cpp:9:3: missed: statement clobbers memory: f ();
+"""
+REFUSED = """\
+k.cpp:3:19: error: too few arguments to function 'int g(int, int)'
+    3 | int h() { return g(1); }
+k.cpp:2:5: note: declared here
+    2 | int g(int a, int b);"""
+
+
+def test_the_report_on_vectors_is_not_taken_for_warnings_nor_notes_for_the_report():
+    assert said(REPORT) == "" and said(REPORT + REFUSED) == said(REFUSED) == REFUSED
+    assert vector_report(REPORT + REFUSED).splitlines() == [
+        "line 7: loop vectorized using 64 byte vectors",
+        "line 9: not vectorized: no vectype for stmt: _1 = MEM[(const float &)x_2(D)];"]
+
+
+def test_a_hand_written_kernels_record_has_its_report_apart():
+    record = sgemm.KERNEL.record("product")
+    assert record.log == "" and "vectorized using" in record.outputs["vectors"]
