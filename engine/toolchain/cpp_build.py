@@ -224,7 +224,9 @@ class _CompilerCall:
             text = self._file(".cpp")
             text.write_bytes(source.encode())
             self.command = _command(compiler, source, self.library)
-            command = _command(compiler, source, self._file(".so"))
+            # Line tables name the place where the source will be: a library is the same whichever process builds it.
+            moved = f"-fdebug-prefix-map={self._private}={folder}"
+            command = (*_command(compiler, source, self._file(".so")), moved)
             with open(self._private / "said", "wb") as said:
                 self._compiler = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
         self._drop = weakref.finalize(self, _drop, self._compiler, self._private, os.getpid())
@@ -274,13 +276,13 @@ def mark_used(path: Path) -> None:
 
 
 def disassemble(path: Path) -> str:
-    """The machine code of a library as text; "" where binutils are missing."""
+    """The machine code of a library as text; "" where binutils are missing, or too old to tell lines."""
     tool = shutil.which("objdump")
     if tool is None:
         return ""
     command = [tool, "-dl", "--inlines", "-j", ".text", "--no-show-raw-insn", "-M", "intel", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
-    return _with_marks(done.stdout)
+    return _with_marks(done.stdout) if done.stdout else ""
 
 
 def _with_marks(text: str) -> str:

@@ -78,6 +78,16 @@ def test_builds_of_one_source_at_the_same_time_do_not_disturb_each_other(cache):
             run(library.functions[names[0]])
 
 
+def test_a_library_is_the_same_whoever_builds_it(cache):
+    """Its entry is a library and its checksum, which two processes may write at the same time."""
+    text, names = program()
+    path = build(text, names).path
+    before = path.read_bytes()
+    path.unlink()
+    assert not build(text, names).cached and path.read_bytes() == before
+    assert str(path.with_suffix(".cpp")).encode() in before  # where debuggers and profilers look for the source
+
+
 def test_a_refused_source_says_what_the_compiler_said(cache):
     with pytest.raises(BuildFailed, match="nonsense") as caught:
         build("nonsense;", [])
@@ -129,6 +139,16 @@ def test_a_kernel_checks_how_many_arguments_it_gets_and_that_they_are_numbers(ca
 def test_the_machine_code_can_be_shown(cache):
     text, names = program()
     assert "addps" in disassemble(build(text, names).path)
+
+
+def test_without_lines_there_is_no_machine_code(cache, tmp_path, monkeypatch):
+    text, names = program()
+    path = build(text, names).path
+    old = tmp_path / "objdump"
+    old.write_text("#!/bin/sh\necho 'unrecognized option --inlines' >&2\nexit 1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert disassemble(path) == ""
 
 
 def test_one_openmp_runtime_and_torchs_number_of_threads(cache):
