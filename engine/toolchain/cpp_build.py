@@ -163,12 +163,15 @@ class Building:
             pause()
             assert self._call is not None
             self._call.wait(_BETWEEN_PAUSES)
+        if self._built is None and self._error is None:
+            own = self._process == os.getpid()  # not so in a child of fork, whose child the compiler is not
+            try:
+                self._built = self._kept() if own else build(*self._arguments)
+            except Exception as error:  # and again, whenever the library is wanted
+                self._error = error
         if self._error is not None:
             raise self._error
-        if self._built is None and self._process != os.getpid():  # in a child of fork, whose child the compiler is not
-            self._built = build(*self._arguments)
-        if self._built is None:
-            self._built = self._kept()
+        assert self._built is not None
         return self._built
 
     def wait_if_own(self) -> None:

@@ -94,6 +94,13 @@ def test_a_refused_source_says_what_the_compiler_said(cache):
     assert caught.value.command[0].endswith(("g++", "c++"))
 
 
+def test_a_refused_source_says_so_each_time_that_it_is_wanted(cache):
+    pending = building.Building("nonsense;", [])
+    for _ in range(2):
+        with pytest.raises(BuildFailed, match="nonsense"):
+            pending.wait()
+
+
 def test_without_a_compiler_the_message_says_how_to_get_one(cache, monkeypatch):
     monkeypatch.setenv("PATH", str(cache))
     monkeypatch.delenv("CXX", raising=False)
