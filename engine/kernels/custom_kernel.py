@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from ...artifacts.records import CodeLine, Kernel
-from ..toolchain.cpp_build import BuildFailed, BuiltLibrary, CannotBuild, build
+from ..toolchain.cpp_build import BuildFailed, BuiltLibrary, CannotBuild, build, said, vector_report
 
 
 @dataclass
@@ -46,6 +46,7 @@ class OwnKernel:
     def record(self, name: str) -> Kernel:
         """The kernel as a recording shows it."""
         built = self.built
+        report = vector_report(built.log)
         lines = tuple([CodeLine(line) for line in self.source.split("\n")])
-        return Kernel(name, "cpp", lines, (self.entry,), tuple(built.command), built.log, built.seconds, built.cached,
-                      str(built.path))
+        return Kernel(name, "cpp", lines, (self.entry,), tuple(built.command), said(built.log), built.seconds,
+                      built.cached, str(built.path), outputs={"vectors": report} if report else {})

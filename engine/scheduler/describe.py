@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import sympy
 
 from ...artifacts.records import AnyRecord, Fusion, Schedule, ScheduledGroup
-from ..ir.ir import ExternCall, Group, Plan, Program
+from ..ir.ir import ExternCall, Foreach, Group, Plan, Program
 from ..ir.loop_nest import LoopNest
 from .cpu.describe import loop_schedule
+from .cpu.foreach import threads_share
 from .memory import touched_by
 
 
@@ -35,7 +36,7 @@ def _group(program: Program, item: Group | ExternCall, nest: LoopNest | None) ->
     return ScheduledGroup(
         item.kernel, "loops", members, item.kernel, order, tuple([r for r in reads if r not in writes]), writes,
         tuple(sorted(item.internal)), volume, _total(_operations(item)), origins,
-        None if nest is None else loop_schedule(nest),
+        None if nest is None else loop_schedule(nest, isinstance(item, Foreach) and threads_share(item)),
     )
 
 

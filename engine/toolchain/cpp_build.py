@@ -53,9 +53,9 @@ ENTRY = "ptdebug_functions"  # the function of a library that makes the Python c
 
 
 _PLACE = re.compile(r"(?: \(inlined by\) )?/.*\.cpp:(\d+)")
-_REMARK = re.compile(r".*\.cpp:(\d+):\d+: (optimized|missed|note): +(.*)")
+_REPORTED = re.compile(r".*: (optimized|missed): ")
+_REMARK = re.compile(r".*\.cpp:(\d+):\d+: (optimized|missed): +(.*)")
 _MISSED = ("couldn't vectorize loop", "not vectorized:")
-_PLACE_ONLY = re.compile(r".*: (optimized|missed|note): ")
 
 
 class CannotBuild(RuntimeError):
@@ -163,12 +163,15 @@ class Building:
             pause()
             assert self._call is not None
             self._call.wait(_BETWEEN_PAUSES)
+        if self._built is None and self._error is None:
+            own = self._process == os.getpid()  # not so in a child of fork, whose child the compiler is not
+            try:
+                self._built = self._kept() if own else build(*self._arguments)
+            except Exception as error:  # and again, whenever the library is wanted
+                self._error = error
         if self._error is not None:
             raise self._error
-        if self._built is None and self._process != os.getpid():  # in a child of fork, whose child the compiler is not
-            self._built = build(*self._arguments)
-        if self._built is None:
-            self._built = self._kept()
+        assert self._built is not None
         return self._built
 
     def wait_if_own(self) -> None:
@@ -224,7 +227,9 @@ class _CompilerCall:
             text = self._file(".cpp")
             text.write_bytes(source.encode())
             self.command = _command(compiler, source, self.library)
-            command = _command(compiler, source, self._file(".so"))
+            # Line tables name the place where the source will be: a library is the same whichever process builds it.
+            moved = f"-fdebug-prefix-map={self._private}={folder}"
+            command = (*_command(compiler, source, self._file(".so")), moved)
             with open(self._private / "said", "wb") as said:
                 self._compiler = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
         self._drop = weakref.finalize(self, _drop, self._compiler, self._private, os.getpid())
@@ -274,13 +279,13 @@ def mark_used(path: Path) -> None:
 
 
 def disassemble(path: Path) -> str:
-    """The machine code of a library as text; "" where binutils are missing."""
+    """The machine code of a library as text; "" where binutils are missing, or too old to tell lines."""
     tool = shutil.which("objdump")
     if tool is None:
         return ""
     command = [tool, "-dl", "--inlines", "-j", ".text", "--no-show-raw-insn", "-M", "intel", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
-    return _with_marks(done.stdout)
+    return _with_marks(done.stdout) if done.stdout else ""
 
 
 def _with_marks(text: str) -> str:
@@ -306,8 +311,14 @@ def _with_marks(text: str) -> str:
 
 
 def said(log: str) -> str:
-    """What the compiler said besides the report on vectors: warnings and errors."""
-    return "\n".join(line for line in log.splitlines() if not _REMARK.match(line) and not _PLACE_ONLY.match(line))
+    """What the compiler said besides the report on vectors: warnings and errors, with their notes. A remark of the
+    report may go on in lines that are indented."""
+    lines, reported = [], False
+    for line in log.splitlines():
+        reported = _REPORTED.match(line) is not None or (reported and line.startswith(" "))
+        if not reported:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def vector_report(log: str) -> str:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from ptdebug.engine.kernels import sgemm
 from ptdebug.engine.toolchain import cpp_build as building
 from ptdebug.engine.toolchain.cpp_build import BuildFailed, CompilerMissing, build, disassemble, said, vector_report
 
@@ -77,10 +78,27 @@ def test_builds_of_one_source_at_the_same_time_do_not_disturb_each_other(cache):
             run(library.functions[names[0]])
 
 
+def test_a_library_is_the_same_whoever_builds_it(cache):
+    """Its entry is a library and its checksum, which two processes may write at the same time."""
+    text, names = program()
+    path = build(text, names).path
+    before = path.read_bytes()
+    path.unlink()
+    assert not build(text, names).cached and path.read_bytes() == before
+    assert str(path.with_suffix(".cpp")).encode() in before  # where debuggers and profilers look for the source
+
+
 def test_a_refused_source_says_what_the_compiler_said(cache):
     with pytest.raises(BuildFailed, match="nonsense") as caught:
         build("nonsense;", [])
     assert caught.value.command[0].endswith(("g++", "c++"))
+
+
+def test_a_refused_source_says_so_each_time_that_it_is_wanted(cache):
+    pending = building.Building("nonsense;", [])
+    for _ in range(2):
+        with pytest.raises(BuildFailed, match="nonsense"):
+            pending.wait()
 
 
 def test_without_a_compiler_the_message_says_how_to_get_one(cache, monkeypatch):
@@ -128,6 +146,16 @@ def test_a_kernel_checks_how_many_arguments_it_gets_and_that_they_are_numbers(ca
 def test_the_machine_code_can_be_shown(cache):
     text, names = program()
     assert "addps" in disassemble(build(text, names).path)
+
+
+def test_without_lines_there_is_no_machine_code(cache, tmp_path, monkeypatch):
+    text, names = program()
+    path = build(text, names).path
+    old = tmp_path / "objdump"
+    old.write_text("#!/bin/sh\necho 'unrecognized option --inlines' >&2\nexit 1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert disassemble(path) == ""
 
 
 def test_one_openmp_runtime_and_torchs_number_of_threads(cache):
@@ -212,3 +240,28 @@ def test_instructions_have_lines_and_loops_say_whether_they_are_vectors(cache):
     assert any("i0" in lines[number - 1] for number in loops)  # of the loop, or the first statement in it
     marks = [int(found) for found in re.findall(r"; line (\d+)", disassemble(made.path))]
     assert any(" * 2" in lines[number - 1] for number in marks)
+
+
+REPORT = """\
+k.cpp:7:3: optimized: loop vectorized using 64 byte vectors
+k.cpp:9:3: missed: not vectorized: no vectype for stmt: _1 = MEM[(const float &)x_2(D)];
+ scalar_type: const float
+k.cpp:9:3: missed: statement clobbers memory: f ();
+"""
+REFUSED = """\
+k.cpp:3:19: error: too few arguments to function 'int g(int, int)'
+    3 | int h() { return g(1); }
+k.cpp:2:5: note: declared here
+    2 | int g(int a, int b);"""
+
+
+def test_the_report_on_vectors_is_not_taken_for_warnings_nor_notes_for_the_report():
+    assert said(REPORT) == "" and said(REPORT + REFUSED) == said(REFUSED) == REFUSED
+    assert vector_report(REPORT + REFUSED).splitlines() == [
+        "line 7: loop vectorized using 64 byte vectors",
+        "line 9: not vectorized: no vectype for stmt: _1 = MEM[(const float &)x_2(D)];"]
+
+
+def test_a_hand_written_kernels_record_has_its_report_apart():
+    record = sgemm.KERNEL.record("product")
+    assert record.log == "" and "vectorized using" in record.outputs["vectors"]

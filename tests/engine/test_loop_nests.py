@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
+from ptdebug.engine.codegen.cpp import generate
 from ptdebug.engine.ir.interpreter import run_plan
 from ptdebug.engine.ir.loop_nest import Accumulate, Loop, LoopNest, Nodes, Piece, inside, walk
 from ptdebug.engine.ir.loop_nest_interpreter import RULES, run_nests
@@ -143,6 +144,16 @@ def test_the_record_holds_what_was_chosen():
     assert chosen("long halves").conversions == (
         "with a row of x_1 converted to float32", "with buf3 converted between float16 and float32")
     assert chosen("rows").nest[0] == "kernel fused_0_sum_amax_argmax"
+
+
+def test_the_record_says_that_threads_share_the_members_of_a_foreach():
+    assert chosen("foreach").threads == ()
+    large = [torch.randn(100, 200) for _ in range(8)]
+    plan = scheduled(PROGRAMS["foreach"][0], *large)
+    (record,) = [record for stage, _, record in describe(plan) if stage == "schedule"]
+    (group,) = record.groups
+    assert group.schedule.threads == ("32 parts of the work of all members",)
+    assert "#pragma omp parallel for" in generate(plan).text
 
 
 # ---- as text ---------------------------------------------------------------------------------------------------------

@@ -5,18 +5,14 @@ in `PARTS` parts of equal work that threads share, however the work is distribut
 """
 from __future__ import annotations
 
-import sympy
-
 from ....artifacts.records import ref
 from ...ir.ir import Foreach, KernelSignature, Member, Program
 from ...ir.loop_nest import COUNT, FIRST, LoopNest
-from ...scheduler.cpu.cost import PARALLEL_WORK, body_work
+from ...scheduler.cpu.foreach import PARTS, member_work, threads_share
 from ...scheduler.templates import with_all_origins
 from .entry import Entry
 from .kernel import Kernel
 from .source_writer import Writer
-
-PARTS = 32  # into which all work is split for threads
 
 
 def write_foreach(foreach: Foreach, loops: LoopNest, program: Program, writer: Writer) -> Entry:
@@ -24,8 +20,8 @@ def write_foreach(foreach: Foreach, loops: LoopNest, program: Program, writer: W
     nest = _write_nest(foreach, loops, program, writer)
     buffers = tuple(dict.fromkeys(b for m in foreach.members for b in m.arguments))
     place = {name: k for k, name in enumerate(buffers)}
-    rows = [[*_work(m), *[place[b] for b in nest.arguments_of(m)], *m.sizes] for m in foreach.members]
-    total = sum(row[0] * row[1] for row in rows)
+    rows = [[*member_work(m), *[place[b] for b in nest.arguments_of(m)], *m.sizes] for m in foreach.members]
+    shared = threads_share(foreach)
     writer.line()
     origins = [ref("loop_ir", "", b.name) for b in foreach.bodies]
     writer.line(f"// for each of {len(rows)} members, which need nothing of each other", origins)
@@ -35,15 +31,15 @@ def write_foreach(foreach: Foreach, loops: LoopNest, program: Program, writer: W
             for member, row in zip(foreach.members, rows):
                 body_refs = [ref("loop_ir", "", b.name) for b in member.group.bodies]
                 writer.line(f"{{{', '.join(map(str, row))}}},  // {_described(member)}", body_refs)
-        _write_walk(writer, nest.call, len(rows), total)
+        _write_walk(writer, nest.call, len(rows), sum(row[0] * row[1] for row in rows) if shared else 0)
         writer.line("return 0;")
     types = tuple("void" for _ in buffers)
-    return Entry(KernelSignature(foreach.kernel, buffers), foreach.kernel, types, total >= PARALLEL_WORK, table=True)
+    return Entry(KernelSignature(foreach.kernel, buffers), foreach.kernel, types, shared, table=True)
 
 
 def _write_walk(writer: Writer, call: str, rows: int, total: int) -> None:
-    """The loop over the table, whole where there is little to do."""
-    if total < PARALLEL_WORK:
+    """The loop over the table; threads share its `total` work, unless that is 0."""
+    if not total:
         with writer.block(f"for (int64 m = 0; m < {rows}; m++)"):
             writer.line("const int64* t = table[m];")
             writer.line("const int64 first = 0, last = t[0];")
@@ -87,13 +83,6 @@ def _write_nest(foreach: Foreach, nest: LoopNest, program: Program, writer: Writ
     writer.line()
     writer.lines += with_all_origins(foreach, own.lines)
     return _Nest(kernel, foreach)
-
-
-def _work(member: Member) -> tuple[int, int]:
-    """Iterations of the outermost loop, and the work of one."""
-    axes = member.group.axes
-    rows = int(axes[0].extent) if axes else 1
-    return rows, max(1, int(sympy.Add(*[body_work(b) for b in member.group.bodies])) // rows)
 
 
 def _described(member: Member) -> str:

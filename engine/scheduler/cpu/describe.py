@@ -31,10 +31,11 @@ from ...ir.loop_nest import (
 )
 from ...ir.loop_nest_text import describe_node, format_nest
 from ...ir.tiles import Tile
+from .foreach import PARTS
 
 
-def loop_schedule(nest: LoopNest) -> LoopSchedule:
-    """The record of a nest."""
+def loop_schedule(nest: LoopNest, shared: bool = False) -> LoopSchedule:
+    """The record of a nest; `shared`: it is that of the members of a `Foreach`, which threads share."""
     nodes = list(walk(nest.body))
 
     def found(*kinds: type) -> tuple[str, ...]:
@@ -43,6 +44,8 @@ def loop_schedule(nest: LoopNest) -> LoopSchedule:
     tiles, scatters = found(TileBlocks), found(Owners, Privatized)
     scratch = [f"{node.buffer}: {node.elements} elements" for node in nodes if isinstance(node, Allocate)]
     threads = tuple(dict.fromkeys(text for node in nodes for text in _threads(node)))
+    if shared:
+        threads = f"{PARTS} parts of the work of all members",
     moded = any(s.op == "store" and s.mode for n in nodes if isinstance(n, Compute) for s in n.statements)
     return LoopSchedule(
         threads=threads,
