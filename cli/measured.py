@@ -31,8 +31,8 @@ def _kernel(k: KernelTime, width: int) -> str:
     seconds = max(k.seconds, 1e-9)
     flops = f"{k.flops / seconds / 1e9:8.2f} {k.peak:8.1%}" if k.flops else ""
     place = f"  {k.location.file.rpartition('/')[2]}:{k.location.line}" if k.location else ""
-    return (f"  {_name(k)[:width]:<{width}} {_time(k.seconds):>10} {eager:>10} {k.bytes:>12,} "
-            f"{k.bytes / seconds / 1e9:7.2f} {k.bandwidth:8.1%} {flops:17}{place}").rstrip()
+    traffic = f"{k.bytes:>12,} {k.bytes / seconds / 1e9:7.2f} {k.bandwidth:8.1%}" if k.bytes else ""
+    return (f"  {_name(k)[:width]:<{width}} {_time(k.seconds):>10} {eager:>10} {traffic:29} {flops:17}{place}").rstrip()
 
 
 def _name(k: KernelTime) -> str:

@@ -79,21 +79,20 @@ class Keyed(Generic[T]):
     detail: Callable[[T, T], str] = field(default=lambda first, second: "")
 
     def compare(self, first: Sequence[T], second: Sequence[T]) -> tuple[tuple[Change, ...], int]:
-        """The changes, in the order of the lists, and how many items are alike. Items of one key pair in order."""
+        """The changes, in the order of the lists, and how many items are alike. Of one key, those that are
+        alike pair before the others, which pair in order."""
         waiting: dict[Hashable, list[T]] = defaultdict(list)
         for item in second:
             waiting[self.key(item)].append(item)
         changes, same = [], 0
-        for item in first:
-            partners = waiting.get(self.key(item))
-            if not partners:
-                changes.append(self._one(REMOVED, item))
-                continue
-            partner = partners.pop(0)
-            if self.content(item) == self.content(partner):
+        alike = [_take(waiting[self.key(item)], self.content, item) for item in first]
+        for item, is_alike in zip(first, alike):
+            if is_alike:
                 same += 1
+            elif partners := waiting[self.key(item)]:
+                changes.append(self._both(item, partners.pop(0)))
             else:
-                changes.append(self._both(item, partner))
+                changes.append(self._one(REMOVED, item))
         left = {id(item) for items in waiting.values() for item in items}
         changes += [self._one(ADDED, item) for item in second if id(item) in left]
         return tuple(changes), same
@@ -107,6 +106,15 @@ class Keyed(Generic[T]):
     def _both(self, first: T, second: T) -> Change:
         return Change(CHANGED, self.text(first), self.text(second), self.detail(first, second), self.location(second),
                       (self.item(first), self.item(second)))
+
+
+def _take(waiting: list[T], content: Callable[[T], Hashable], item: T) -> bool:
+    """Take an item of the same content out of a list; whether it has one."""
+    wanted = content(item)
+    place = next((n for n, other in enumerate(waiting) if content(other) == wanted), None)
+    if place is not None:
+        del waiting[place]
+    return place is not None
 
 
 def merged(changes: Iterable[Change], by: Callable[[Change], Hashable | None]) -> tuple[Change, ...]:

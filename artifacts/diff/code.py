@@ -17,11 +17,15 @@ from pygments.util import ClassNotFound
 from ..records import CodeLine, Ref, ref
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff
 
-_COUNTED = re.compile(r"(?<![A-Za-z0-9])([A-Za-z_]*[A-Za-z])_?\d+(?:_\d+)*(?![A-Za-z0-9])")
+_FIXED = r"_*(?:u?int|b?float|complex|double|bool|fp|bf|tf|exp|log|atan|hypot|avx|sm|mm|m(?=128|256|512))\d"
+"""How types and functions begin whose number is a part of the name: `int64`, `log10`, `_mm512`."""
+_COUNTED = re.compile(rf"(?<![A-Za-z0-9])(?!{_FIXED})([A-Za-z_]*[A-Za-z])_?\d+(?:_\d+)*(?![A-Za-z0-9])")
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
-_ASSIGNED = re.compile(r"\]?\s*=(?!=)")
-_COMMENT = re.compile(r"\s*(//|#(?!pragma|include|define)).*")
-_DEFINES = re.compile(r"def |class |for |extern |static |void |int |auto |const |template|[a-z_]+\(.*\)? *\{$")
+_TARGETS = re.compile(r"\s*[\w, ]+=(?!=)")
+_ASSIGNED = re.compile(r"\]?\s*(=(?!=)|in\b)")
+_COMMENTS = {"python": re.compile(r"\s*#.*"), "cpp": re.compile(r"\s*//.*")}
+_SIGNATURE = re.compile(r"def |class |extern |template|[a-z_]+\(.*\)? *\{$|(static |void |int |const )[^=]*$")
+_DECLARED = re.compile(r"(?!return )[A-Za-z_][\w:<>, ]* \*?\w+(\[\w+\])*;$")
 LANGUAGES = {"triton": "python"}
 CONTEXT = 0.6  # of two lines' tokens, alike: then one is the other, changed
 
@@ -36,7 +40,7 @@ def diff_code(
     a, b = ([entry for entry in side if entry[2]] for side in sides)
     changes: list[Change] = []
     same = 0
-    renaming = _Renaming()
+    renaming = _Renaming(lexer)
     matcher = SequenceMatcher(None, [line[2] for line in a], [line[2] for line in b], autojunk=len(a) + len(b) > 20_000)
     for tag, a0, a1, b0, b1 in matcher.get_opcodes():
         if tag == "equal":
@@ -75,24 +79,35 @@ def _changed(a: Entry, b: Entry, stage: str, name: str, detail: str = "") -> Cha
 
 
 class _Renaming:
-    """Which counted name of the first text is which of the second, as far as read."""
+    """Which counted name of the first text is which of the second, as far as read, and back."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str) -> None:
+        self.comment = _COMMENTS.get(language)
         self.names: dict[str, str] = {}
+        self.back: dict[str, str] = {}
 
     def fits(self, first: str, second: str) -> bool:
         """Whether two lines that are alike but for names read the same values; names that they define are paired."""
-        sides = [list(_COUNTED.finditer(_COMMENT.sub("", line))) for line in (first, second)]
+        first, second = (self.comment.sub("", line) if self.comment else line for line in (first, second))
+        sides = [list(_COUNTED.finditer(line)) for line in (first, second)]
         fitting = len(sides[0]) == len(sides[1])
-        defines = _DEFINES.match(first.strip()) is not None
+        targets = _TARGETS.match(first)
+        end = len(first) if _defines(first.strip()) else targets.end() if targets else 0
+        found = []
         for one, other in zip(*sides):
-            known = self.names.get(one[0])
-            assigned = _ASSIGNED.match(first, one.end()) is not None
-            if known is None or defines or assigned:
-                self.names[one[0]] = other[0]
-            elif known != other[0]:
-                fitting = False
+            is_new = one.start() < end or _ASSIGNED.match(first, one.end()) is not None
+            found.append(((first.count(";", 0, one.start()), is_new), one[0], other[0]))
+        for (_, is_new), name, partner in sorted(found, key=lambda entry: entry[0]):  # a statement reads, then assigns
+            if not is_new and (name in self.names or partner in self.back):
+                fitting = fitting and self.names.get(name) == partner and self.back.get(partner) == name
+            else:
+                self.names[name], self.back[partner] = partner, name
         return fitting
+
+
+def _defines(line: str) -> bool:
+    """Whether all names of a line are new: of functions, their parameters, and what is declared without a value."""
+    return _SIGNATURE.match(line) is not None or _DECLARED.match(line) is not None
 
 
 def _near(a: str, b: str) -> bool:

@@ -132,7 +132,8 @@ class Comparison:
         """The differences of one stage, of each of its artifacts."""
         first, second = self.sides
         if stage == "decisions":
-            mine, theirs = ([d for _, d in side.recording.decisions(side.compile_id)] for side in self.sides)
+            mine, theirs = ([d for _, d in side.recording.decisions(side.compile_id) if d.kind != "cache" or d.forced]
+                            for side in self.sides)  # that a graph was compiled before is no difference of programs
             if mine and theirs:
                 yield diff_decisions(mine, theirs, self.context)
             elif mine or theirs:

@@ -1,17 +1,21 @@
 """The differences of two graphs: nodes of one side alone, and pairs that compute something else.
 
-Names and order do not count. Changes of one kind that many nodes share (a size that became dynamic) are one change.
+Names do not count, and order only where a node writes. Changes of one kind that many nodes share (a size that became
+dynamic) are one change.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..records import Graph, Location, Node, NodeRef, TensorMeta, ref
+from ..inner_graphs import sides
+from ..records import AutogradFunction, Graph, Location, Node, NodeRef, TensorMeta, ref
 from ..render_graph import argument_text, call_text, value_text
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff, merged
 from .matching import match, operator_of
 from .program_text import ProgramText
+from .write_order import moved_reads
 
 TRAITS = ("dtype", "device", "requires_grad")
 TRAITS_OF_STOCK = ("dtype", "device")
@@ -32,9 +36,12 @@ def diff_graphs(
         if node.id not in pairs:
             changes.append(_alone(REMOVED, node, stage, name))
             continue
-        found = _changes(node, partners[pairs[node.id]], pairs, stage, name, traits)
+        partner = partners[pairs[node.id]]
+        found = _changes(node, partner, pairs, stage, name, traits)
+        found += _inner_changes((first, second), (node, partner), texts, traits)
         same += not found
         changes += found
+    changes += _order_changes(first, second, pairs, stage, name)
     changes += [_alone(ADDED, node, stage, name) for node in second.nodes if node.id not in taken]
     shared = merged(changes, lambda change: (change.detail,) if change.detail.startswith(_SHARED) else None)
     notes = tuple(f"only in the first: {note}" for note in first.notes if note not in second.notes) + tuple(
@@ -83,6 +90,35 @@ def _changes(
     return found
 
 
+def _inner_changes(
+    graphs: tuple[Graph, Graph], nodes: tuple[Node, Node], texts: tuple[ProgramText, ProgramText],
+    traits: tuple[str, ...],
+) -> list[Change]:
+    """What differs in the graphs that two nodes hold: branches, bodies of loops, the sides of an autograd function."""
+    held = [graph.inner.get(node.id) for graph, node in zip(graphs, nodes)]
+    if None in held and texts[0].compiler != texts[1].compiler:
+        return []  # stock's record may hold none
+    if type(held[0]) is not type(held[1]):
+        return [Change(CHANGED, node_text(nodes[0]), node_text(nodes[1]), "what the node holds", _place(nodes[1]))]
+    found = [replace(change, detail=f"in {side}: {change.detail}".removesuffix(": "), refs=("", ""))
+             for (_, one), (side, other) in zip(*(sides(graph, node.id) for graph, node in zip(graphs, nodes)))
+             for change in diff_graphs(one, other, texts, traits=traits).changes]
+    if isinstance(held[0], AutogradFunction) and isinstance(held[1], AutogradFunction):
+        found += [Change(CHANGED, node_text(nodes[0]), node_text(nodes[1]), f"{trait} {x} -> {y}", _place(nodes[1]))
+                  for trait in _OF_FUNCTIONS if (x := getattr(held[0], trait)) != (y := getattr(held[1], trait))]
+    return found
+
+
+_OF_FUNCTIONS = ("needs_input_grad", "non_differentiable", "dirty", "once_differentiable", "materialize_grads")
+
+
+def _order_changes(first: Graph, second: Graph, pairs: Mapping[str, str], stage: str, name: str) -> list[Change]:
+    nodes = {node.id: node for node in second.nodes}
+    return [Change(CHANGED, node_text(node), node_text(nodes[partner]), f"it writes before or after {', '.join(moved)}",
+                   _place(nodes[partner]), (ref(stage, node.id, name), ref(stage, partner, name)))
+            for node, partner, moved in moved_reads(first, second, pairs)]
+
+
 def _argument_change(a: Node, b: Node, pairs: Mapping[str, str]) -> str:
     """The first argument that differs, in words."""
     for place, (x, y) in enumerate(zip(a.args, b.args)):
@@ -109,7 +145,7 @@ def _equal(a: Any, b: Any, pairs: Mapping[str, str]) -> bool:
     if isinstance(a, Sequence) and not isinstance(a, str):
         is_list = isinstance(b, Sequence) and not isinstance(b, str)
         return is_list and len(a) == len(b) and all(_equal(x, y, pairs) for x, y in zip(a, b))
-    return bool(a == b) or (a != a and b != b)
+    return repr(a) == repr(b)  # True is not 1, nor 0.0 -0.0; nan is nan
 
 
 def _value_changes(a: Any, b: Any, traits: tuple[str, ...]) -> list[str]:

@@ -26,7 +26,8 @@ class Groups:
     @classmethod
     def read(cls, recording: Recording, compile_id: str, name: str, schedule: Schedule) -> Groups:
         """From a recording; `name` is the part's, "" for the whole."""
-        loops = {r.name: r for _, r in recording.records(Loops, compile_id)}
+        loops = {info.name: record for info in recording.artifacts(compile_id, "loop_ir")
+                 if (record := recording.find(Loops, compile_id, "loop_ir", info.name)) is not None}
         nodes = {group.id: frozenset(_nodes(group, loops)) for group in schedule.groups}
         fusion = recording.find(Fusion, compile_id, "fusion", name)
         return cls(schedule, nodes, fusion.candidates if fusion is not None else ())

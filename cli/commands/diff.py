@@ -77,7 +77,8 @@ def _stages(
     one, other = selectors
     if not (one.stage and other.stage):
         raise CommandError("one selector names a stage and the other a compilation: name a stage in both")
-    if one.stage == other.stage and one.name == other.name:
+    sides = [r.artifacts(s.compile, s.stage, name=s.name or None) for r, s in zip(recordings, selectors)]
+    if one.stage == other.stage and one.name == other.name and not (one.name and all(sides)):
         diffs = [d for d in comparison.stage(one.stage) if not one.name or d.name in ("", one.name)]
     else:
         infos = [_artifact(recording, selector) for recording, selector in zip(recordings, selectors)]

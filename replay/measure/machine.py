@@ -73,7 +73,7 @@ def _keep(found: Machine) -> None:
 
 def _path(device: str) -> Path:
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else cpu_features()
-    key = f"{name}\0{torch.get_num_threads()}\0{torch.__version__}\0{SIZES}"
+    key = f"{name}\0{torch.get_num_threads()}\0{torch.__version__}\0{SIZES}\0touched"
     return cache_folder() / "machine" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 

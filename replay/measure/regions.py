@@ -1,12 +1,15 @@
 """A compiled graph and its kernels beside eager: time, bytes, operations, and what makes it slower where it is."""
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...artifacts.context import CompileContext, CompileId, NullRecorder
@@ -20,7 +23,7 @@ from ..failures.rebuild import rebuild
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones
 from ..repro.graph_source import changed_inputs
-from ..repro.regenerate import Part, memory_of, parts
+from ..repro.regenerate import Memory, Part, memory_of, parts
 from .machine import Machine, machine, raised
 from .nodes import node_seconds
 from .timing import Timing, interleaved
@@ -30,7 +33,8 @@ SLOWER = 1.05  # times eager's time, from which on something is called slower
 
 @dataclass(frozen=True)
 class KernelTime:
-    """One kernel or library call. `eager` is the time of the ATen operators that it computes, None where unknown."""
+    """One kernel or library call. `eager` is the time of the ATen operators that it computes, None where unknown.
+    `bytes` are those that it touches, 0 where unknown: of its arguments, a library call need not read all."""
 
     part: str
     name: str
@@ -97,15 +101,21 @@ def measure(case: Case, selector: str) -> Region:
         kernels, why = [k for part in parts(case) for k in _kernels(case, part)], []
     except Exception as error:  # what runs as a whole need not run piece by piece
         kernels, why = [], [f"its kernels were not timed: {type(error).__name__}: {error}"]
-    peaks = raised(peaks, [(k.bytes, k.flops, k.seconds) for k in kernels])  # what is reached is possible
-    kernels = [replace(k, bandwidth=k.bytes / k.seconds / peaks.bandwidth_at(k.bytes),
-                       peak=k.flops / k.seconds / peaks.flops) for k in kernels]
+    seen = [(k.bytes if k.kind == "loops" else 0, k.flops, k.seconds) for k in kernels]
+    peaks = raised(peaks, seen)  # what is reached is possible
+    kernels = [_of_peaks(k, peaks) for k in kernels]
     inside = sum(k.seconds for k in kernels)
     overhead = max(whole["compiled"].seconds - inside, 0.0)
     what = "forward and backward" if case.training else "forward"
     reasons = [] if why else slower_because(whole["eager"], whole["compiled"], overhead, kernels)
     return Region(selector, what, whole["eager"], whole["compiled"], overhead, tuple(kernels), tuple(reasons), peaks,
                   tuple(why))
+
+
+def _of_peaks(k: KernelTime, peaks: Machine) -> KernelTime:
+    share = k.bytes / k.seconds / peaks.bandwidth_at(k.bytes)
+    known = replace(k, bandwidth=share) if share <= 1 else replace(k, bytes=0)
+    return replace(known, peak=k.flops / k.seconds / peaks.flops)
 
 
 # ---- whole graphs ----------------------------------------------------------------------------------------------------
@@ -165,27 +175,43 @@ def _kernels(case: Case, part: Part) -> list[KernelTime]:
                 sizes = [symbols[s] for s in signature.symbols]
                 kernel = work.kernels[step.kernel]
                 timing = interleaved({"": partial(kernel, *pointers, *sizes)}, case.device)[""]
-                flops = record.flops or 0
+                flops, touched = record.flops or 0, _touched(step, memory, symbols)
             else:
-                timing, flops = _library_call(step, memory, symbols, case.device)
-            found.append(_kernel(part, step, record, timing, flops, eager))
+                timing, flops, touched = _library_call(step, memory, symbols, case.device)
+            found.append(_kernel(part, step, record, timing, (flops, touched), eager))
     return found
 
 
-def _library_call(step: ExternCall, memory: Any, symbols: Any, device: str) -> tuple[Timing, int]:
+def _touched(group: Group, memory: Memory, symbols: Any) -> int:
+    """Bytes that a kernel reads and writes in memory: of each buffer at most one element a point of the loops and load
+    or store, so that of a table only what is looked up counts."""
+    elements: Counter[str] = Counter()
+    for body in group.bodies:
+        points = math.prod(interpreter.integer(axis.extent, symbols) for axis in body.axes + body.reduction_axes)
+        for s in body.statements:
+            if s.op in ("load", "store") and s.buffer not in group.internal:
+                elements[s.buffer] += points
+    return sum(min(count, memory[name].numel()) * memory[name].element_size() for name, count in elements.items())
+
+
+def _library_call(step: ExternCall, memory: Any, symbols: Any, device: str) -> tuple[Timing, int, int]:
     args = interpreter.resolve(step.args, memory, symbols)
     kwargs = interpreter.resolve(dict(step.kwargs), memory, symbols)
     with FlopCounterMode(display=False) as counter:
         interpreter.call(step, memory, symbols)
-    return interleaved({"": partial(step.target, *args, **kwargs)}, device)[""], counter.get_total_flops()
+    values = tree_leaves((args, kwargs, [memory[name] for name in step.outputs if name in memory]))
+    touched = sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
+    return interleaved({"": partial(step.target, *args, **kwargs)}, device)[""], counter.get_total_flops(), touched
 
 
 def _kernel(
-    part: Part, step: Group | ExternCall, record: ScheduledGroup, timing: Timing, flops: int, eager: dict[str, float]
+    part: Part, step: Group | ExternCall, record: ScheduledGroup, timing: Timing, work: tuple[int, int],
+    eager: dict[str, float],
 ) -> KernelTime:
+    """`work`: operations, and bytes."""
     nodes = _nodes(step)
     known = [eager[name] for name in nodes if name in eager]
-    touched = int(record.bytes or 0)
+    flops, touched = work
     return KernelTime(
         part.name, record.kernel, record.kind, max(timing.seconds, 1e-9), timing.noise,
         sum(known) if known and len(known) == len(nodes) else None, len(nodes), touched, int(flops),

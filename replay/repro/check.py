@@ -142,7 +142,7 @@ def difference(value: Any, eager: Any, exact: Any) -> str:
     if v.numel() == 0:
         return ""
     top = e.abs().max().item()
-    x, by, slack = e, "eager", 1000 * eps * top
+    x, by, slack = e, "eager", min(1000 * eps, max(0.05, 4 * eps)) * top
     if is_tensor(exact) and exact.shape == eager.shape and eager.dtype in SMALL:
         x, by = exact.to(kind)[finite], "float64"
         slack = max((2 if e.numel() >= 64 else 4) * (e - x).abs().max().item(), 4 * eps * top)
@@ -183,6 +183,7 @@ def main() -> None:
         traceback.print_exc()
         outcome("exception", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
     wrong = {name: difference(found.get(name), value, exact.get(name)) for name, value in eager.items()}
+    wrong |= {name: "eager has no such value" for name in found if name not in eager}
     wrong = {name: text for name, text in wrong.items() if text}
     for name, text in wrong.items():
         print(f"{name}: {text}")

@@ -17,7 +17,8 @@ def make() -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
 
 # ---- the check: the graph before the pass and the graph after it, on the same inputs ---------------------------------
 FACTOR = 64
-"""A result may be this many units in the last place of the largest number away: a pass may change the order of sums."""
+"""A result may be this many units in the last place of the largest number away: a pass may change the order of sums. In
+bfloat16 and float16, whose units are large, 5 % of it."""
 
 
 def difference(value: Any, expected: Any) -> str:
@@ -30,12 +31,15 @@ def difference(value: Any, expected: Any) -> str:
         return ""
     if not (expected.is_floating_point() or expected.is_complex()):
         return f"{int((value != expected).sum())} of {expected.numel()} elements differ"
-    if not torch.equal(value.isfinite(), expected.isfinite()):
+    special = ~expected.isfinite()
+    if not torch.equal(~value.isfinite(), special) or not torch.equal(value.isnan(), expected.isnan()) or (
+            not torch.equal(value[special].nan_to_num(), expected[special].nan_to_num())):
         return "NaN or infinities are in other places"
     away = (value - expected)[expected.isfinite()].abs()
     top = expected[expected.isfinite()].abs()
     most = away.max().item() if away.numel() else 0.0
-    allowed = FACTOR * torch.finfo(expected.dtype).eps * top.max().item() if top.numel() else 0.0
+    eps = torch.finfo(expected.dtype).eps
+    allowed = min(FACTOR * eps, max(0.05, 4 * eps)) * top.max().item() if top.numel() else 0.0
     return "" if most <= allowed else f"max abs {most:.3g}, allowed {allowed:.3g}"
 
 
@@ -66,6 +70,8 @@ def main() -> None:
     except Exception as error:
         traceback.print_exc()
         outcome("exception", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    if len(after) != len(before):
+        outcome("values", f"{len(after)} values, and {len(before)} before the pass")
     for number, (value, expected) in enumerate(zip(after, before)):
         if text := difference(value, expected):
             outcome("values", text, f"value {number}")

@@ -56,7 +56,7 @@ class FrameCall:
         self.reached = Reached(compilation.recording, outside, callers)
         names = [f"{name}{suffix}" for name in input_names(compilation.sources)]
         self.objects = Objects(values, names, _devices(compilation), self.tensors, self.reached,
-                               self.frame.file, construct)
+                               self.frame.file, construct, compilation.may_run)
         self.name = self.frame.function.rpartition(".")[2]
         function = self._take_function()
         self.make = ["torch.manual_seed(0)"] if not compilation.is_recorded else []

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -39,13 +40,15 @@ _SUBJECT = re.compile(r"the (?:function|builtin|class|module) `([\w.<>]+)`")
 
 class Objects:
     """Writes expressions. `values` are the inputs of the graph; `reached` takes over what they need of the program.
-    `construct`: modules of the program's classes are made by their constructors, as the program calls them."""
+    `construct`: modules of the program's classes are made by their constructors, as the program calls them.
+    `may_import`: libraries that the recording names may be imported; else those count that are."""
 
     def __init__(
         self, values: Sequence[Any], names: Sequence[str], devices: Sequence[str], tensors: Tensors, reached: Reached,
-        file: str, construct: bool = False,
+        file: str, construct: bool = False, may_import: bool = True,
     ) -> None:
         self.construct = construct
+        self.module: Callable[[str], Any] = importlib.import_module if may_import else sys.modules.__getitem__
         self.uses_loaded = False
         self.siblings: dict[str, dict[str, Found]] = {}
         self.values = values
@@ -97,14 +100,14 @@ class Objects:
             raise ReplayError(f"{name} is {subject}, which a script cannot name")
         text = match[1]
         head = text.partition(".")[0]
-        if head == "torch" and _resolves(text):
+        if head == "torch" and self._resolves(text):
             return text
         if self.reached.anywhere(head, self.file):
             return text
         for library, spelled in (("torch.nn.functional", "torch.nn.functional"), ("torch", "torch")):
-            if "." not in text and _resolves(f"{library}.{text}"):  # a builtin has no module
+            if "." not in text and self._resolves(f"{library}.{text}"):  # a builtin has no module
                 return f"{spelled}.{text}"
-        if _resolves(text):
+        if self._resolves(text):
             self.reached.imports[f"import {head}"] = None
             return text
         raise ReplayError(f"{name} is {subject}, which the recorded files do not define")
@@ -128,7 +131,7 @@ class Objects:
         if constructed:
             return constructed
         cls = self._class(found.type, name)
-        library = _library_class(found.type)
+        library = self._library_class(found.type)
         state = {key: value for key, value in found.attributes() if not _is_inside(key, value)}
         made = cls
         known = self.siblings.setdefault(found.type, {})  # what is guarded for one object only, of many with the same
@@ -146,7 +149,7 @@ class Objects:
         return f"built({', '.join([made, *parts])})"
 
     def _class(self, type_: str, name: str) -> str:
-        library = _library_class(type_)
+        library = self._library_class(type_)
         last = type_.rpartition(".")[2]
         if library is not None and type_.startswith("torch."):
             return f"torch.nn.{last}" if getattr(torch.nn, last, None) is library else type_
@@ -156,6 +159,27 @@ class Objects:
             self.reached.imports[f"import {type_.rpartition('.')[0]}"] = None
             return type_
         raise ReplayError(f"{name} is of the class {type_}, which the recorded files do not define")
+
+    def _library_class(self, type_: str) -> type | None:
+        """The class of that name in a library that can be imported; None for the program's."""
+        module, _, name = type_.rpartition(".")
+        if not module or module == "__main__":
+            return None
+        try:
+            found = getattr(self.module(module), name, None)
+        except Exception:  # of the program's, which this process cannot import
+            return None
+        return found if isinstance(found, type) else None
+
+    def _resolves(self, name: str) -> bool:
+        head, *rest = name.split(".")
+        try:
+            found: Any = self.module(head)
+        except Exception:  # as above
+            return False
+        for part in rest:
+            found = getattr(found, part, None)
+        return found is not None
 
     def _as_the_program(self, found: Found) -> str:
         """A module made by a call that the program has for its class, with the recorded tensors; "" without one."""
@@ -249,29 +273,6 @@ def _is_inside(name: str, found: Found) -> bool:
     """Whether an attribute is torch's own, or says nothing."""
     says = (found.tensor is not None or found.value is not UNKNOWN or found.subject or found.type or found.children)
     return bool(_INSIDE.match(name)) or not says or bool(found.same_as) or name == "_reversed_padding_repeated_twice"
-
-
-def _library_class(type_: str) -> type | None:
-    """The class of that name in a library that can be imported; None for the program's."""
-    module, _, name = type_.rpartition(".")
-    if not module or module == "__main__":
-        return None
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except Exception:  # of the program's, which this process cannot import
-        return None
-    return found if isinstance(found, type) else None
-
-
-def _resolves(name: str) -> bool:
-    head, *rest = name.split(".")
-    try:
-        found: Any = importlib.import_module(head)
-    except ImportError:
-        return False
-    for part in rest:
-        found = getattr(found, part, None)
-    return found is not None
 
 
 def _plain(value: Any) -> str:

@@ -34,7 +34,7 @@ class Repro:
     def write(self, path: Path) -> list[Path]:
         """Write the script to `path`, and its tensors beside it; the files that were written."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.text.replace(_THIS, path.name, 1))
+        path.write_text(self.text.replace(_THIS, _escaped(path.name), 1), encoding="utf-8")
         beside = path.with_suffix(".safetensors")
         if not self.tensors:
             return [path]
@@ -54,13 +54,18 @@ class Header:
         """The docstring's lines."""
         own = [self.what, "", *self.facts, *environment(), f"Run: {self.usage.format(file=_THIS)}",
                "Exit code 1: the failure shows; 0: it does not; 2: the script itself fails in eager."]
-        text = [printable(line).replace("\\", "\\\\").replace('"""', "'''") for line in own]
+        text = [_escaped(line) for line in own]
         return [f'"""{text[0]}', *text[1:], '"""']
+
+
+def _escaped(line: str) -> str:
+    """A line of a docstring."""
+    return printable(line).replace("\\", "\\\\").replace('"""', "'''")
 
 
 def environment() -> list[str]:
     """What a bug report needs: versions, and the machine."""
-    from ptdebug import __version__
+    from ... import __version__
 
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return [f"Written on {datetime.date.today()} with ptdebug {__version__}, torch {torch.__version__}, "

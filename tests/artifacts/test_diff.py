@@ -111,6 +111,33 @@ def test_equal_lines_of_a_program_pair_in_order():
     assert not diff.changes and diff.same == 42
 
 
+def test_reads_that_a_write_moved_past_differ():
+    add, double = node("add_", "add_", "x", 1, op="call_method"), node("mul", "mul", "view", 2)
+    view = node("view", "view", "x", op="call_method")
+    returned = graph(x(), double).nodes[-1]
+    first, second = (Graph("capture", (x(), view, *order, returned)) for order in ((add, double), (double, add)))
+    (change,) = diff_graphs(first, second, (text(""), text(""))).changes
+    assert change.detail == "it writes before or after mul"
+    assert not diff_graphs(first, first, (text(""), text(""))).changes
+
+
+def test_what_a_branch_computes_differs():
+    def of(operator: str) -> Graph:
+        outer = graph(x(), node("true_0", "true_0", op="get_attr"), node("cond", "cond", "x", "true_0"))
+        return structs.replace(outer, inner={"true_0": graph(x(), node("y", operator, "x"))})
+
+    assert not diff_graphs(of("sin"), of("sin"), (text(""), text(""))).changes
+    changes = diff_graphs(of("sin"), of("cos"), (text(""), text(""))).changes
+    assert {c.detail for c in changes} >= {"in true_0"} and {c.kind for c in changes} >= {REMOVED, ADDED}
+
+
+@pytest.mark.parametrize("one, other", [(1, True), (2, 2.0), (0.0, -0.0)])
+def test_numbers_that_compare_equal_and_are_not_the_same(one, other):
+    a, b = (graph(x(), node("mul", "mul", "x", value)) for value in (one, other))
+    assert [c.kind for c in diff_graphs(a, b, (text(""), text(""))).changes] == [CHANGED]
+    assert not diff_graphs(a, a, (text(""), text(""))).changes
+
+
 # ---- code ----
 def code(*lines: str) -> list[CodeLine]:
     return [CodeLine(line) for line in lines]
@@ -128,6 +155,34 @@ def test_a_line_that_reads_another_value_differs():
     second = code("float t0 = a[i0];", "float t1 = b[i0];", "out[i0] = t1 - t0;")
     (change,) = diff_code(first, second, "cpp").changes
     assert (change.kind, change.detail) == (CHANGED, "it reads other values")
+
+
+@pytest.mark.parametrize("language, first, second", [
+    ("cpp", ("auto t0 = a[i0];", "auto t1 = b[i0];", "auto t2 = t0 - t1;"),
+     ("auto t0 = a[i0];", "auto t1 = b[i0];", "auto t2 = t1 - t0;")),
+    ("cpp", ("static long f(long s0, long s1) {", "for (long x0 = 0; x0 < s0; ++x0) {"),
+     ("static long f(long s0, long s1) {", "for (long x0 = 0; x0 < s1; ++x0) {")),
+    ("cpp", ("t1 = std::log2(t0);",), ("t1 = std::log10(t0);",)),
+    ("cpp", ("int64_t t1 = t0;",), ("int32_t t1 = t0;",)),
+    ("python", ("t1 = t0.to(tl.float32)",), ("t1 = t0.to(tl.float64)",)),
+    ("python", ("def f(s0, s1):", "t0 = x0 // s0"), ("def f(s0, s1):", "t0 = x0 // s1")),
+    ("python", ("t0 = arg0 + arg1",), ("t0 = arg0 + arg0",)),
+])
+def test_what_a_line_computes_is_no_count(language, first, second):
+    assert [c.kind for c in diff_code(code(*first), code(*second), language).changes] == [CHANGED]
+    assert [c.kind for c in diff_code(code(*second), code(*first), language).changes] == [CHANGED]
+
+
+@pytest.mark.parametrize("language, first, second", [
+    ("cpp", ("for (long x0 = 0; x0 < s0; x0 += 1) {", "for (long x1 = 0; x1 < x0; x1 += 1) {"),
+     ("for (long x1 = 0; x1 < s2; x1 += 1) {", "for (long x0 = 0; x0 < x1; x0 += 1) {")),
+    ("cpp", ("float acc0[8];", "acc0[0] = t1;", "float acc1[8];", "acc1[0] = acc0[0];"),
+     ("float acc1[8];", "acc1[0] = t2;", "float acc0[8];", "acc0[0] = acc1[0];")),
+    ("python", ("buf0, buf1 = f(arg0)", "buf2 = buf0 + buf1"), ("buf1, buf2 = f(arg1)", "buf3 = buf1 + buf2")),
+    ("python", ("exp_1 = f(x)", "return exp_1"), ("exp_2 = f(x)", "return exp_2")),
+])
+def test_renamed_code_is_alike(language, first, second):
+    assert not diff_code(code(*first), code(*second), language).changes
 
 
 def test_constants_are_not_counts():
@@ -180,3 +235,10 @@ def test_items_of_one_key_pair_in_order():
     assert same == 1
     assert [c.kind for c in changes] == [CHANGED, REMOVED, ADDED]
     assert StageDiff("guards", "", "guard", changes, same).counts == "1 guard removed, 1 added, 1 changed, 1 alike"
+
+
+def test_items_of_one_key_in_another_order_are_alike():
+    rule: Keyed[tuple[str, int]] = Keyed(lambda e: e[0], lambda e: e[1], str)
+    assert rule.compare([("a", 1), ("a", 2)], [("a", 2), ("a", 1)]) == ((), 2)
+    changes, same = rule.compare([("a", 1), ("a", 2)], [("a", 0), ("a", 1), ("a", 2)])
+    assert ([c.kind for c in changes], same) == ([ADDED], 2)

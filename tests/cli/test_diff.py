@@ -8,6 +8,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
+from ptdebug.artifacts.diff.compilations import Comparison, Side
 from ptdebug.artifacts.recording import Recording
 from ptdebug.cli.main import main
 from ptdebug.tracer.frames import dispatch
@@ -115,3 +116,33 @@ def test_json_has_the_schema_and_what_changed(diff):
 def test_what_cannot_be_compared_is_said(diff, arguments, message):
     code, _, err = diff(*arguments)
     assert code == 2 and message in err
+
+
+class Trained(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.relu() * 2, -1).sum(0).cos()
+
+
+def test_the_same_training_twice(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setenv("PTDEBUG_HOME", str(tmp_path))
+    for name in ("one", "two"):
+        dispatch.reset()
+        with ptdebug.record(name, out=tmp_path):
+            ptdebug.compile(Trained())(torch.ones(4, 8, requires_grad=True)).sum().backward()
+    assert main(["diff", "one", "two"]) == 0, capsys.readouterr().out
+    with Recording.open(tmp_path / "one") as one, Recording.open(tmp_path / "two") as two:
+        ids = [next(info.id for info in recording.compiles()) for recording in (one, two)]
+        assert one.artifacts(ids[0], "schedule", name="backward")
+        found = list(Comparison(Side.of(one, ids[0]), Side.of(two, ids[1])).stage("schedule"))
+    assert {diff.name for diff in found} == {"", "backward"} and all(diff.same and not diff.changes for diff in found)
+
+
+def test_one_artifact_is_compared_with_that_of_its_name(diff, home):
+    with Recording.open(home / "after") as after:
+        ids = [info.id for info in after.compiles()]
+        names = [{info.name for info in after.artifacts(compile_id, "loop_ir")} for compile_id in ids]
+    name = min(names[0] & names[1])
+    code, out, _ = diff(f"after:FIRST:loop_ir:{name}", f"after:SECOND:loop_ir:{name}")
+    assert code == 1 and out.startswith(f"loop_ir:{name}: ")
+    code, _, err = diff("after:FIRST:loop_ir:nothing", "after:SECOND:loop_ir:nothing")
+    assert code == 2 and "has no loop_ir:nothing" in err

@@ -43,6 +43,25 @@ def test_a_graph_and_its_kernels() -> None:
     json.dumps(region.document())
 
 
+def test_of_a_table_only_what_is_read_counts() -> None:
+    def touched(function, *values: torch.Tensor) -> list[KernelTime]:
+        traced = torch.fx.symbolic_trace(function)
+        for node, value in zip(traced.graph.nodes, values):
+            node.meta["val"] = value
+        found = Case(graph_record(traced.graph, "capture", "bytecode"), Inputs.of(values, ("a", "b")[:len(values)]))
+        return list(measure(found, "r:0/0").kernels)
+
+    (looked_up,) = touched(lambda i, w: (torch.nn.functional.embedding(i, w) * 2,),
+                           torch.randint(0, 9000, (16,)), torch.randn(9000, 32))
+    assert looked_up.bytes == 16 * 8 + 2 * 16 * 32 * 4
+    (sliced,) = touched(lambda a: (a[:4] + 1,), torch.randn(9000, 32))
+    assert sliced.bytes == 2 * 4 * 32 * 4
+    bag = touched(lambda i, w: (torch.nn.functional.embedding_bag(i, w)[0] * 2,),
+                  torch.randint(0, 90_000, (4, 4)), torch.randn(90_000, 64))
+    assert all(kernel.bandwidth <= 1 for kernel in bag)
+    assert max(machine().bandwidth) < 1e13  # bytes a second: no machine does more
+
+
 def test_the_machine_is_measured_once(cache: Path, monkeypatch) -> None:
     first = machine()
     assert first.flops > 0 and len(first.bandwidth) == len(SIZES)

@@ -17,10 +17,15 @@ from ptdebug.cli.main import main
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.failures.signature import Signature
 from ptdebug.replay.recorded.graphs import ReplayError
+from ptdebug.replay.repro import check, check_pass
+from ptdebug.replay.repro.found_values import Found
 from ptdebug.replay.repro.frames import frame_repro
 from ptdebug.replay.repro.graphs import emit_graph, write_repro
+from ptdebug.replay.repro.objects import Objects
+from ptdebug.replay.repro.program_source import Reached
 from ptdebug.replay.repro.recorded import Compilation, captured_graph, repro
-from ptdebug.replay.repro.script import Repro
+from ptdebug.replay.repro.script import Header, Repro
+from ptdebug.replay.repro.tensors import Tensors
 from ptdebug.replay.repro.verify import verified, verify
 
 HERE = Path(__file__).parent
@@ -423,3 +428,42 @@ def test_code_of_others_does_not_run(recording: Recording, ids: dict[str, str], 
     made = repro(recording, ids["Stack"])
     assert "was not tried" in made.note
     assert main(["repro", f"{recording.path}:{ids['Stack']}", "-o", str(tmp_path / "r.py"), "--check"]) == 2
+
+
+@pytest.mark.parametrize("found", [Found(type="imported_by_a_script.Thing"),
+                                   Found(subject="the function `imported_by_a_script.run`")])
+def test_modules_that_a_recording_names_are_imported_with_trust_only(
+    recording: Recording, tmp_path: Path, monkeypatch, found: Found
+) -> None:
+    (tmp_path / "imported_by_a_script.py").write_text("class Thing:\n    pass\n\ndef run():\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "imported_by_a_script", raising=False)
+
+    def objects(may_import: bool) -> Objects:
+        return Objects([], [], [], Tensors(), Reached(recording, {}), "none.py", may_import=may_import)
+
+    with pytest.raises(ReplayError, match="which the recorded files do not define"):
+        objects(False).expression(found, "x")
+    assert "imported_by_a_script" not in sys.modules
+    assert "imported_by_a_script." in objects(True).expression(found, "x")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_other_numbers_differ_where_no_reference_says_how_far_rounding_goes(dtype: torch.dtype) -> None:
+    value = torch.linspace(-1, 1, 100).to(dtype)
+    assert check.difference(value * 1.25, value, None) and check.difference(value.flip(0), value, None)
+    assert not check.difference(value * (1 + 2 * torch.finfo(dtype).eps), value, None)
+    assert check_pass.difference(value * 1.25, value) and not check_pass.difference(value, value.clone())
+
+
+@pytest.mark.parametrize("difference", [check_pass.difference, lambda v, e: check.difference(v, e, None)])
+def test_infinities_and_nan_are_not_each_other(difference: Callable[..., str]) -> None:
+    one, inf, nan = 1.0, float("inf"), float("nan")
+    for value, expected in ((inf, -inf), (nan, inf), (inf, nan), (inf, one), (one, nan)):
+        assert difference(torch.tensor([one, value]), torch.tensor([one, expected]))
+        assert not difference(torch.tensor([one, value]), torch.tensor([one, value]))
+
+
+def test_a_file_name_is_text_of_the_header(tmp_path: Path) -> None:
+    (path,) = Repro("\n".join([*Header("What.").lines(), "print(1)"])).write(tmp_path / 'a"""\\N b.py')
+    compile(path.read_text(encoding="utf-8"), "script", "exec")
