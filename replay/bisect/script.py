@@ -103,6 +103,8 @@ class ScriptBisection:
         self.told(f"decisions of {compile_id}")
         if case is not None and outcome is not None and outcome.failed:
             found = blame(case, self.pool, lambda text: self.told(f"{compile_id}: {text}"))
+            if not found.finished:
+                raise KeyboardInterrupt
             forced = {f"{compile_id}:{name}": option for name, option in found.overrides.items()}
             if forced and self._passes([{**rest, **forced}])[0]:
                 self.known |= {f"{compile_id}:{g.id}": replace(g, id=f"{compile_id}:{g.id}") for g in found.guilty}
