@@ -73,14 +73,14 @@ class Judge:
         new = {key: project for key, project in zip(keys, projects) if not self._known(key)}
         for key, answer in zip(new, self.run(list(new.values()))):
             self._answers[key] = answer
-            self._memo.put(key, Outcome(answer["kind"], json.dumps(answer)))
+            self._memo.put(key, Outcome("hang" if answer.get("late") else answer["kind"], json.dumps(answer)))
         found = []
         for key, project in zip(keys, projects):
             answer = self._answers[key]
             shown = self.failure.shown_by(answer)
             if shown:  # a neighbour gets as far as the smallest failing one
                 self.least_events = answer.get("events", 0) + (answer["kind"] in ("values", "nan"))
-            elif answer["kind"] == "passed" and answer["events"] >= self.least_events:
+            elif answer["kind"] == "passed" and not answer.get("code") and answer["events"] >= self.least_events:
                 self.passed.append(project)
             found.append(shown)
         return found
