@@ -17,7 +17,7 @@ from ...replay.reduce.source import Project
 from ..errors import CommandError
 from .child import Task
 from .forks import Answer, forked
-from .judge import Failure, Judge
+from .judge import Failure, Judge, outcome_of
 
 FIRST_LIMIT = 600.0
 
@@ -53,7 +53,7 @@ def minify_script(
 ) -> Minified:
     """Reduce a script by the failure that it shows. Raises CommandError if it shows none."""
     started = time.perf_counter()
-    task, answer, failure = look(script, arguments, wanted, overrides, imports)
+    task, answer, failure = look(script, arguments, wanted, overrides, imports, limit)
     path, took = Path(task.script), time.perf_counter() - started
     progress(f"{failure.signature}")
     project = _project(path, answer)
@@ -80,7 +80,7 @@ def minify_script(
 
 def look(
     script: str, arguments: tuple[str, ...], wanted: Wanted, overrides: Mapping[str, str] | None = None,
-    imports: Sequence[str] = (),
+    imports: Sequence[str] = (), limit: float = 0.0,
 ) -> tuple[Task, Answer, Failure]:
     """Run a script as it is: the task, what came of it, and the failure. Raises CommandError if it shows none."""
     path = Path(script).resolve()
@@ -91,7 +91,7 @@ def look(
     warm_up()
     for name in imports:
         load_import(name)
-    answer = _first(task)
+    answer = _first(task, limit or FIRST_LIMIT)
     return task, answer, _failure(task, wanted, answer)
 
 
@@ -109,11 +109,11 @@ def warm_up() -> None:
     atexit.register(gc.unfreeze)
 
 
-def _first(task: Task) -> Answer:
+def _first(task: Task, limit: float) -> Answer:
     """The run of the script as it is."""
     if task.eager:
-        return forked([task], 1, FIRST_LIMIT)[0]
-    seen, found = forked([replace(task, eager=True), task], 2, FIRST_LIMIT)
+        return forked([task], 1, limit)[0]
+    seen, found = forked([replace(task, eager=True), task], 2, limit)
     return seen | found
 
 
@@ -121,6 +121,8 @@ def _failure(task: Task, wanted: Wanted, answer: Answer) -> Failure:
     name = os.path.basename(task.script)
     if answer["kind"] in ("invalid", "lost"):
         raise CommandError(f"{name} does not run in eager: {answer['detail']}", 1)
+    if (wanted.graph_break or wanted.recompile) and answer["kind"] != "passed":
+        raise CommandError(f"{name}, captured, does not run to its end ({outcome_of(answer)}): minify that first", 1)
     if wanted.graph_break:
         return _of_code("break", wanted.graph_break, [(code, message) for code, message, _ in answer["breaks"]])
     if wanted.recompile:
