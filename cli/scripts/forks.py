@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,8 @@ def _answer(child: _Child, limit: float) -> Answer:
     if child.received.endswith(b"\n") or late:
         _kill(child.pid)
     status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-    _kill(child.pid)  # what it started
+    with suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)  # what it started
     if late:
         kind, who = ("invalid", "eager takes ") if (child.folder / IN_EAGER).exists() else ("hang", "")
         return {"kind": kind, "detail": f"{who}longer than {limit:g} s", "late": True}

@@ -14,6 +14,7 @@ from ...replay.failures.signature import Signature, normalized
 from ...replay.reduce.ddmin import Reduction
 from ...replay.reduce.script import reduce_script
 from ...replay.reduce.source import Project
+from ...replay.workers.warm import one_thread
 from ..errors import CommandError
 from .child import Task
 from .forks import Answer, forked
@@ -49,16 +50,16 @@ class Minified:
 def minify_script(
     script: str, arguments: tuple[str, ...], wanted: Wanted, workers: int = 0, limit: float = 0.0,
     progress: Callable[[str], None] = lambda line: None, overrides: Mapping[str, str] | None = None,
-    imports: Sequence[str] = (),
+    imports: Sequence[str] = (), out: Path | None = None,
 ) -> Minified:
-    """Reduce a script by the failure that it shows. Raises CommandError if it shows none."""
+    """Reduce a script by the failure that it shows; the result goes to `out`. Raises CommandError if it shows none."""
     started = time.perf_counter()
     task, answer, failure = look(script, arguments, wanted, overrides, imports, limit)
     path, took = Path(task.script), time.perf_counter() - started
     progress(f"{failure.signature}")
     project = _project(path, answer)
     workers = workers or max(2, len(os.sched_getaffinity(0)))
-    judge = Judge(replace(task, trace=False), path.parent, failure, workers, limit or max(10.0, 3 * took + 5))
+    judge = Judge(replace(task, trace=False), path.parent, failure, workers, limit or max(10.0, 3 * took + 5), out)
     if not judge([project])[0]:
         raise CommandError(f"run a second time, {script} does not show it again ({failure.signature})", 1)
 
@@ -89,8 +90,9 @@ def look(
                 check=wanted.check, match=wanted.match, eager=not capture_only, trace=True,
                 overrides=dict(overrides or {}), imports=tuple(imports))
     warm_up()
-    for name in imports:
-        load_import(name)
+    with one_thread():
+        for name in imports:
+            load_import(name)
     answer = _first(task, limit or FIRST_LIMIT)
     return task, answer, _failure(task, wanted, answer)
 

@@ -29,13 +29,12 @@ def run_script(arguments: argparse.Namespace) -> int:
     words = tuple(arguments.program)
     if arguments.dry_run:
         return _dry_run(arguments, wanted, words)
-    progress = Progress("minify")
+    progress, path = Progress("minify"), Path(arguments.out)
     try:
         minified = minify_script(arguments.target, words, wanted, arguments.jobs, arguments.limit, progress.say,
-                                 arguments.forced, arguments.imports)
+                                 arguments.forced, arguments.imports, path.resolve())
     finally:
         progress.end()
-    path = Path(arguments.out)
     files = _write(minified, path, wanted)
     verified = _verify(path, wanted, arguments)
     same = verified == str(minified.failure.signature)

@@ -117,6 +117,8 @@ def test_a_long_training_script_with_a_graph_break_deep_inside(ptdebug: Command,
     document = json.loads(found.stdout)
     assert document["signature"] == "break: data-dependent-branch" and document["verified"]
     assert document["lines"] < 15
+    again = json.loads(ptdebug("minify", "long_training.py", "--break", "data-dependent-branch", "--json").stdout)
+    assert again["lines"] == document["lines"] and again["runs"] < document["runs"] / 4  # what is known is not run
 
 
 def test_of_a_script_that_takes_long_in_eager(ptdebug: Command, tmp_path: Path) -> None:
