@@ -119,7 +119,7 @@ def _of_recording(text: str, arguments: argparse.Namespace) -> int:
             program.print(command)
         _print_overrides(overrides, command, arguments)
     _write(overrides, arguments)
-    if all(r.why for r in reports):
+    if program is None and all(r.why for r in reports):
         raise CommandError(f"nothing of {text} can be run")
     findings = [r.finding for r in reports if r.finding is not None] + ([program.finding] if program else [])
     if not all(finding.finished for finding in findings):
@@ -222,7 +222,7 @@ def _bisect_script(case: ScriptCase, arguments: argparse.Namespace, limit: float
         finally:
             progress.end()
         scripts.close(finding.finished)
-    return _OfScript(finding, bisection.why, scripts.words)
+    return _OfScript(finding, bisection.why, bisection.words)
 
 
 def _program(recording: Recording, arguments: argparse.Namespace) -> _OfScript | None:

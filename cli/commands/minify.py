@@ -69,10 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("--check, --match, --break, --recompile and arguments are for scripts (FILE.py)")
     if arguments.dry_run:
         raise CommandError("--dry-run is for scripts; `ptdebug replay` says what a recorded compilation shows")
+    from ...replay.workers.warm import one_thread
     from ..minify_recording import GraphsAreRight, run_recording
 
     try:
-        return run_recording(arguments)
+        with one_thread():  # the program as a whole runs in forks of this process
+            return run_recording(arguments)
     except GraphsAreRight as right:
         if not right.program or arguments.slow:
             raise

@@ -13,7 +13,6 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from .. import session, torch_compile_patch
 from ..launch import Program, execute
 from .calls import Calls
 from .events import Apart, Event, Observer, first_apart, program_globals
-from .forks import Answer
+from .forks import IN_EAGER, Answer
 
 LAST_OUTPUT = 1 << 20  # bytes of a run's output that are looked at
 
@@ -62,10 +61,9 @@ class Task:
     overrides: Mapping[str, str] = field(default_factory=dict)
     imports: tuple[str, ...] = ()  # loaded before the forks
 
-    def __call__(self) -> Answer:
-        """Run it, in this process."""
-        with tempfile.TemporaryDirectory(prefix="ptdebug-run-") as scratch:
-            return _compared(self, Path(scratch))
+    def __call__(self, scratch: Path) -> Answer:
+        """Run it, in this process; `scratch` is an empty folder."""
+        return _compared(self, scratch)
 
 
 class _Different(BaseException):
@@ -92,7 +90,8 @@ def _compared(task: Task, scratch: Path) -> Answer:
 # ---- the two runs ---------------------------------------------------------------------------------------------------
 def _in_eager(task: Task, scratch: Path) -> tuple[str, dict[str, Any]]:
     """How the run in eager ended ("" for well), and its events; in a process of its own."""
-    kept = scratch / "events"
+    kept, running = scratch / "events", scratch / IN_EAGER
+    running.touch()
     pid = os.fork()
     if pid == 0:
         try:
@@ -115,6 +114,7 @@ def _in_eager(task: Task, scratch: Path) -> tuple[str, dict[str, Any]]:
         finally:
             os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    running.unlink()
     if not kept.exists():
         return f"eager ended with {status}", {"seen": {}}
     ended, events, seen = pickle.loads(kept.read_bytes())

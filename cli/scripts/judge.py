@@ -54,7 +54,9 @@ def outcome_of(answer: Answer) -> Outcome:
 class Judge:
     """Tells of projects whether they show `failure`: several at once, each in a fork; what is known is not run."""
 
-    def __init__(self, task: Task, root: Path, failure: Failure, workers: int, limit: float) -> None:
+    def __init__(
+        self, task: Task, root: Path, failure: Failure, workers: int, limit: float, out: Path | None = None
+    ) -> None:
         self.task = task
         self.root = root
         self.failure = failure
@@ -63,7 +65,7 @@ class Judge:
         self.ran = 0
         self.passed: list[Project] = []
         self.least_events = 0
-        about = repr((replace(task, script="", folder=""), limit, _beside(root)))
+        about = repr((replace(task, script="", folder=""), _beside(root, out)))
         self._memo = Memo(about, keep=not task.imports)
         self._answers: dict[str, Answer] = {}
 
@@ -73,14 +75,14 @@ class Judge:
         new = {key: project for key, project in zip(keys, projects) if not self._known(key)}
         for key, answer in zip(new, self.run(list(new.values()))):
             self._answers[key] = answer
-            self._memo.put(key, Outcome(answer["kind"], json.dumps(answer)))
+            self._memo.put(key, Outcome("hang" if answer.get("late") else answer["kind"], json.dumps(answer)))
         found = []
         for key, project in zip(keys, projects):
             answer = self._answers[key]
             shown = self.failure.shown_by(answer)
             if shown:  # a neighbour gets as far as the smallest failing one
                 self.least_events = answer.get("events", 0) + (answer["kind"] in ("values", "nan"))
-            elif answer["kind"] == "passed" and answer["events"] >= self.least_events:
+            elif answer["kind"] == "passed" and not answer.get("code") and answer["events"] >= self.least_events:
                 self.passed.append(project)
             found.append(shown)
         return found
@@ -136,9 +138,9 @@ class Judge:
         return max(self.passed[-400:], key=likeness, default=None)
 
 
-def _beside(root: Path) -> list[tuple[str, int, int]]:
-    """What is beside the script, which it may read: names, sizes and times."""
-    files = ((entry.name, entry.stat()) for entry in os.scandir(root) if entry.is_file())
+def _beside(root: Path, out: Path | None) -> list[tuple[str, int, int]]:
+    """What is beside the script, which it may read: names, sizes and times. Not `out`, which is the result."""
+    files = ((entry.name, entry.stat()) for entry in os.scandir(root) if entry.is_file() and Path(entry.path) != out)
     return sorted((name, status.st_size, status.st_mtime_ns) for name, status in files)
 
 

@@ -14,10 +14,11 @@ from ...replay.failures.signature import Signature, normalized
 from ...replay.reduce.ddmin import Reduction
 from ...replay.reduce.script import reduce_script
 from ...replay.reduce.source import Project
+from ...replay.workers.warm import one_thread
 from ..errors import CommandError
 from .child import Task
 from .forks import Answer, forked
-from .judge import Failure, Judge
+from .judge import Failure, Judge, outcome_of
 
 FIRST_LIMIT = 600.0
 
@@ -49,16 +50,16 @@ class Minified:
 def minify_script(
     script: str, arguments: tuple[str, ...], wanted: Wanted, workers: int = 0, limit: float = 0.0,
     progress: Callable[[str], None] = lambda line: None, overrides: Mapping[str, str] | None = None,
-    imports: Sequence[str] = (),
+    imports: Sequence[str] = (), out: Path | None = None,
 ) -> Minified:
-    """Reduce a script by the failure that it shows. Raises CommandError if it shows none."""
+    """Reduce a script by the failure that it shows; the result goes to `out`. Raises CommandError if it shows none."""
     started = time.perf_counter()
-    task, answer, failure = look(script, arguments, wanted, overrides, imports)
+    task, answer, failure = look(script, arguments, wanted, overrides, imports, limit)
     path, took = Path(task.script), time.perf_counter() - started
     progress(f"{failure.signature}")
     project = _project(path, answer)
     workers = workers or max(2, len(os.sched_getaffinity(0)))
-    judge = Judge(replace(task, trace=False), path.parent, failure, workers, limit or max(10.0, 3 * took + 5))
+    judge = Judge(replace(task, trace=False), path.parent, failure, workers, limit or max(10.0, 3 * took + 5), out)
     if not judge([project])[0]:
         raise CommandError(f"run a second time, {script} does not show it again ({failure.signature})", 1)
 
@@ -80,7 +81,7 @@ def minify_script(
 
 def look(
     script: str, arguments: tuple[str, ...], wanted: Wanted, overrides: Mapping[str, str] | None = None,
-    imports: Sequence[str] = (),
+    imports: Sequence[str] = (), limit: float = 0.0,
 ) -> tuple[Task, Answer, Failure]:
     """Run a script as it is: the task, what came of it, and the failure. Raises CommandError if it shows none."""
     path = Path(script).resolve()
@@ -89,9 +90,10 @@ def look(
                 check=wanted.check, match=wanted.match, eager=not capture_only, trace=True,
                 overrides=dict(overrides or {}), imports=tuple(imports))
     warm_up()
-    for name in imports:
-        load_import(name)
-    answer = _first(task)
+    with one_thread():
+        for name in imports:
+            load_import(name)
+    answer = _first(task, limit or FIRST_LIMIT)
     return task, answer, _failure(task, wanted, answer)
 
 
@@ -109,11 +111,11 @@ def warm_up() -> None:
     atexit.register(gc.unfreeze)
 
 
-def _first(task: Task) -> Answer:
+def _first(task: Task, limit: float) -> Answer:
     """The run of the script as it is."""
     if task.eager:
-        return forked([task], 1, FIRST_LIMIT)[0]
-    seen, found = forked([replace(task, eager=True), task], 2, FIRST_LIMIT)
+        return forked([task], 1, limit)[0]
+    seen, found = forked([replace(task, eager=True), task], 2, limit)
     return seen | found
 
 
@@ -121,6 +123,8 @@ def _failure(task: Task, wanted: Wanted, answer: Answer) -> Failure:
     name = os.path.basename(task.script)
     if answer["kind"] in ("invalid", "lost"):
         raise CommandError(f"{name} does not run in eager: {answer['detail']}", 1)
+    if (wanted.graph_break or wanted.recompile) and answer["kind"] != "passed":
+        raise CommandError(f"{name}, captured, does not run to its end ({outcome_of(answer)}): minify that first", 1)
     if wanted.graph_break:
         return _of_code("break", wanted.graph_break, [(code, message) for code, message, _ in answer["breaks"]])
     if wanted.recompile:

@@ -17,9 +17,10 @@ from ..errors import CommandError
 from ..minify_recording import INTERRUPTED
 from ..printing import print_json, say
 from .judge import outcome_of
-from .minify import Minified, Wanted, look, minify_script
+from .minify import FIRST_LIMIT, Minified, Wanted, look, minify_script
 
-PATIENCE = 600.0
+PATIENCE = 120.0
+"""Seconds that a fresh process has besides those of its run."""
 
 
 def run_script(arguments: argparse.Namespace) -> int:
@@ -28,13 +29,12 @@ def run_script(arguments: argparse.Namespace) -> int:
     words = tuple(arguments.program)
     if arguments.dry_run:
         return _dry_run(arguments, wanted, words)
-    progress = Progress("minify")
+    progress, path = Progress("minify"), Path(arguments.out)
     try:
         minified = minify_script(arguments.target, words, wanted, arguments.jobs, arguments.limit, progress.say,
-                                 arguments.forced, arguments.imports)
+                                 arguments.forced, arguments.imports, path.resolve())
     finally:
         progress.end()
-    path = Path(arguments.out)
     files = _write(minified, path, wanted)
     verified = _verify(path, wanted, arguments)
     same = verified == str(minified.failure.signature)
@@ -58,7 +58,8 @@ def run_script(arguments: argparse.Namespace) -> int:
 def _dry_run(arguments: argparse.Namespace, wanted: Wanted, words: tuple[str, ...]) -> int:
     """Say what a script shows: exit code 1 if anything."""
     try:
-        _, answer, failure = look(arguments.target, words, wanted, arguments.forced, arguments.imports)
+        _, answer, failure = look(arguments.target, words, wanted, arguments.forced, arguments.imports,
+                                  arguments.limit)
     except CommandError as error:
         if error.exit_code != 1:
             raise
@@ -112,11 +113,16 @@ def _verify(path: Path, wanted: Wanted, arguments: argparse.Namespace) -> str:
              for part in (flag, value)]  # fmt: skip
     flags += [part for name in arguments.imports for part in ("--import", name)]
     flags += ["--override", arguments.override] if arguments.override else []
+    flags += ["--limit", str(arguments.limit)] if arguments.limit else []
     program = ["--", *arguments.program] if arguments.program else []
     command = [sys.executable, "-m", __package__.partition(".")[0], "minify", "--dry-run", "--json", *flags, str(path),
                *program]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    patience = (arguments.limit or FIRST_LIMIT) + PATIENCE
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, env=environment)
+    except subprocess.TimeoutExpired:
+        return f"it took longer than {patience:g} s"
     try:
         return str(json.loads(done.stdout)["signature"] or "")
     except (ValueError, KeyError):

@@ -71,7 +71,7 @@ def blame(
     case: Case, pool: Pool, told: Callable[[str], None] = lambda text: None, known: Asked | None = None
 ) -> Finding:
     """Bisect a case, of which the outcome and the decisions may be `known`. Ctrl-C ends it with the best so far."""
-    start, ran, cpu = time.perf_counter(), pool.ran, pool.cpu
+    start, ran, cpu, limit = time.perf_counter(), pool.ran, pool.cpu, pool.limit
 
     def forcing(forced: Mapping[str, str]) -> Case:
         return replace(case, forced={**forced, **case.forced})
@@ -98,6 +98,8 @@ def blame(
             steady = fails.failed and right.passed
     except KeyboardInterrupt:
         finished, forced = False, search.best
+    finally:
+        pool.limit = limit
     guilty = tuple(Guilty.of(name, option, search.made) for name, option in condensed(forced).items())
     return Finding(outcome, guilty, finished, steady, pool.ran - ran, time.perf_counter() - start, pool.cpu - cpu)
 

@@ -39,7 +39,8 @@ def bisect_graphs(
     recording: Recording, compile_ids: Sequence[str], pool: Pool, change: Callable[[Case], Case],
     told: Callable[[str], None] = lambda text: None,
 ) -> list[GraphReport]:
-    """The graphs of `compile_ids`, run all at once; those that fail are bisected. `change` completes the cases."""
+    """The graphs of `compile_ids`, run all at once; those that fail are bisected, up to Ctrl-C. `change` completes the
+    cases."""
     cases: dict[str, Case] = {}
     reports: dict[str, GraphReport] = {}
     for compile_id in compile_ids:
@@ -49,13 +50,18 @@ def bisect_graphs(
             reports[compile_id] = GraphReport(compile_id, why=str(error))
     told(f"{len(cases)} graphs")
     asked = pool.all_decisions(list(cases.values()), but_passing=True)
+    finished = True
     for (compile_id, case), (outcome, made) in zip(cases.items(), asked):
-        if case.compiler != "ptdebug":
+        if not finished:
+            untried = Finding(outcome, finished=not outcome.failed)
+            reports[compile_id] = GraphReport(compile_id, untried, made_up=case.made_up)
+        elif case.compiler != "ptdebug":
             reports[compile_id] = _of_stock(compile_id, case, pool)
         elif outcome.failed:
             about = lambda text, compile_id=compile_id: told(f"{compile_id}: {text}")
             finding = blame(case, pool, about, (outcome, made))
             reports[compile_id] = GraphReport(compile_id, finding, made_up=case.made_up)
+            finished = finding.finished
         else:
             reports[compile_id] = GraphReport(compile_id, Finding(outcome), made_up=case.made_up)
     return [reports[compile_id] for compile_id in compile_ids]

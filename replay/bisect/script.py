@@ -17,7 +17,8 @@ from ...artifacts.records import Location
 from ...dependencies import msgspec
 from ..failures.case import Case, ScriptCase
 from ..failures.decisions import Made
-from ..failures.outcome import Outcome
+from ..failures.outcome import PASSED, Outcome
+from ..failures.signature import Signature
 from ..recorded.graphs import ReplayError
 from ..workers.pool import Pool
 from ..workers.scripts import Scripts
@@ -39,6 +40,8 @@ class ScriptBisection:
     change: Callable[[Case], Case] = lambda case: case
     told: Callable[[str], None] = lambda text: None
     why: str = ""
+    words: str = ""  # the last line of its output, where it fails as it is
+    right: Outcome = Outcome(PASSED)  # what comes of it in eager
     best: Forced = field(default_factory=dict)
     known: dict[str, Guilty] = field(default_factory=dict)  # what was found by graphs alone
     made: dict[str, Made] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class ScriptBisection:
             self.told("the script, each call checked")
             self.case = replace(self.case, check_calls=True)
             outcome, folder = self.scripts.recorded(self.case)
+        self.words = self.scripts.words
         finished, forced = True, {}
         try:
             if outcome.failed:
@@ -69,8 +73,9 @@ class ScriptBisection:
         self.scripts.try_warm(self.case, outcome)
         (eager,) = self.scripts([replace(self.case, compiler="eager")])
         if not eager.passed:
-            self.why = FAILS_IN_EAGER
+            self.why = FAILS_IN_EAGER if Signature.of(outcome).matches(eager) else f"it fails in eager, too: {eager}"
             return {}
+        self.right = eager
         try:
             with Recording.open(folder) as recording:
                 return self._graphs(recording) or self._frames(recording)
@@ -103,6 +108,8 @@ class ScriptBisection:
         self.told(f"decisions of {compile_id}")
         if case is not None and outcome is not None and outcome.failed:
             found = blame(case, self.pool, lambda text: self.told(f"{compile_id}: {text}"))
+            if not found.finished:
+                raise KeyboardInterrupt
             forced = {f"{compile_id}:{name}": option for name, option in found.overrides.items()}
             if forced and self._passes([{**rest, **forced}])[0]:
                 self.known |= {f"{compile_id}:{g.id}": replace(g, id=f"{compile_id}:{g.id}") for g in found.guilty}
@@ -129,7 +136,7 @@ class ScriptBisection:
 
         def ask(forced: Mapping[str, str]) -> tuple[bool, Sequence[Made]]:
             outcome, folder = self.scripts.recorded(self._forcing({**(rest or {}), **forced}), self.scripts.warm)
-            return outcome.passed, _recorded(folder, compile_id)
+            return self._is_right(outcome), _recorded(folder, compile_id)
 
         def passes(forcings: Sequence[Mapping[str, str]]) -> Sequence[bool]:
             return self._passes([{**(rest or {}), **forced} for forced in forcings])
@@ -137,7 +144,11 @@ class ScriptBisection:
         return Narrowing(passes, ask, self.scripts.jobs, self.told, scope, made=self.made)
 
     def _passes(self, forcings: Sequence[Mapping[str, str]]) -> list[bool]:
-        return [outcome.passed for outcome in self.scripts([self._forcing(forced) for forced in forcings])]
+        return [self._is_right(o) for o in self.scripts([self._forcing(forced) for forced in forcings])]
+
+    def _is_right(self, outcome: Outcome) -> bool:
+        """Whether it passes, and ends as in eager: what crashes says nothing that --match could find."""
+        return outcome.passed and outcome.detail == self.right.detail
 
     def _forcing(self, forced: Mapping[str, str]) -> ScriptCase:
         return replace(self.case, forced={**forced, **self.case.forced})

@@ -54,7 +54,8 @@ class Workers:
                 running[self._next] = position, answer
                 self._send({**request(answer), "id": self._next, "answer": str(answer)})
             line = self._receive()
-            yield (*running.pop(line["id"]), line)
+            if line.get("id") in running:  # not what is left of a search that was interrupted
+                yield (*running.pop(line["id"]), line)
 
     def _send(self, request: dict[str, Any]) -> None:
         server = self._started()

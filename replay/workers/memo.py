@@ -1,6 +1,7 @@
 """Outcomes that are known, by the content of their cases: on disk, so that a search that was interrupted goes on.
 
-The key includes what an outcome depends on besides the case: versions, ptdebug's sources, settings of the environment.
+The key includes what an outcome depends on besides the case: versions, ptdebug's sources, settings of the environment. Where
+it imports other code, which may change, outcomes are not to be kept.
 """
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import functools
 import hashlib
 import os
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +22,7 @@ KEPT_SECONDS = 7 * 86400.0
 
 
 class Memo:
-    """What came of cases, for searches that run `about` (a case's imports): one file for each."""
+    """What came of cases, one file for each. `about` is what matters and their keys do not say."""
 
     def __init__(self, about: str = "", keep: bool = True) -> None:
         self._known: dict[str, Outcome] = {}
@@ -57,19 +59,21 @@ class Memo:
 
 
 def forget_old() -> None:
-    """Remove outcomes that nobody has asked for in a week."""
+    """Remove outcomes of searches that have added none in a week."""
     root = cache_folder() / "outcomes"
     for folder in root.iterdir() if root.is_dir() else ():
-        if time.time() - folder.stat().st_mtime > KEPT_SECONDS:
-            for file in folder.iterdir():
-                file.unlink(missing_ok=True)
-            folder.rmdir()
+        with suppress(OSError):  # another process has removed it, or uses it
+            if time.time() - folder.stat().st_mtime > KEPT_SECONDS:
+                for file in folder.iterdir():
+                    file.unlink(missing_ok=True)
+                folder.rmdir()
 
 
 @functools.cache
 def _surroundings() -> str:
     digest = hashlib.sha256(of_installation().encode())
-    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
+    root = Path(__file__).parent.parent.parent
+    for path in sorted(path for room in ("cli", "replay") for path in (root / room).rglob("*.py")):
         digest.update(path.read_bytes())
     for name, value in sorted(os.environ.items()):
         if name.startswith(("PTDEBUG_", "TORCH", "PYTORCH", "OMP_", "MKL_", "ATEN_")):

@@ -5,14 +5,10 @@
 """
 from __future__ import annotations
 
-import hashlib
 import os
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
@@ -57,7 +53,7 @@ class Pool:
         self.cpu = 0.0
         self._keep = keep
         self._told = told or (lambda: None)
-        self._memos: dict[tuple[str, ...], Memo] = {}
+        self._memos: dict[bool, Memo] = {}
         self.processes = Workers()
         self._inputs: dict[str, Path] = {}
         forget_old()
@@ -104,10 +100,10 @@ class Pool:
                 for key in keys]
 
     def _memo(self, case: Case) -> Memo:
-        if case.imports not in self._memos:
-            about = "\n".join(f"{name} {_content(name)}" for name in case.imports)
-            self._memos[case.imports] = Memo(about, self._keep)
-        return self._memos[case.imports]
+        runs_other_code = bool(case.imports) or case.trust  # which may change before the next search
+        if runs_other_code not in self._memos:
+            self._memos[runs_other_code] = Memo(keep=self._keep and not runs_other_code)
+        return self._memos[runs_other_code]
 
     # ---- running
     def _run(self, cases: dict[str, Case], ask: bool) -> dict[str, _Answer]:
@@ -150,15 +146,6 @@ class Pool:
             return _Answer(Outcome("invalid", f"the case could not be run: {words}", **spent))
         file.unlink()
         return _Answer(replace(found.outcome, **spent), found.made)
-
-
-def _content(name: str) -> str:
-    """A hash of the file that an import reads, which its outcomes depend on; another each time where there is none."""
-    with suppress(ImportError, AttributeError, ValueError, OSError):
-        found = find_spec(name.partition(":")[0])
-        if found is not None and found.origin is not None:
-            return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()
-    return str(time.time())
 
 
 class _Found(msgspec.Struct):

@@ -41,7 +41,7 @@ class Scripts:
     ran: int = 0
     cpu: float = 0.0
     warm: bool = False
-    words: str = ""  # the last line of the output of the last run that failed
+    words: str = ""  # the last line of the output of the last run with an exit code
     _memo: Memo = field(default_factory=lambda: Memo("scripts"))
 
     def close(self, finished: bool = True) -> None:
@@ -98,7 +98,8 @@ class Scripts:
             checked = _checked(case, output, code)
             kind, detail = ("exit", f"the check exits with {checked}") if checked else (PASSED, "")
         elif case.match:
-            kind, detail = ("output", case.match) if re.search(case.match, text, re.MULTILINE) else (PASSED, "")
+            found = re.search(case.match, text, re.MULTILINE)
+            kind, detail = ("output", case.match) if found else (PASSED, f"exit code {code}" if code else "")
         elif code < 0:
             kind, detail = "signal", signal.Signals(-code).name
         elif code:

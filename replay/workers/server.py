@@ -14,6 +14,7 @@ import selectors
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,8 @@ def _ended(children: dict[int, Child]) -> list[dict[str, Any]]:
         if not done:
             continue
         child = children.pop(pid)
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)  # what it has started
         took = time.monotonic() - child.started
         answers.append({
             "id": child.id, "code": os.waitstatus_to_exitcode(status), "late": took > child.limit, "seconds": took,

@@ -5,6 +5,9 @@ autograd would start threads.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.fx
 import torch.nn.functional as F
@@ -16,11 +19,20 @@ from ..failures.observe import observe
 
 def warm_up() -> None:
     """Compile it, for inference and for training."""
+    with one_thread():
+        for training in (False,) if torch.cuda.is_available() else (False, True):
+            observe(_case(training))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch starts no threads meanwhile: children of a fork would wait for them without end."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for training in (False,) if torch.cuda.is_available() else (False, True):
-        observe(_case(training))
-    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _example(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -117,6 +117,16 @@ def test_a_long_training_script_with_a_graph_break_deep_inside(ptdebug: Command,
     document = json.loads(found.stdout)
     assert document["signature"] == "break: data-dependent-branch" and document["verified"]
     assert document["lines"] < 15
+    again = json.loads(ptdebug("minify", "long_training.py", "--break", "data-dependent-branch", "--json").stdout)
+    assert again["lines"] == document["lines"] and again["runs"] < document["runs"] / 4  # what is known is not run
+
+
+def test_of_a_script_that_takes_long_in_eager(ptdebug: Command, tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text("while True:\n    pass\n")
+    for words in ((), ("--break", "data-dependent-branch")):
+        done = ptdebug("minify", "long.py", "--limit", "3", *words)
+        assert done.returncode == 1 and not (tmp_path / "repro.py").exists(), done.stdout
+        assert "longer than 3 s" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_misuse(ptdebug: Command) -> None:

@@ -36,3 +36,20 @@ def test_outcomes_of_workers(cache: Path):
     with Pool() as pool:  # another search, later
         assert pool([case])[0].passed and pool.ran == 0
         assert pool([replace(case, imports=("no_such_module",))])[0].kind == "invalid"
+
+
+def test_what_an_interrupted_search_left_running_answers_nothing_else(cache: Path):
+    class Interrupted(Exception):
+        pass
+
+    def interrupt() -> None:
+        raise Interrupted
+
+    case = case_of(program, torch.randn(8))
+    slow = replace(case, imports=("faults:hang",))
+    with Pool(2, limit=4, told=interrupt) as pool:
+        with pytest.raises(Interrupted):  # while the second is running
+            pool([case, slow])
+        pool._told = lambda: None
+        pool.limit = 8  # so that the one that was left ends meanwhile
+        assert [o.kind for o in pool([replace(slow, repeat=2), case])] == ["hang", "passed"]
