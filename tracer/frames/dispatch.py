@@ -8,9 +8,7 @@ frame, and installs the result with its guards. Whatever goes wrong here, the fr
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
-import inspect
 import itertools
 import logging
 import os
@@ -32,7 +30,7 @@ from ...artifacts import interruptions
 from ...artifacts.context import CompileContext, CompileId
 from ...artifacts.external_exceptions import came_from_outside
 from ...artifacts.interruptions import Interrupted, Waiting
-from ...artifacts.records import LIMIT_REACHED, Argument, Frame, Location, Recompile, Runtime, TensorMeta
+from ...artifacts.records import LIMIT_REACHED, Recompile, Runtime
 from ...dependencies import msgspec
 from ..breaks.raised_errors import (
     TO_THE_PROGRAM,
@@ -42,10 +40,10 @@ from ..breaks.raised_errors import (
     StanceError,
     kept_in_eager,
 )
-from ..bytecode.resume_function import is_resume_code, resume_id, resume_name, resumed_line
+from ..bytecode.resume_function import is_resume_code
 from ..fx.backend_call import CompileOptions
 from ..guards import build_tree, explain_recompile, record_guards
-from ..guards.describe import describe, type_name
+from ..guards.describe import describe
 from ..guards.interrupted import KEPT, raise_kept
 from ..guards.read import Scope
 from ..runtime import eval_frame
@@ -53,7 +51,7 @@ from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
 from ..runtime.dispatch_modes import current_observer, has_own_dispatch_mode
 from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
-from ..runtime.global_modes import keeping_modes, without_overrides
+from ..runtime.global_modes import keeping_modes
 from ..runtime.per_code import PerCode
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import file_skip_reason, involves_tensors, is_own, only_wraps, program_frames, skip_reason
@@ -63,6 +61,7 @@ from ..runtime.warning_filters import passed_over, warnings_are_no_errors
 from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
 from ..variables.core.handlers import handler_of
 from .convert import NO_OPERATION, ConvertedFrame, Skip, convert_frame
+from .frame_records import frame_record, location_of, named, runs, subject_of
 from .function_modes import own_under, put_back, take_off
 
 log = logging.getLogger("ptdebug")
@@ -159,7 +158,7 @@ class Dispatcher:
         overrides = self.options.overrides()
         if not overrides or is_own(frame.f_code.co_filename):
             return False
-        return overrides.get(f"frame:{_subject(frame)}") == "compile"
+        return overrides.get(f"frame:{subject_of(frame)}") == "compile"
 
     def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
         """`_compile`, then the handlers of signals that arrived meanwhile; None where it gave up because of them."""
@@ -318,7 +317,7 @@ class _Compilation:
         """The verdict that installs an entry, or the reason why there is none."""
         context, code = self.context, self.code
         if context.recording:
-            context.recorder.begin(str(self.id), *_named(self.frame))
+            context.recorder.begin(str(self.id), *named(self.frame))
             context.recorder.source_file(code.co_filename)
         if reason is not None:
             record = self._with_call(reason)
@@ -371,7 +370,7 @@ class _Compilation:
         return verdict
 
     def _subject(self) -> str:
-        return _subject(self.frame)
+        return subject_of(self.frame)
 
     def _decided(self, default: str, why: str) -> str:
         """Whether the frame is compiled, recorded once that is known: a frame with nothing to compile is skipped."""
@@ -386,15 +385,15 @@ class _Compilation:
         """Record that the frame was not compiled."""
         context = self.context
         if context.recording:
-            context.recorder.begin(str(self.id), *_named(self.frame))
+            context.recorder.begin(str(self.id), *named(self.frame))
             if decide is not None:
                 decide()
             self._finish(status, why)
 
     def _with_call(self, reason: Recompile) -> Recompile:
         """The reason, with the call."""
-        calls = [f for f in program_frames(self.caller) if not _runs(f.f_code, self.code)]
-        call = _location(calls[-1]) if calls else None
+        calls = [f for f in program_frames(self.caller) if not runs(f.f_code, self.code)]
+        call = location_of(calls[-1]) if calls else None
         if call is not None and self.context.recording:
             self.context.recorder.source_file(call.file)
         return msgspec.structs.replace(reason, call_site=call)
@@ -490,98 +489,9 @@ def _counters(code: types.CodeType) -> list[list[int]]:
     return [calls for const in code.co_consts if (calls := eval_frame.calls_of(const)) is not None]
 
 
-def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
-    """Stage `frame`: the function, its arguments, and its caller."""
-    code = frame.f_code
-    function, file, line = _named(frame)
-    module = getattr(_wrapped(frame), "__module__", None) or frame.f_globals.get("__name__", "")
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
-                             + bool(code.co_flags & 8)]
-    arguments = tuple(_argument(name, frame.f_locals[name]) for name in names if name in frame.f_locals)
-    stack = tuple(map(_location, program_frames(caller)))
-    return Frame(
-        function, file, line, str(module), arguments, stack, status, reason,
-        resume_id(code), apart,
-    )
-
-
-def _location(frame: types.FrameType) -> Location:
-    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
-
-
-def _runs(running: types.CodeType, code: types.CodeType) -> bool:
-    """Whether `running` is `code`, a rewritten form of it, or of what it continues."""
-    return (running.co_filename, running.co_firstlineno, running.co_name) == (
-        code.co_filename, code.co_firstlineno, code.co_name
-    )
-
-
-def _named(frame: Any) -> tuple[str, str, int]:
-    """(function, file, line) of a frame: for a decorator's wrapper, of the wrapped function; a method of a module that
-    it wraps is named by the module's class."""
-    function, file, line = _place(frame.f_code)
-    wrapped = _wrapped(frame)
-    if wrapped is None:
-        return function, file, line
-    name = wrapped.__qualname__
-    first = next(iter(_positional(frame)), None)
-    if isinstance(first, torch.nn.Module):
-        name = f"{type(first).__qualname__}.{wrapped.__name__}"
-    return name, wrapped.__code__.co_filename, wrapped.__code__.co_firstlineno
-
-
 def _is_wanted(code: types.CodeType) -> bool:
     """Whether the program asks for the function to be compiled, or it is the rest of one that is."""
     return code in _REGISTRY.wanted or is_resume_code(code)
-
-
-def _subject(frame: Any) -> str:
-    """What decisions about a frame are named after."""
-    function, file, line = _named(frame)
-    return f"{function}@{file.rpartition('/')[2]}:{line}"
-
-
-def _wrapped(frame: Any) -> types.FunctionType | None:
-    """The function that the frame's function, made by a decorator, wraps: the only function in its closure."""
-    code = frame.f_code
-    if "<locals>" not in code.co_qualname or not code.co_flags & 4 or is_resume_code(code):
-        return None
-    inside = []
-    for cell in frame.closure or ():
-        with contextlib.suppress(ValueError):  # empty
-            if isinstance(cell.cell_contents, types.FunctionType):
-                inside.append(cell.cell_contents)
-    if len(inside) != 1:
-        return None
-    with contextlib.suppress(ValueError):  # wrappers of each other
-        function = inspect.unwrap(inside[0])
-        if isinstance(function, types.FunctionType):
-            return function
-    return None
-
-
-def _positional(frame: Any) -> list[Any]:
-    """The positional arguments of a frame."""
-    code = frame.f_code
-    names = code.co_varnames[: code.co_argcount]
-    more = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]  # *args
-    return [*(frame.f_locals[n] for n in names if n in frame.f_locals), *frame.f_locals.get(more, ())]
-
-
-def _place(code: types.CodeType) -> tuple[str, str, int]:
-    """(function, file, line) of a code object; of a resume function with the line where it resumes."""
-    return resume_name(code), code.co_filename, resumed_line(code)
-
-
-@without_overrides
-def _argument(name: str, value: Any) -> Argument:
-    tensor = None
-    if issubclass(type(value), torch.Tensor) and value.layout is torch.strided:
-        tensor = TensorMeta(
-            str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()), str(value.device),
-            value.requires_grad, int(value.storage_offset()),
-        )
-    return Argument(name, type_name(type(value)), describe(value), tensor)
 
 
 # ---- the public functions --------------------------------------------------------------------------------------------
