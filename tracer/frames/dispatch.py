@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...artifacts import interruptions
 from ...artifacts.context import CompileId
@@ -34,7 +33,6 @@ from ..breaks.raised_errors import (
     TO_THE_PROGRAM,
     FullGraphError,
     RecompileLimitError,
-    StanceError,
 )
 from ..fx.backend_call import CompileOptions
 from ..guards import explain_recompile
@@ -46,17 +44,18 @@ from ..runtime.dispatch_modes import current_observer, has_own_dispatch_mode
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
-from ..runtime.skips import file_skip_reason, involves_tensors, is_own, only_wraps, program_frames, skip_reason
+from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over
 from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
-from ..variables.core.handlers import handler_of
 from .compilation import DISTURBED, INTERNAL_ERROR, TOO_DEEP, Compilation, internal_error
 from .convert import NO_OPERATION
 from .frame_records import subject_of
 from .function_modes import own_under, put_back, take_off
 from .registry import REGISTRY, is_wanted
+from .stances import DYNAMO, needs_compilation, set_stance, stance_in_effect, stance_there
+from .visible import visible
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of ptdebug's part of torch's frame state
@@ -193,10 +192,10 @@ class Dispatcher:
         reason = explain_recompile(mine, scope, frame.f_code)
         if mine and reason is None:
             return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
-        if REGISTRY.stance != "default" or _DYNAMO in sys.modules:
-            stance = _stance()
+        if REGISTRY.stance != "default" or DYNAMO in sys.modules:
+            stance = stance_in_effect()
             if stance == "fail_on_recompile":
-                raise _needs_compilation(frame, reason)
+                raise needs_compilation(frame, reason)
             if stance == "eager_on_recompile":
                 return eval_frame.EAGER_ONCE
         if reason is not None:
@@ -349,7 +348,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
         _say_once(f"nothing is compiled: {eval_frame.unavailable()}")
         return fn
     dispatcher, owner = _dispatcher(options), _Wrapped(fn)
-    target = _visible(fn)
+    target = visible(fn)
     set_callback, registry = eval_frame.set_callback, REGISTRY
     set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
     current_callback, current_region = eval_frame.current_callback, eval_frame.current_region
@@ -359,7 +358,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     REGISTRY.wanted[under.__code__] = True
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _stance_there(dynamo) == "force_eager"):
+        if registry.eager or ((dynamo := loaded(DYNAMO)) is not None and stance_there(dynamo) == "force_eager"):
             return owner.function(*args, **kwargs)
         modes = take_off() if modes_in_force() else ()
         region, before = current_region(), current_callback()  # a signal handler may raise after each call
@@ -391,82 +390,6 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     return compiled
 
 
-_DYNAMO = "torch._dynamo.eval_frame"
-
-
-def _stance_there(dynamo: types.ModuleType) -> str:
-    """The stance that PyTorch's own torch.compiler.set_stance has stored."""
-    return getattr(getattr(dynamo, "_stance", None), "stance", "default")
-
-
-def _stance() -> str:
-    """The stance in effect, whichever function set it."""
-    dynamo = sys.modules.get(_DYNAMO)
-    return REGISTRY.stance if dynamo is None or REGISTRY.stance != "default" else _stance_there(dynamo)
-
-
-def _needs_compilation(frame: Any, reason: Recompile | None) -> StanceError:
-    code = frame.f_code
-    failed = f"\n    triggered by the following guard failure(s):\n    - {reason.compared_with}: {reason.guard}" if (
-        reason) else ""
-    return StanceError(
-        f"Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: '{code.co_filename}', "
-        f"function name: '{code.co_name}', line number: {frame.f_lineno}{failed}"
-    )
-
-
-def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that runs `fn` in a frame that the hook intercepts."""
-    function = fn.__func__ if isinstance(fn, types.MethodType) else fn
-    if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
-        _LazyGraphModule.force_recompile(fn.__self__)  # type: ignore[arg-type]
-        # A scripted module's class has a descriptor that raises when it is read from the class.
-        forward = getattr(getattr(type(fn.__self__), "forward", None), "__code__", None)
-        if forward is not None and not only_wraps(forward):
-            REGISTRY.wanted[forward] = True
-        return fn
-    known = handler_of(function) is not None  # its code is not interpreted
-    known = known or getattr(function, "__code__", None) in _SHARED
-    if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
-        if function.__closure__ and file_skip_reason(function.__code__.co_filename):
-            function = _with_own_code(function)
-            fn = types.MethodType(function, fn.__self__) if isinstance(fn, types.MethodType) else function
-        REGISTRY.wanted[function.__code__] = True
-        return fn
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    # A code object for each function: torch keeps entries by code object.
-    code = _own_code(getattr(fn, "func", fn) if type(fn) is functools.partial else fn, call.__code__)
-    REGISTRY.wanted[code] = True
-    return types.FunctionType(code, call.__globals__, call.__name__, None, call.__closure__)
-
-
-def _with_own_code(function: types.FunctionType) -> types.FunctionType:
-    """A copy of what a decorator of a library made, such as `torch.no_grad()`: all that it made has one code, for which
-    entries, limits and verdicts would be shared, and what nobody asked for would be compiled."""
-    code = _own_code(function, function.__code__)
-    parts = function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    copied = types.FunctionType(code, *parts)
-    copied.__kwdefaults__ = function.__kwdefaults__
-    copied.__dict__.update(function.__dict__)
-    copied.__qualname__ = function.__qualname__
-    return copied
-
-
-def _own_code(fn: Callable[..., Any], code: types.CodeType) -> types.CodeType:
-    try:
-        return REGISTRY.own_codes.setdefault(fn, code.replace())
-    except TypeError:  # not hashable, or without weak references
-        return code.replace()
-
-
-_CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
-_SHARED = frozenset((torch.nn.Module._call_impl.__code__, torch.nn.Module._wrapped_call_impl.__code__))
-"""What calls of all modules run, where one class is compiled."""
-
-
 def disable(fn: Any, recursive: bool = True) -> Any:
     """`fn` such that it always runs in eager; with `recursive`, so does everything that it calls.
 
@@ -487,14 +410,6 @@ def disable(fn: Any, recursive: bool = True) -> Any:
     disabled.__dict__["_torchdynamo_disable"] = True
     mark_wrapper(disabled, fn)
     return disabled
-
-
-def set_stance(stance: str) -> str:
-    """What calls of optimized callables do; returns the previous stance. "force_eager": run the original;
-    "eager_on_recompile", "fail_on_recompile": do so, or raise, where a call needs a compilation; else compile."""
-    before, REGISTRY.stance = REGISTRY.stance, stance
-    REGISTRY.eager = stance == "force_eager"
-    return before
 
 
 def reset() -> None:
