@@ -455,12 +455,9 @@ def stats() -> dict[str, Any]:
 def runtimes() -> dict[str, Runtime]:
     """The run times of each compilation that has an entry, by compile id."""
     result = dict(REGISTRY.ended)
-    for compile_id, (reference, counters) in list(REGISTRY.running.items()):
-        if compile_id in result:
-            continue
-        guards = reference()
-        failures = guards.root.fail_count() if guards is not None and guards.root is not None else 0
-        result[compile_id] = Runtime(max((counter[0] for counter in counters), default=0), failures)
+    for compile_id in list(REGISTRY.running):
+        if compile_id not in result:
+            result[compile_id] = REGISTRY.runtime(compile_id)
     return result
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...artifacts.records import Runtime
 from ..bytecode.resume_function import is_resume_code
+from ..runtime import eval_frame
 from ..runtime.eval_frame import EntryGuards
 from ..runtime.per_code import PerCode
 
@@ -23,6 +24,22 @@ class Registry:
         self.ended: dict[str, Runtime] = {}  # statistics of entries that died with the user's objects
         self.stance = "default"
         self.eager = False  # whether the stance is "force_eager"
+
+    def runtime(self, compile_id: str) -> Runtime:
+        """How often the graphs of a compilation were called, and how often its guards failed."""
+        reference, counters = self.running[compile_id]
+        guards = reference()
+        failures = guards.root.fail_count() if guards is not None and guards.root is not None else 0
+        return Runtime(max((counter[0] for counter in counters), default=0), failures)
+
+    def let_go(self, code: types.CodeType) -> None:
+        """Drop what is compiled for code that nothing can call any more, but for its run times: the tracer's caches
+        keep code."""
+        for entry in eval_frame.entries(code):
+            compile_id = getattr(entry.guard_manager, "compile_id", None)
+            if compile_id in self.running:
+                self.ended[compile_id] = self.runtime(compile_id)
+        eval_frame.reset_code(code)
 
 
 REGISTRY = Registry()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -55,8 +56,13 @@ def _with_own_code(function: types.FunctionType) -> types.FunctionType:
 
 
 def _own_code(fn: Callable[..., Any], code: types.CodeType) -> types.CodeType:
+    """A copy of `code` for `fn` alone; what is compiled for it goes when `fn` dies."""
     try:
-        return REGISTRY.own_codes.setdefault(fn, code.replace())
+        own = REGISTRY.own_codes.get(fn)
+        if own is None:
+            own = REGISTRY.own_codes[fn] = code.replace()
+            weakref.finalize(fn, REGISTRY.let_go, own).atexit = False
+        return own
     except TypeError:  # not hashable, or without weak references
         return code.replace()
 
