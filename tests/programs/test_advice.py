@@ -523,6 +523,12 @@ ADVICE: dict[str, Advice] = {
             whole(lambda x: torch.where(torch.rand(()) > 0.5, x.sin(), x.cos())),
         ), same=False,
     ),
+    "random branch on a whole number": Advice(
+        "random-value", "random.randint(0, 1) > 0", "pass it as an argument, or use torch.rand and torch.where",
+        whole(lambda x: x.sin() if random.randint(0, 1) > 0 else x.cos()), (
+            lambda compile: compile(lambda x, more: x.sin() if more else x.cos())(X, random.randint(0, 1) > 0),
+        ), same=False,
+    ),
     "print": Advice(
         "unsupported-builtin", 'print("seen", y.shape)', OF_MESSAGES, *talks(lambda y: print("seen", y.shape))
     ),

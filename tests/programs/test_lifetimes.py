@@ -10,7 +10,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.frames import compilation, dispatch
 
 from .checking import call, check
 
@@ -320,8 +320,8 @@ def test_the_referent_of_a_weak_reference_lives_until_its_guards_are_written(mon
         gc.collect()
         return build_tree(*args)
 
-    build_tree = dispatch.build_tree
-    monkeypatch.setattr(dispatch, "build_tree", collected_first)
+    build_tree = compilation.build_tree
+    monkeypatch.setattr(compilation, "build_tree", collected_first)
     dispatch.reset()
     compiled = ptdebug.compile(lambda x, reference: x + reference().number, backend=lambda graph, inputs: graph.forward)
     gc.disable()

@@ -67,6 +67,25 @@ def such_a_helper_called_by_a_helper(compile):
 
 
 @program
+def a_function_looks_who_called_it_after_a_break(compile):
+    def told_by_depth(x):
+        y = x + 1
+        print("before")
+        return y, sys._getframe(1).f_code.co_name
+
+    def told_step_by_step(x):
+        y = x + 2
+        print("before")
+        return y, inspect.currentframe().f_back.f_code.co_name
+
+    @compile
+    def caller(x):
+        return told_by_depth(x), told_step_by_step(x)
+
+    return [caller(torch.ones(2)) for _ in range(2)]
+
+
+@program
 def a_traceback_has_the_variables_of_the_frame_that_raised(compile):
     def third(items, a):
         b = a + 1

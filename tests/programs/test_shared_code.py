@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import ptdebug
 import pytest
 import torch
@@ -30,6 +33,24 @@ def test_the_limit_of_compilations_is_that_of_each(decorate):
         f = decorate(scaled(k))
         assert torch.equal(ptdebug.compile(f, backend=captured, dynamic=False)(X), f(X))
     assert STATISTICS.graphs == 20 and not STATISTICS.reasons
+
+
+def test_what_is_compiled_for_one_dies_with_it():
+    graphs, ids = [], set(dispatch.runtimes())
+
+    def watched(module, inputs):
+        graphs.append(weakref.ref(module))
+        return module.forward
+
+    for k in (2, 3):
+        compiled = ptdebug.compile(torch.no_grad()(scaled(k)), backend=watched)
+        assert torch.equal(compiled(X), compiled(X))
+    ptdebug.compile(torch.no_grad()(scaled(4)))  # never called
+    del compiled
+    gc.collect()
+    assert len(graphs) == 2 and not [graph for graph in graphs if graph() is not None]
+    new = set(dispatch.runtimes()) - ids
+    assert [dispatch.runtimes()[id].calls for id in sorted(new)] == [2, 2]
 
 
 def test_one_that_cannot_be_compiled_does_not_keep_the_next_from_it():

@@ -197,12 +197,10 @@ hint_for(
     np.ndarray, at=Reason.NOT_A_CONSTANT, message=Reason.NUMPY_UNSUPPORTED.message, hint=Reason.NUMPY_UNSUPPORTED.hint
 )
 hint_for("random", "numpy.random", kind=Reason.PYTHON_RANDOM)
-_TURNS = Explanation(
-    "how often the loop runs depends on a tensor's values: `{expression}`",
-    "loop a fixed number of times and mask with torch.where what is not wanted, or use torch.while_loop",
-)
-hint_for(
-    _TENSOR.unbind, torch.unbind, at=Reason.DATA_DEPENDENT_SHAPE, message=_TURNS.message, hint=_TURNS.hint
+TURNS = hint_for(
+    _TENSOR.unbind, torch.unbind, at=Reason.DATA_DEPENDENT_SHAPE,
+    message="how often the loop runs depends on a tensor's values: `{expression}`",
+    hint="loop a fixed number of times and mask with torch.where what is not wanted, or use torch.while_loop",
 )
 
 # ---- memory, gradients, state ----------------------------------------------------------------------------------------
@@ -248,9 +246,8 @@ OPTIMIZER = hint_for(
 hint_for(
     torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel, at=Reason.UNKNOWN_TYPE,
     message="{subject} does its communication outside of graphs",
-    hint="compile the whole of it (torch.compile(ddp_model)), which compiles the module inside, and call "
-    "what that gives "
-    "from eager code; or compile the module before it is wrapped",
+    hint="compile the whole of it (torch.compile(ddp_model)), which compiles the module inside, and call what that "
+    "gives from eager code; or compile the module before it is wrapped",
 )
 
 # ---- Python's machinery ----------------------------------------------------------------------------------------------

@@ -19,9 +19,8 @@ STRINGS = (
     "`if not torch.compiler.is_compiling(): ...`"
 )
 _UNKNOWN = (
-    f"{OUTSIDE}; if it computes tensors from tensors, wrap it with torch.library.custom_op, which makes "
-    f"it one operator "
-    "of the graph"
+    f"{OUTSIDE}; if it computes tensors from tensors, wrap it with torch.library.custom_op, which makes it one "
+    "operator of the graph"
 )
 _BRANCH = "this branch depends on a tensor's values (`{expression}`), which are not known while tracing"
 
@@ -39,8 +38,8 @@ class Category(Enum):
 
 
 class Reason(Enum):
-    """Why tracing stopped. Several reasons may share a code: they are the same to scripts and differ in "
-    "what is said."""
+    """Why tracing stopped. Several reasons may share a code: they are the same to scripts and differ in what is
+    said."""
 
     def __init__(self, code: str, category: Category, message: str, hint: str = "") -> None:
         self.code = code

@@ -13,16 +13,12 @@ from typing import Any
 
 import torch
 
-from .hints import FILE, OPTIMIZER, Explanation
+from .hints import FILE, OPTIMIZER, TURNS, Explanation
 from .math_breaks import CALL as MATH_CALL
 from .reasons import NUMBER, OUTSIDE, STRINGS, Reason
 from .subjects import is_value, type_of
 from .unsupported import Unsupported
 
-_TURNS = Explanation(
-    "how often the loop runs depends on a tensor's values: `{expression}`",
-    "loop a fixed number of times and mask with torch.where what is not wanted, or use torch.while_loop",
-)
 _ASSERTION = Explanation(
     "this assertion depends on a tensor's values (`{expression}`), which are not known while tracing",
     "check it before the call of the compiled function, or on what it returns"
@@ -172,9 +168,9 @@ _CALL_THAT_DECIDES = r"\A(?!.*(\.(item|tolist)\(\)$| [<>=!]=? ))[a-z_]+(\.[a-z_]
 _TAKES_AN_ITEM = r"\A(?!.* for ).*([\w\])}]\[[^\[]*\]|\}\.get\(.*\))$"
 
 SITUATIONS: tuple[tuple[tuple[Reason, ...], Test, str, Explanation], ...] = (
-    ((_VALUE,), _always, r"^range\(", _TURNS),
-    ((_VALUE,), _member("tolist"), r"\bfor\b.*\bin\b.*\.tolist\(\)", _TURNS),
-    ((_BRANCH, Reason.BRANCH_ON_SIZE), _always, r"^range\(|^while\b", _TURNS),
+    ((_VALUE,), _always, r"^range\(", TURNS),
+    ((_VALUE,), _member("tolist"), r"\bfor\b.*\bin\b.*\.tolist\(\)", TURNS),
+    ((_BRANCH, Reason.BRANCH_ON_SIZE), _always, r"^range\(|^while\b", TURNS),
     ((_SHAPE,), _always, r"\bctc_loss\(|_ctc_loss$", _LENGTHS),
     ((_SHAPE,), _about(torch._ctc_loss), "", _LENGTHS),
     ((_SHAPE,), _about(operator.getitem), r"\]$", _CHOSEN),

@@ -8,16 +8,13 @@ frame, and installs the result with its guards. Whatever goes wrong here, the fr
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
-import inspect
 import itertools
 import logging
 import os
 import re
 import sys
 import threading
-import traceback
 import types
 import weakref
 from collections import Counter
@@ -26,53 +23,44 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...artifacts import interruptions
-from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.context import CompileId
 from ...artifacts.external_exceptions import came_from_outside
 from ...artifacts.interruptions import Interrupted, Waiting
-from ...artifacts.records import LIMIT_REACHED, Argument, Frame, Location, Recompile, Runtime, TensorMeta
-from ...dependencies import msgspec
+from ...artifacts.records import LIMIT_REACHED, Recompile, Runtime
 from ..breaks.raised_errors import (
     TO_THE_PROGRAM,
-    BackendCompilerFailed,
     FullGraphError,
     RecompileLimitError,
-    StanceError,
-    kept_in_eager,
 )
-from ..bytecode.resume_function import is_resume_code, resume_id, resume_name, resumed_line
 from ..fx.backend_call import CompileOptions
-from ..guards import build_tree, explain_recompile, record_guards
-from ..guards.describe import describe, type_name
+from ..guards import explain_recompile
 from ..guards.interrupted import KEPT, raise_kept
 from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
 from ..runtime.dispatch_modes import current_observer, has_own_dispatch_mode
-from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
-from ..runtime.global_modes import keeping_modes, without_overrides
-from ..runtime.per_code import PerCode
+from ..runtime.global_modes import keeping_modes
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
-from ..runtime.skips import file_skip_reason, involves_tensors, is_own, only_wraps, program_frames, skip_reason
+from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
-from ..runtime.warning_filters import passed_over, warnings_are_no_errors
+from ..runtime.warning_filters import passed_over
 from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
-from ..variables.core.handlers import handler_of
-from .convert import NO_OPERATION, ConvertedFrame, Skip, convert_frame
+from .compilation import DISTURBED, INTERNAL_ERROR, TOO_DEEP, Compilation, internal_error
+from .convert import NO_OPERATION
+from .frame_records import subject_of
 from .function_modes import own_under, put_back, take_off
+from .registry import REGISTRY, is_wanted
+from .stances import DYNAMO, needs_compilation, set_stance, stance_in_effect, stance_there
+from .visible import visible
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of ptdebug's part of torch's frame state
 _PATIENCE = 8  # calls with nothing to compile before they are no longer intercepted
-_INTERNAL_ERROR = "internal error"
 _ROOM = 100  # frames that a compilation needs at least, its record included
-_TOO_DEEP = "Python's stack is too deep here to trace it"
-_INTERRUPTED = "it was interrupted"
-_DISTURBED = "another thread changed state that its guards check while it was compiled"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
 
@@ -83,14 +71,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-class TracerError(RuntimeError):
-    """An internal error of the tracer; the frame runs in eager."""
-
-
-class DisturbedError(Exception):
-    """Another thread changed what the frame's guards read while it was compiled; it runs in eager this once."""
 
 
 @dataclass
@@ -133,7 +113,7 @@ class Dispatcher:
 
     def _verdict(self, frame: Any, frame_state: dict[Any, Any]) -> Verdict:
         code = frame.f_code
-        wanted = _is_wanted(code)
+        wanted = is_wanted(code)
         if not wanted and skip_reason(code):
             if not self._is_forced(frame):
                 return eval_frame.SKIP
@@ -146,7 +126,7 @@ class Dispatcher:
         if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals) and not self._is_forced(frame):
             return _fruitless(state, _PATIENCE)
         if not _has_room(_ROOM):
-            STATISTICS.skipped(_TOO_DEEP)
+            STATISTICS.skipped(TOO_DEEP)
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         verdict = self._uninterrupted(frame, state, wanted, Waiting())
         while verdict is None:  # signals arrived, and were handled
@@ -159,13 +139,13 @@ class Dispatcher:
         overrides = self.options.overrides()
         if not overrides or is_own(frame.f_code.co_filename):
             return False
-        return overrides.get(f"frame:{_subject(frame)}") == "compile"
+        return overrides.get(f"frame:{subject_of(frame)}") == "compile"
 
     def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
         """`_compile`, then the handlers of signals that arrived meanwhile; None where it gave up because of them."""
         try:
             with _compiling:
-                _REGISTRY.touched[id(frame.f_code)] = weakref.ref(frame.f_code)
+                REGISTRY.touched[id(frame.f_code)] = weakref.ref(frame.f_code)
                 with waiting, keeping_modes():
                     return self._compile(frame, state, wanted)
         except (*TO_THE_PROGRAM, MarkedDynamicError) as error:
@@ -177,7 +157,7 @@ class Dispatcher:
         except Exception as error:  # of the surroundings of a compilation: why earlier entries did not fit
             if came_from_outside(error):
                 raise
-            return _internal_error(frame.f_code, error)
+            return internal_error(frame.f_code, error)
         finally:
             if waiting.arrived:
                 _handle(waiting)
@@ -191,7 +171,7 @@ class Dispatcher:
             state.watchers.add(watcher)
             if state.frame < 0:
                 state.frame = next(_frame_numbers)
-            _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused("skipped", reason)
+            Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused("skipped", reason)
             state.compiles += 1
         if self.options.fullgraph and has_own_dispatch_mode():
             name = frame.f_code.co_qualname
@@ -212,10 +192,10 @@ class Dispatcher:
         reason = explain_recompile(mine, scope, frame.f_code)
         if mine and reason is None:
             return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
-        if _REGISTRY.stance != "default" or _DYNAMO in sys.modules:
-            stance = _stance()
+        if REGISTRY.stance != "default" or DYNAMO in sys.modules:
+            stance = stance_in_effect()
             if stance == "fail_on_recompile":
-                raise _needs_compilation(frame, reason)
+                raise needs_compilation(frame, reason)
             if stance == "eager_on_recompile":
                 return eval_frame.EAGER_ONCE
         if reason is not None:
@@ -224,7 +204,7 @@ class Dispatcher:
             return self._limit_reached(frame, state, reason)
         if state.frame < 0:
             state.frame = next(_frame_numbers)
-        compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles), owner)
+        compilation = Compilation(self.options, frame, CompileId(state.frame, state.compiles), owner)
         state.compiles += 1
         policy = DynamicPolicy(state.history, self.options.dynamic, compilation.context)
         compilation.failures = state.failures
@@ -241,9 +221,9 @@ class Dispatcher:
             return outcome
         if mine:
             return eval_frame.CACHED_ONLY_HERE
-        if outcome == _DISTURBED or (outcome == NO_OPERATION and self.options.fullgraph):
+        if outcome == DISTURBED or (outcome == NO_OPERATION and self.options.fullgraph):
             return _fruitless(state, _PATIENCE, eval_frame.EAGER_ONCE_WITH_CALLEES)
-        if self.options.fullgraph and outcome in (_INTERNAL_ERROR, _TOO_DEEP):
+        if self.options.fullgraph and outcome in (INTERNAL_ERROR, TOO_DEEP):
             return eval_frame.SKIP_WITH_CALLEES  # its callees are not held to fullgraph for that
         return _fruitless(state, _PATIENCE if wanted else 1)
 
@@ -279,7 +259,7 @@ class Dispatcher:
             if not self.options.fullgraph:  # else the error says it
                 log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
             STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
-            compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
+            compilation = Compilation(self.options, frame, CompileId(state.frame, state.compiles))
             compilation.refused("failed" if self.options.fullgraph else "eager", text, compilation.decide_limit)
         if self.options.fullgraph:
             raise RecompileLimitError(
@@ -294,168 +274,12 @@ class Dispatcher:
         return [guards] if guards is not None and guards.cache_entry is None and not guards.dead else []
 
 
-class _Compilation:
-    """One attempt to compile one frame, from the start of its record to the end."""
-
-    def __init__(
-        self, options: CompileOptions, frame: Any, compile_id: CompileId, owner: _Wrapped | None = None
-    ) -> None:
-        self.options = options
-        self.frame = frame
-        self.owner = owner
-        self.code: types.CodeType = frame.f_code
-        self.id = compile_id
-        self.context: CompileContext = options.make_context(compile_id)
-        self.caller = sys._getframe(2)  # not a frame with a variable for this compilation: that would be a cycle
-        self.failures: Counter[str] = Counter()
-        self.alone = runs_alone()
-        self.apart = False  # the existing entries were compiled for other calls of torch.compile
-        self.doubtful = False  # it breaks where an operator rejects its arguments
-        self.raises = False  # it only raises, under `fullgraph`
-        self.limit: int | None = None  # of compilations, where an override sets one
-
-    def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
-        """The verdict that installs an entry, or the reason why there is none."""
-        context, code = self.context, self.code
-        if context.recording:
-            context.recorder.begin(str(self.id), *_named(self.frame))
-            context.recorder.source_file(code.co_filename)
-        if reason is not None:
-            record = self._with_call(reason)
-            STATISTICS.recompiled(record)
-            context.record("guards", lambda: record, "recompile")
-        try:
-            if context.override("recompile-limit", self._subject()) is not None:
-                self.limit = self.decide_limit()
-            forced = context.override("frame", self._subject())
-            skip = "" if _is_wanted(code) else skip_reason(code)
-            default, why = ("eager", f"left alone: {skip}") if skip else ("compile", "it works on tensors")
-            if forced is not None and self._decided(default, why) == "eager":
-                return self._finish("eager", "forced by an override")
-            with context.timed("total"), without_dynamo(), warnings_are_no_errors():
-                converted = self._convert(policy)
-                if isinstance(converted, Skip):
-                    if forced is None:
-                        self._decided("eager", converted.reason)
-                    STATISTICS.broke(converted.breaks)
-                    return self._finish("skipped", converted.reason)
-                verdict = self._install(converted)
-                if forced is None:
-                    self._decided("compile", "it computes with tensors")
-        except BackendCompilerFailed as error:
-            why = kept_in_eager(error)
-            if not why:
-                self._finish("failed", str(error))
-                raise
-            return self._finish("eager", why)
-        except (*TO_THE_PROGRAM, MarkedDynamicError) as error:
-            self._finish("failed", str(error))
-            raise
-        except DisturbedError as error:
-            log.debug("%s", error)
-            return self._finish("skipped", _DISTURBED)
-        except Exception as error:
-            if isinstance(error, RecursionError) and error.args:  # Python's own has a text
-                log.debug("%s", "".join(traceback.format_exception(error)))
-                return self._finish("skipped", _TOO_DEEP)
-            if came_from_outside(error):
-                self._finish("skipped", f"{_INTERRUPTED} ({type(error).__name__})")
-                raise
-            return self._failed(error)
-        except BaseException as error:
-            why = "a signal" if isinstance(error, Interrupted) else type(error).__name__
-            self._finish("skipped", f"{_INTERRUPTED} ({why})")
-            raise
-        STATISTICS.compiled(converted)
-        self._finish("eager" if self.context.fallback else "compiled", self.context.fallback)
-        return verdict
-
-    def _subject(self) -> str:
-        return _subject(self.frame)
-
-    def _decided(self, default: str, why: str) -> str:
-        """Whether the frame is compiled, recorded once that is known: a frame with nothing to compile is skipped."""
-        return self.context.decide("frame", self._subject(), ("compile", "eager"), default, why)
-
-    def decide_limit(self) -> int:
-        """How often a frame is compiled at most, recorded where that is reached or an override says so."""
-        why = "compilations of one function before other calls of it run in eager"
-        return self.context.number("recompile-limit", self._subject(), self.options.recompile_limit, why)
-
-    def refused(self, status: str, why: str, decide: Callable[[], object] | None = None) -> None:
-        """Record that the frame was not compiled."""
-        context = self.context
-        if context.recording:
-            context.recorder.begin(str(self.id), *_named(self.frame))
-            if decide is not None:
-                decide()
-            self._finish(status, why)
-
-    def _with_call(self, reason: Recompile) -> Recompile:
-        """The reason, with the call."""
-        calls = [f for f in program_frames(self.caller) if not _runs(f.f_code, self.code)]
-        call = _location(calls[-1]) if calls else None
-        if call is not None and self.context.recording:
-            self.context.recorder.source_file(call.file)
-        return msgspec.structs.replace(reason, call_site=call)
-
-    def _convert(self, policy: DynamicPolicy) -> ConvertedFrame | Skip:
-        frame = self.frame
-        return convert_frame(
-            self.code, frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure, self.options, self.context,
-            policy, self._subject(),
-        )
-
-    def _install(self, converted: ConvertedFrame) -> Verdict:
-        self.doubtful = any(found.code in ("operator-error", "memory-overlap") for found in converted.breaks)
-        self.raises = self.options.fullgraph and bool(converted.breaks)
-        tree = build_tree(converted.guards, self.failures, self.options.versions)
-        guards = EntryGuards(tree.root, tree.checks, str(self.id), self.owner)
-        if not tree.root.check(self.frame.f_locals):
-            frame = self.frame
-            why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
-            kind = TracerError if self.alone else DisturbedError
-            raise kind(f"its guards reject the call that was compiled: {why}")
-        guards.watch(tree.watched, describe)
-        nodes, story = converted.needed_by, converted.story
-        self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))
-        if self.context.recording:  # what the recorder knows the call by
-            self.context.guarded = tuple((c.source.expression, c.kind, c.code) for c in tree.checks)
-            self.context.code = self.code
-        _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
-        converted.guards.forget()
-        return eval_frame.install(converted.code, guards)
-
-    def _failed(self, error: Exception) -> str:
-        _internal_error(self.code, error)
-        self._finish("eager", "".join(traceback.format_exception(error)))
-        return _INTERNAL_ERROR
-
-    def _finish(self, status: str, reason: str) -> str:
-        context = self.context
-        if status == "skipped":
-            STATISTICS.skipped(reason)
-        context.record("frame", lambda: frame_record(self.frame, status, reason, self.caller, self.apart))
-        if context.recording:
-            context.recorder.end(str(self.id), status, reason, context.seconds)
-        return reason
-
-
 def _has_room(frames: int) -> bool:
     """Whether Python's stack has room for so many frames."""
     try:
         return frames == 0 or _has_room(frames - 1)
     except RecursionError:
         return False
-
-
-def _internal_error(code: types.CodeType, error: Exception) -> Verdict:
-    """The tracer raised, which is reported; the frame runs in eager this once."""
-    where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-    log.warning("%s runs in eager: internal error of ptdebug (%s: %s)", where, type(error).__name__, error)
-    log.debug("%s", "".join(traceback.format_exception(error)))
-    STATISTICS.reasons[f"internal error: {type(error).__name__}: {error}"] += 1
-    return eval_frame.EAGER_ONCE
 
 
 def _fruitless(state: CodeState, patience: int, once: Verdict = eval_frame.EAGER_ONCE) -> Verdict:
@@ -485,129 +309,16 @@ def _variable(what: str) -> str:
     return match.group() if match is not None else ""
 
 
-def _counters(code: types.CodeType) -> list[list[int]]:
-    """The call counters of the compiled graphs in rewritten code."""
-    return [calls for const in code.co_consts if (calls := eval_frame.calls_of(const)) is not None]
-
-
-def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
-    """Stage `frame`: the function, its arguments, and its caller."""
-    code = frame.f_code
-    function, file, line = _named(frame)
-    module = getattr(_wrapped(frame), "__module__", None) or frame.f_globals.get("__name__", "")
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
-                             + bool(code.co_flags & 8)]
-    arguments = tuple(_argument(name, frame.f_locals[name]) for name in names if name in frame.f_locals)
-    stack = tuple(map(_location, program_frames(caller)))
-    return Frame(
-        function, file, line, str(module), arguments, stack, status, reason,
-        resume_id(code), apart,
-    )
-
-
-def _location(frame: types.FrameType) -> Location:
-    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
-
-
-def _runs(running: types.CodeType, code: types.CodeType) -> bool:
-    """Whether `running` is `code`, a rewritten form of it, or of what it continues."""
-    return (running.co_filename, running.co_firstlineno, running.co_name) == (
-        code.co_filename, code.co_firstlineno, code.co_name
-    )
-
-
-def _named(frame: Any) -> tuple[str, str, int]:
-    """(function, file, line) of a frame: for a decorator's wrapper, of the wrapped function; a method of a module that
-    it wraps is named by the module's class."""
-    function, file, line = _place(frame.f_code)
-    wrapped = _wrapped(frame)
-    if wrapped is None:
-        return function, file, line
-    name = wrapped.__qualname__
-    first = next(iter(_positional(frame)), None)
-    if isinstance(first, torch.nn.Module):
-        name = f"{type(first).__qualname__}.{wrapped.__name__}"
-    return name, wrapped.__code__.co_filename, wrapped.__code__.co_firstlineno
-
-
-def _is_wanted(code: types.CodeType) -> bool:
-    """Whether the program asks for the function to be compiled, or it is the rest of one that is."""
-    return code in _REGISTRY.wanted or is_resume_code(code)
-
-
-def _subject(frame: Any) -> str:
-    """What decisions about a frame are named after."""
-    function, file, line = _named(frame)
-    return f"{function}@{file.rpartition('/')[2]}:{line}"
-
-
-def _wrapped(frame: Any) -> types.FunctionType | None:
-    """The function that the frame's function, made by a decorator, wraps: the only function in its closure."""
-    code = frame.f_code
-    if "<locals>" not in code.co_qualname or not code.co_flags & 4 or is_resume_code(code):
-        return None
-    inside = []
-    for cell in frame.closure or ():
-        with contextlib.suppress(ValueError):  # empty
-            if isinstance(cell.cell_contents, types.FunctionType):
-                inside.append(cell.cell_contents)
-    if len(inside) != 1:
-        return None
-    with contextlib.suppress(ValueError):  # wrappers of each other
-        function = inspect.unwrap(inside[0])
-        if isinstance(function, types.FunctionType):
-            return function
-    return None
-
-
-def _positional(frame: Any) -> list[Any]:
-    """The positional arguments of a frame."""
-    code = frame.f_code
-    names = code.co_varnames[: code.co_argcount]
-    more = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]  # *args
-    return [*(frame.f_locals[n] for n in names if n in frame.f_locals), *frame.f_locals.get(more, ())]
-
-
-def _place(code: types.CodeType) -> tuple[str, str, int]:
-    """(function, file, line) of a code object; of a resume function with the line where it resumes."""
-    return resume_name(code), code.co_filename, resumed_line(code)
-
-
-@without_overrides
-def _argument(name: str, value: Any) -> Argument:
-    tensor = None
-    if issubclass(type(value), torch.Tensor) and value.layout is torch.strided:
-        tensor = TensorMeta(
-            str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()), str(value.device),
-            value.requires_grad, int(value.storage_offset()),
-        )
-    return Argument(name, type_name(type(value)), describe(value), tensor)
-
-
 # ---- the public functions --------------------------------------------------------------------------------------------
-class _Registry:
-    """What this process has compiled: code objects that must be intercepted, those that have entries, running
-    entries."""
-
-    def __init__(self) -> None:
-        self.wanted: PerCode[bool] = PerCode()
-        self.touched: dict[int, weakref.ref[types.CodeType]] = {}
-        self.running: dict[str, tuple[weakref.ref[EntryGuards], list[list[int]]]] = {}
-        self.dispatchers: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDictionary()
-        self.own_codes: weakref.WeakKeyDictionary[Any, types.CodeType] = weakref.WeakKeyDictionary()
-        self.ended: dict[str, Runtime] = {}  # statistics of entries that died with the user's objects
-        self.stance = "default"
-        self.eager = False  # whether the stance is "force_eager"
-
-    def dispatcher(self, options: CompileOptions) -> Dispatcher:
-        """The dispatcher for these options, which it keeps alive, so that their id stays unique."""
-        found = self.dispatchers.get(id(options))
-        if found is None:
-            found = self.dispatchers[id(options)] = Dispatcher(options)
-        return found
+_DISPATCHERS: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDictionary()
 
 
-_REGISTRY = _Registry()
+def _dispatcher(options: CompileOptions) -> Dispatcher:
+    """The dispatcher for these options, which it keeps alive, so that their id stays unique."""
+    found = _DISPATCHERS.get(id(options))
+    if found is None:
+        found = _DISPATCHERS[id(options)] = Dispatcher(options)
+    return found
 
 
 class _Wrapped:
@@ -636,18 +347,18 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     if eval_frame.unavailable():
         _say_once(f"nothing is compiled: {eval_frame.unavailable()}")
         return fn
-    dispatcher, owner = _REGISTRY.dispatcher(options), _Wrapped(fn)
-    target = _visible(fn)
-    set_callback, registry = eval_frame.set_callback, _REGISTRY
+    dispatcher, owner = _dispatcher(options), _Wrapped(fn)
+    target = visible(fn)
+    set_callback, registry = eval_frame.set_callback, REGISTRY
     set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
     current_callback, current_region = eval_frame.current_callback, eval_frame.current_region
     loaded, raising = sys.modules.get, dispatcher.raising
     modes_in_force = torch._C._len_torch_function_stack
     under = own_under()
-    _REGISTRY.wanted[under.__code__] = True
+    REGISTRY.wanted[under.__code__] = True
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _stance_there(dynamo) == "force_eager"):
+        if registry.eager or ((dynamo := loaded(DYNAMO)) is not None and stance_there(dynamo) == "force_eager"):
             return owner.function(*args, **kwargs)
         modes = take_off() if modes_in_force() else ()
         region, before = current_region(), current_callback()  # a signal handler may raise after each call
@@ -679,82 +390,6 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     return compiled
 
 
-_DYNAMO = "torch._dynamo.eval_frame"
-
-
-def _stance_there(dynamo: types.ModuleType) -> str:
-    """The stance that PyTorch's own torch.compiler.set_stance has stored."""
-    return getattr(getattr(dynamo, "_stance", None), "stance", "default")
-
-
-def _stance() -> str:
-    """The stance in effect, whichever function set it."""
-    dynamo = sys.modules.get(_DYNAMO)
-    return _REGISTRY.stance if dynamo is None or _REGISTRY.stance != "default" else _stance_there(dynamo)
-
-
-def _needs_compilation(frame: Any, reason: Recompile | None) -> StanceError:
-    code = frame.f_code
-    failed = f"\n    triggered by the following guard failure(s):\n    - {reason.compared_with}: {reason.guard}" if (
-        reason) else ""
-    return StanceError(
-        f"Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: '{code.co_filename}', "
-        f"function name: '{code.co_name}', line number: {frame.f_lineno}{failed}"
-    )
-
-
-def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that runs `fn` in a frame that the hook intercepts."""
-    function = fn.__func__ if isinstance(fn, types.MethodType) else fn
-    if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
-        _LazyGraphModule.force_recompile(fn.__self__)  # type: ignore[arg-type]
-        # A scripted module's class has a descriptor that raises when it is read from the class.
-        forward = getattr(getattr(type(fn.__self__), "forward", None), "__code__", None)
-        if forward is not None and not only_wraps(forward):
-            _REGISTRY.wanted[forward] = True
-        return fn
-    known = handler_of(function) is not None  # its code is not interpreted
-    known = known or getattr(function, "__code__", None) in _SHARED
-    if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
-        if function.__closure__ and file_skip_reason(function.__code__.co_filename):
-            function = _with_own_code(function)
-            fn = types.MethodType(function, fn.__self__) if isinstance(fn, types.MethodType) else function
-        _REGISTRY.wanted[function.__code__] = True
-        return fn
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    # A code object for each function: torch keeps entries by code object.
-    code = _own_code(getattr(fn, "func", fn) if type(fn) is functools.partial else fn, call.__code__)
-    _REGISTRY.wanted[code] = True
-    return types.FunctionType(code, call.__globals__, call.__name__, None, call.__closure__)
-
-
-def _with_own_code(function: types.FunctionType) -> types.FunctionType:
-    """A copy of what a decorator of a library made, such as `torch.no_grad()`: all that it made has one code, for which
-    entries, limits and verdicts would be shared, and what nobody asked for would be compiled."""
-    code = _own_code(function, function.__code__)
-    parts = function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    copied = types.FunctionType(code, *parts)
-    copied.__kwdefaults__ = function.__kwdefaults__
-    copied.__dict__.update(function.__dict__)
-    copied.__qualname__ = function.__qualname__
-    return copied
-
-
-def _own_code(fn: Callable[..., Any], code: types.CodeType) -> types.CodeType:
-    try:
-        return _REGISTRY.own_codes.setdefault(fn, code.replace())
-    except TypeError:  # not hashable, or without weak references
-        return code.replace()
-
-
-_CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
-_SHARED = frozenset((torch.nn.Module._call_impl.__code__, torch.nn.Module._wrapped_call_impl.__code__))
-"""What calls of all modules run, where one class is compiled."""
-
-
 def disable(fn: Any, recursive: bool = True) -> Any:
     """`fn` such that it always runs in eager; with `recursive`, so does everything that it calls.
 
@@ -777,14 +412,6 @@ def disable(fn: Any, recursive: bool = True) -> Any:
     return disabled
 
 
-def set_stance(stance: str) -> str:
-    """What calls of optimized callables do; returns the previous stance. "force_eager": run the original;
-    "eager_on_recompile", "fail_on_recompile": do so, or raise, where a call needs a compilation; else compile."""
-    before, _REGISTRY.stance = _REGISTRY.stance, stance
-    _REGISTRY.eager = stance == "force_eager"
-    return before
-
-
 def reset() -> None:
     """Forget all compiled code, and the statistics."""
     forget()
@@ -798,11 +425,11 @@ def forget() -> None:
 
 
 def _drop_entries() -> None:
-    for reference in list(_REGISTRY.touched.values()):
+    for reference in list(REGISTRY.touched.values()):
         code = reference()
         if code is not None:
             eval_frame.reset_code(code)
-    _REGISTRY.touched.clear()
+    REGISTRY.touched.clear()
 
 
 @atexit.register
@@ -812,8 +439,8 @@ def _let_go() -> None:
     if not _compiling.acquire(blocking=False):
         return  # a thread that the interpreter does not wait for
     try:
-        _REGISTRY.ended = runtimes()
-        _REGISTRY.eager = True  # exit handlers still call them
+        REGISTRY.ended = runtimes()
+        REGISTRY.eager = True  # exit handlers still call them
         _drop_entries()
     finally:
         _compiling.release()
@@ -827,13 +454,10 @@ def stats() -> dict[str, Any]:
 
 def runtimes() -> dict[str, Runtime]:
     """The run times of each compilation that has an entry, by compile id."""
-    result = dict(_REGISTRY.ended)
-    for compile_id, (reference, counters) in list(_REGISTRY.running.items()):
-        if compile_id in result:
-            continue
-        guards = reference()
-        failures = guards.root.fail_count() if guards is not None and guards.root is not None else 0
-        result[compile_id] = Runtime(max((counter[0] for counter in counters), default=0), failures)
+    result = dict(REGISTRY.ended)
+    for compile_id in list(REGISTRY.running):
+        if compile_id not in result:
+            result[compile_id] = REGISTRY.runtime(compile_id)
     return result
 
 

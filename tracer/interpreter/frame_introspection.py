@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .interpreter import Interpreter
 
 _TO_FRAMES = frozenset(("_getframe", "currentframe", "f_back", "stack", "tb_frame"))
+_TO_CALLERS = frozenset(("_getframe", "f_back"))
 _PLACES = frozenset(("co_name", "co_filename", "co_qualname", "co_firstlineno"))
+_PLACES_OF_FRAMES = frozenset(("f_code", "f_lineno"))
 
 
 _IN_FRAMES = frozenset(("f_locals", *(name for name in dir(CodeType) if name.startswith("co_")))) - _PLACES
@@ -39,9 +41,16 @@ def reader_above(frame: Interpreter) -> str:
     return ""
 
 
+def _asks_who_called(code: CodeType) -> bool:
+    """Whether a function with this code looks where its own caller is. Its resume function is called by what is left of
+    it, one frame further in."""
+    names = frozenset(code.co_names)
+    return not _TO_CALLERS.isdisjoint(names) and not _PLACES_OF_FRAMES.isdisjoint(names)
+
+
 def reader_called(code: CodeType, f_globals: dict[str, Any], closure: Iterable[CellType]) -> str:
     """A function named in `code` that reads its callers' variables, or `code` itself; "" for none."""
-    if reads_callers(code):
+    if reads_callers(code) or _asks_who_called(code):
         return code.co_qualname
     for value in (*map(f_globals.get, code.co_names), *_contents(closure)):
         if isinstance(value, FunctionType) and reads_callers(value.__code__):

@@ -17,9 +17,9 @@ from ..core.handlers import handler_of, handles
 from ..core.operators import apply
 from ..python.floats import is_numpys
 from ..python.symbolic_numbers import NumberValue
-from ..torch.tensor import METHODS as TENSOR_METHODS
 from ..torch.tensor import TensorValue
 from ..torch.tensor_constructors import tensor_of_numbers
+from ..torch.tensor_methods import METHODS as TENSOR_METHODS
 from .dtypes import named_dtype, sample, torch_dtype
 from .functions import clipped, dot, rounded, taken
 from .ndarrays import (

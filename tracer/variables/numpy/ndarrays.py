@@ -29,8 +29,8 @@ from ..core.handlers import handler_of, handles
 from ..core.operators import IN_PLACE, apply
 from ..core.registry import builds, from_python
 from ..python.instances import build_object
-from ..torch.tensor import METHODS as TENSOR_METHODS
 from ..torch.tensor import TensorValue
+from ..torch.tensor_methods import METHODS as TENSOR_METHODS
 from . import scalars  # noqa: F401  (what its functions do with numbers stays)
 from .dtypes import NUMPY_DTYPES, order_of
 

@@ -255,8 +255,8 @@ _DIVISIONS = (operator.mod, operator.floordiv)
 
 def _reason(symbol: Any, of_data: Reason) -> Reason:
     """Of the break where a number that only data or Python's random tells would have to be known."""
-    drawn = getattr(symbol.node.shape_env, "drawn", ())
-    return of_data if symbol.node.expr.free_symbols.isdisjoint(drawn) else Reason.RANDOM_VALUE
+    random = getattr(symbol.node.shape_env, "random_symbols", ())
+    return of_data if symbol.node.expr.free_symbols.isdisjoint(random) else Reason.RANDOM_VALUE
 
 
 def _check_divisor(tx: Translator, function: Callable[..., Any], divisor: Any) -> None:

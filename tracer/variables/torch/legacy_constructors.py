@@ -19,7 +19,8 @@ from ..core.constant import constant
 from ..core.handlers import handles
 from ..core.registry import from_python
 from ..numpy.ndarrays import NdarrayValue
-from .tensor import METHODS, PLAIN_TYPES, TensorValue
+from .tensor import PLAIN_TYPES, TensorValue
+from .tensor_methods import METHODS
 
 if TYPE_CHECKING:
     from ..core.base import Translator

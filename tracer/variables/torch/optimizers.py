@@ -22,7 +22,8 @@ from ..core.constant import constant
 from ..core.handlers import NAMED, handles
 from ..core.registry import from_python
 from ..python.objects import ObjectValue
-from .tensor import METHODS, TensorValue
+from .tensor import TensorValue
+from .tensor_methods import METHODS
 from .torch_functions import requested_break
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import constant
-from .tensor import METHODS, PLAIN_TYPES, SETTERS, TensorValue
+from .tensor import PLAIN_TYPES, SETTERS, TensorValue
+from .tensor_methods import METHODS
 
 if TYPE_CHECKING:
     from ..core.base import Trace, Translator

@@ -20,7 +20,8 @@ from ...breaks.unsupported import Unsupported
 from ..core.base import ObservedException, Value
 from ..core.constant import BoundBuiltin, constant
 from .higher_order.autograd_function import strides_of
-from .tensor import METHODS, NodeValue, TensorValue
+from .tensor import NodeValue, TensorValue
+from .tensor_methods import METHODS
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator

@@ -28,7 +28,8 @@ from ..core.handlers import handles
 from ..core.identity_guards import guard_unchanged
 from ..core.operators import IN_PLACE, REFLECTED
 from ..core.registry import build, from_python
-from .tensor import METHODS, TensorValue
+from .tensor import TensorValue
+from .tensor_methods import METHODS
 from .torch_function_overrides import has_override, note_class, override, program_defines
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from ..core.base import Value
 from ..core.constant import constant
 from ..core.handlers import NAMED, handles
 from ..core.registry import from_python
-from .tensor import METHODS, TensorValue
+from .tensor import TensorValue
+from .tensor_methods import METHODS
 
 if TYPE_CHECKING:
     from ..core.base import Translator
