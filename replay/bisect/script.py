@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ...artifacts.recording import Recording, RecordingError
@@ -41,7 +42,7 @@ class ScriptBisection:
     told: Callable[[str], None] = lambda text: None
     why: str = ""
     words: str = ""  # the last line of its output, where it fails as it is
-    right: Outcome = Outcome(PASSED)  # what comes of it in eager
+    right: Outcome = field(default_factory=partial(Outcome, PASSED))  # what comes of it in eager
     best: Forced = field(default_factory=dict)
     known: dict[str, Guilty] = field(default_factory=dict)  # what was found by graphs alone
     made: dict[str, Made] = field(default_factory=dict)

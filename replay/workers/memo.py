@@ -1,7 +1,7 @@
 """Outcomes that are known, by the content of their cases: on disk, so that a search that was interrupted goes on.
 
-The key includes what an outcome depends on besides the case: versions, ptdebug's sources, settings of the environment. Where
-it imports other code, which may change, outcomes are not to be kept.
+The key includes what an outcome depends on besides the case: versions, ptdebug's sources, settings of the environment.
+Where it imports other code, which may change, outcomes are not to be kept.
 """
 from __future__ import annotations
 

@@ -199,6 +199,7 @@ def test_a_recording_without_facts_is_read_as_one_with_them(sample, tmp_path):
 def test_what_is_too_large_is_not_linked_and_named(sample, monkeypatch):
     with Recording.open(sample) as recording:
         assert unlinked(recording, "0/0") == []
+        whole = set(links(recording, "0/0").items())
         monkeypatch.setattr(provenance, "MOST_LINKED", 5)
         assert unlinked(recording, "0/0")[:2] == ["bytecode", "capture"]
-        assert not [ref for ref in links(recording, "0/0").items() if ref.startswith("capture#mul_1")]
+        assert set(links(recording, "0/0").items()) < whole

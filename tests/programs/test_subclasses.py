@@ -3,6 +3,7 @@ read names with Python's own tables; all captured whole."""
 # mypy: ignore-errors
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import keyword
@@ -120,9 +121,9 @@ def names_that_may_be_keywords(compile):
 
 @program
 def a_cached_function_that_counts_with_a_set(compile):
+    @dataclasses.dataclass(frozen=True)  # of an object that may change the cache could know an old result: a break
     class Pattern:
-        def __init__(self, text):
-            self.text = text
+        text: str
 
     @functools.lru_cache(maxsize=8)
     def axes(pattern, suffix):

@@ -61,10 +61,10 @@ class PlanRunner:
 def compiled(
     function: Callable[..., Any], inputs: Sequence[torch.Tensor], overrides: Mapping[str, str] | None = None
 ) -> PlanRunner:
-    """`function` through the engine into Triton kernels for the inputs' device."""
-    context = CompileContext(overrides=dict(overrides or {}))
-    plan = plan_of(function, inputs, context)
-    return PlanRunner(plan, kernels_for_plan(plan, context))
+    """`function` through the engine into Triton kernels for the inputs' device. `overrides` are of the kernels' choices:
+    the plan is one for a CPU where the inputs are there, whose options of the same decisions are others."""
+    plan = plan_of(function, inputs, CompileContext())
+    return PlanRunner(plan, kernels_for_plan(plan, CompileContext(overrides=dict(overrides or {}))))
 
 
 def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
