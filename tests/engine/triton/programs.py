@@ -61,7 +61,7 @@ class PlanRunner:
 def compiled(
     function: Callable[..., Any], inputs: Sequence[torch.Tensor], overrides: Mapping[str, str] | None = None
 ) -> PlanRunner:
-    """`function` through the engine into Triton kernels for the inputs' device. `overrides` are of the kernels' choices:
+    """`function` through the engine into Triton kernels for the inputs' device. `overrides` are of kernels' choices:
     the plan is one for a CPU where the inputs are there, whose options of the same decisions are others."""
     plan = plan_of(function, inputs, CompileContext())
     return PlanRunner(plan, kernels_for_plan(plan, CompileContext(overrides=dict(overrides or {}))))
