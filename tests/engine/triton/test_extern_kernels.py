@@ -16,7 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 @pytest.mark.parametrize(("function", "whole", "why"), [
     (lambda x: torch.digamma(x.exp()) * 2, "aten.digamma.default", "Triton's math library has no digamma"),
     (lambda x: torch.cumsum(x.exp(), 0) * 2, "aten.cumsum.default", "a scan on a GPU"),
-    (lambda x: torch.bernoulli(x.sigmoid()) * 2, "aten.bernoulli.default", "random numbers, equal to eager's: left to ATen"),
+    (lambda x: torch.bernoulli(x.sigmoid()) * 2, "aten.bernoulli.default",
+     "random numbers, equal to eager's: left to ATen"),
 ])  # fmt: skip
 def test_one_operator_is_left_to_aten(function, whole, why):
     module = torch.fx.symbolic_trace(function)
