@@ -63,6 +63,17 @@ def _without_zero(weight: torch.Tensor, zero_points: torch.Tensor | None) -> tor
     return wide.to(torch.int8)
 
 
-_LIBRARY.impl("pack_int8_convolution", pack_convolution, "CPU")
-_LIBRARY.impl("pack_int8_linear", pack_linear, "CPU")
-_LIBRARY.impl("int8_convolution_sum", convolution_sum, "CPU")
+def _like_weight(weight: torch.Tensor, *_: Any) -> torch.Tensor:
+    return torch.empty_like(weight)
+
+
+def _like_other(*arguments: Any) -> torch.Tensor:
+    return torch.empty_like(arguments[6], dtype=arguments[14], memory_format=torch.channels_last)
+
+
+for name, kernel, meta in (("pack_int8_convolution", pack_convolution, _like_weight),
+                           ("pack_int8_linear", pack_linear, _like_weight),
+                           ("int8_convolution_sum", convolution_sum, _like_other)):
+    for key in ("CPU", "MkldnnCPU"):  # that of packed weights
+        _LIBRARY.impl(name, kernel, key)
+    _LIBRARY.impl(name, meta, "Meta")

@@ -28,7 +28,8 @@ def propagate(
 ) -> None:
     """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs.
 
-    `changed` are the nodes whose layout is not what it was. Random numbers are drawn in memory order: tensors
+    `changed` are the nodes whose layout is not what it was; what has meta["turns"] gives turned images whatever it is
+    given. Random numbers are drawn in memory order: tensors
     that they fill are copied to the strides of their fakes.
     """
     for node in list(graph.nodes):
@@ -48,7 +49,7 @@ def propagate(
         if kind in (POINTWISE, GATHER, COMPOSITE):
             if any(_channels_innermost(n.meta["val"]) for n in affected) and node.target is not aten.clone.default:
                 _set_value(node, _turn(node.meta["val"]), changed)
-        elif (node in wanted or affected) and kind in (None, VIEW, RESHAPE):
+        elif (node in wanted or affected) and kind in (None, VIEW, RESHAPE) and not node.meta.get("turns"):
             _set_value(node, _again(node), changed)
 
 

@@ -1,9 +1,10 @@
 """Quantized graphs (PT2E's: `quantize -> dequantize -> linear -> ...`) on the integers themselves, by oneDNN.
 
-Walk through it so: `quantities.py` recognizes a quantized value, a quantized weight and a quantization; `post_ops.py`
-is the table of what oneDNN does to a result before it is stored; `convolution.py` and `linear.py` write one call for
-what they find; here they are put together. Each is a decision of kind "int8", with the reason where something in the
-graph keeps it from integers: then the numbers are dequantized inside the loops that write the operand.
+Walk through it so: `quantities.py` recognizes a quantized value, a quantized weight and a quantization; `sinking.py`
+lets what only moves or compares values work on the integers; `post_ops.py` is the table of what oneDNN does to a result
+before it is stored; `convolution.py` and `linear.py` write one call for what they find; here they are put together.
+Each is a decision of kind "int8", with the reason where something in the graph keeps it from integers: then the numbers
+are dequantized inside the loops that write the operand.
 
 Weights are packed once: see `../../freezing/` (they are frozen whether or not the program asks for freezing, since
 nothing trains them, and a change is noticed).
@@ -19,6 +20,7 @@ from ..image_layouts import STRIDED, original_values, propagate, restore_layouts
 from .convolution import convolution
 from .linear import linear
 from .quantities import is_quantization
+from .sinking import sunk
 
 __all__ = ["use_integers"]
 
@@ -42,6 +44,17 @@ def use_integers(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     original, turned, matches = original_values(graph.module.graph), {}, []
     operands: list[torch.fx.Node] = []
     strided = any(node.target in STRIDED for node in nodes)
+
+    def may(node: torch.fx.Node, why: str) -> bool:
+        origins = (f"forward#{node.name}",)
+        return context.decide("int8", node.name, (INT8, FLOATS), INT8, why, origins=origins) == INT8
+
+    for node in nodes:
+        name, found_below = node.name, sunk(node, may)
+        if found_below is not None:
+            matches.append(RuleMatch("sunk-dequantization", (name,), (found_below[0].name,), found_below[1]))
+    operands += [node for node in nodes if is_quantization(node)]
+    nodes = list(graph.module.graph.nodes)
     for node in nodes:
         rule = RULES.get(node.target)
         if rule is None:
@@ -64,8 +77,10 @@ def use_integers(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
             original[made] = value
             turned[made] = True
         matches.append(RuleMatch("int8", removed, (made.name,), found.why))
+    left = set(graph.module.graph.nodes)
     for node in reversed(operands):
-        if not node.users:
+        if node in left and not node.users:
+            left.discard(node)
             graph.module.graph.erase_node(node)
     if turned:
         propagate(graph.module.graph, turned, set(turned), original)

@@ -43,7 +43,7 @@ class Convolution:
         arguments: tuple[Any, ...] = node.args
         _, _, bias, stride, padding, dilation, _, _, groups = arguments
         image, order = self.image, (stride, padding, dilation, groups)
-        out = self.out or Quantity(last, 1.0, 0)
+        out = self.out or Quantity(last, 1.0, 0, last)
         dtype = torch.float32 if self.out is None else last.meta["val"].dtype
         value = torch.empty_like(last.meta["val"], dtype=dtype, memory_format=torch.channels_last)
         with node.graph.inserting_before(last):
@@ -58,6 +58,7 @@ class Convolution:
             else:
                 call = like(last, torch.ops.ptdebug.int8_convolution_sum.default, *first, self.other.node, bias, *order,
                             out.scale, out.zero, dtype, self.other.scale, self.other.zero, self.post.name, val=value)
+        call.meta["turns"] = True
         call.meta["origins"] = tuple(dict.fromkeys(o for n in self.nodes for o in n.meta.get("origins", ())))
         last.replace_all_uses_with(call)
         for dead in reversed(self.nodes):

@@ -43,7 +43,7 @@ class Linear:
     def write(self) -> torch.fx.Node:
         """The call, and the reshapes of its result; what is last takes the place of the last node."""
         node, last = self.nodes[0], self.nodes[-1]
-        out = self.out or Quantity(last, 1.0, 0)
+        out = self.out or Quantity(last, 1.0, 0, last)
         dtype = torch.float32 if self.out is None else last.meta["val"].dtype
         with node.graph.inserting_before(last):
             rows = self.rows.node

@@ -1,6 +1,7 @@
 """What is quantized in a graph: values, weights, and quantizations of results."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +19,12 @@ RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value whose integers are those of `node`, (integer - zero) * scale."""
+    """A value whose integers are those of `node`, (integer - zero) * scale; `call` says so."""
 
     node: torch.fx.Node
     scale: float
     zero: int
+    call: torch.fx.Node
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def quantity(node: Any) -> Quantity | None:
     integers, scale, zero, _low, _high, dtype = node.args
     if dtype not in BYTES or not isinstance(scale, float) or not isinstance(zero, int):
         return None
-    return Quantity(integers, scale, zero)
+    return Quantity(integers, scale, zero, node)
 
 
 def weight(node: Any) -> Weight | None:
@@ -73,7 +75,7 @@ def quantized(node: Any) -> Quantity | None:
     _, scale, zero, low, high, dtype = node.args
     if BYTES.get(dtype) != (low, high) or not isinstance(scale, float) or not isinstance(zero, int):
         return None
-    return Quantity(node, scale, zero)
+    return Quantity(node, scale, zero, node)
 
 
 def only_user(node: torch.fx.Node) -> torch.fx.Node | None:
@@ -90,10 +92,13 @@ def reshaped(node: Any) -> tuple[Any, list[torch.fx.Node]]:
     return node, steps
 
 
-def like(node: torch.fx.Node, target: Any, *args: Any, val: Any = None) -> torch.fx.Node:
+def like(
+    node: torch.fx.Node, target: Any, *args: Any, val: Any = None, keywords: Mapping[str, Any] | None = None
+) -> torch.fx.Node:
     """A new call with the provenance of `node`; its fake result is `val`, or that of calling `target` on fakes."""
-    made = node.graph.call_function(target, args)
+    made = node.graph.call_function(target, args, dict(keywords or {}))
     made.meta.update(node.meta)
-    made.meta["val"] = target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"])) if val is None else val
+    fakes = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
+    made.meta["val"] = target(*fakes, **(keywords or {})) if val is None else val
     return made
 
