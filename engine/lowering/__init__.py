@@ -1,11 +1,11 @@
 """ATen graph to loop IR, define-by-run: a lowering is a Python function over lazy tensors that leaves loop bodies
 behind.
 
-Walk through it so: `affine.py` (index expressions and their simplification), `body.py` (a loop body being written),
-`lazy_tensors.py` (lazy tensors and views), `registry.py` (the table of lowerings), then the lowerings themselves
-(`pointwise.py`, `activations.py`, `creation.py`, `views.py`, `reductions.py`, `normalization.py`, `indexing.py`,
-`concat.py`, `scatter.py`, `searching.py`, `pooling.py`, `upsampling.py`; `extern.py` for what ATen does), and what ties
-them together: `realization.py` and `stored_values.py` (which values are stored), `loop_splitting.py` (which loops are
+Walk through it so: `../ir/affine.py` (index expressions and their simplification), `body.py` (a loop body being
+written), `lazy_tensors.py` (lazy tensors and views), `registry.py` (the table of lowerings), then the lowerings
+themselves (`pointwise.py`, `activations.py`, `creation.py`, `padding.py`, `views.py`, `reductions.py`, `scans.py`,
+`normalization.py`, `indexing.py`, `concat.py`, `scatter.py`, `searching.py`, `pooling.py`, `upsampling.py`; `extern.py`
+for what ATen does), and what ties them together: `realization.py` and `stored_values.py` (which values are stored), `loop_splitting.py` (which loops are
 cut) and `graph.py` (the walk over the graph). To add an operator, add an entry to a table in one of the lowering
 modules; whatever has none calls ATen.
 """
