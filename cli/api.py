@@ -19,10 +19,11 @@ from ..artifacts.recording import Recording
 from ..artifacts.store import RecordingWriter
 from ..tracer.frames import dispatch
 from . import session
+from .compile_anything import compile_anything
 from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
 from .settings import checked
-from .wiring import Request, compile_anything, requested
+from .wiring import Request, requested
 
 F = TypeVar("F", bound=Callable[..., Any])
 

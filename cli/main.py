@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
-from .. import __version__
+from ..version import __version__
 from .errors import CommandError
 
 COMMANDS = {

@@ -6,7 +6,7 @@ written; which products and convolutions run on the integers themselves, `passes
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -14,12 +14,10 @@ import torch.fx
 from ..ir.affine import constant
 from ..unsupported import NoLowering
 from .body import BodyBuilder
+from .graph import GraphLowering
 from .lazy_tensors import Index, Value
 from .pointwise import lazily_rounded
 from .registry import POINTWISE, lowering
-
-if TYPE_CHECKING:
-    from .graph import GraphLowering
 
 decomposed = torch.ops.quantized_decomposed
 

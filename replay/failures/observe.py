@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
+from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.recorder import NullRecorder, Recorder
 from ...engine.compile import compile_graph
 from ...engine.graphs.functional_graph import Captured
 from ..ladder.rungs import run_graph

@@ -47,7 +47,7 @@ from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
 from ..fx.subgraphs import Scope, Scopes, refuse_writes, refuse_writes_as_data, versions
 from ..runtime.warning_filters import called_at
-from ..shapes.frame_shapes import says_not_negative
+from ..shapes.conditions import says_not_negative
 from ..sources.source import Source
 from ..variables import build
 from ..variables.core.base import Value
