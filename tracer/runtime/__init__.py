@@ -6,5 +6,5 @@ trace sets and restores. The rest protects the user's process while a frame is c
 `rng_ops.py` (random number generators), `warning_filters.py`, `tracebacks.py`, `dispatch_modes.py` (other observers of
 the frame), `garbage.py`, `device_guard.py`, and `dynamo_stubs.py`, which lets torch's fake tensors and guard tree work
 without importing TorchDynamo. `per_code.py` and `compile_wrappers.py` recognize code objects and compiled functions;
-`statistics.py` counts.
+`class_versions.py` and `tensor_members.py` notice classes of torch that the program has changed; `statistics.py` counts.
 """
