@@ -23,8 +23,8 @@ _SHOWN = frozenset(
 )
 """How tensors are shown and stored: no graph depends on it."""
 _READ_BY_TORCH = frozenset(
-    "as_strided clone contiguous detach dim element_size is_complex is_contiguous is_floating_point is_inference ndimension"
-    " numel requires_grad_ set_ size storage_offset stride untyped_storage view_as".split()
+    "as_strided clone contiguous detach dim element_size is_complex is_contiguous is_floating_point is_inference"
+    " ndimension numel requires_grad_ set_ size storage_offset stride untyped_storage view_as".split()
 )
 """Methods that torch and ptdebug call themselves."""
 
