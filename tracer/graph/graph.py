@@ -371,6 +371,9 @@ class TraceGraph:
         self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        for node, version in self.versions.items():
+            if version is not None:
+                node.meta["writes"] = node.meta["val"]._version - version
         # The module's Python code is generated when it is first run.
         module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)
         return CapturedGraph(

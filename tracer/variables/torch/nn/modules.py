@@ -67,7 +67,11 @@ class ModuleValue(ObjectValue):
             if lookup(self.cls, name) is MISSING and lookup(self.cls, "__getattr__") is _MODULE_GETATTR:
                 entry = self._entry(tx, name)
                 if entry is not None:
+                    tx.guards.member(self.cls, "__getattr__", _MODULE_GETATTR)
+                    tx.guards.member(self.cls, name, None)
                     return entry
+        elif name in self.real.__dict__ and lookup(self.cls, name) is MISSING:
+            tx.guards.member(self.cls, name, None)  # a property would come first
         return super().find_attr(tx, name)
 
     def guard_missing(self, tx: Translator, name: str) -> None:
