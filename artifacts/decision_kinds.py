@@ -36,7 +36,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "vector-width": ("512-bit", "256-bit"), "store-policy": ("temporal", "nontemporal"),
     "prefetch": ("next-row", "none"), "scatter": ("serial", "parallel-loops", "owner-computes"),
     "vector-axis": ("inner", "lanes"), "parallel-loops": ("outer", "inner", "serial"), "split-reduction": (r"\d+",),
-    "accumulators": (r"\d+",),
+    "accumulators": (r"\d+",), "invariant-masks": ("by-lane", "once"),
     "half-conversion": ("blocked", "elementwise"), "scan-algorithm": ("blocked", "sequential"),
     # facts: there was nothing else to choose
     "cache": ("load", "compile"), "engine": ("compile", "eager"), "fallback": ("extern",),
