@@ -35,9 +35,6 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
 """The kinds that can be to blame, the latest of a compilation first, and of each the options that do the least. What is
 chosen later changes less of what is generated: where several kinds make it right, the latest is to blame."""
 
-OF_TRACER = ("random", "unbacked", "dynamic", "inline", "frame")
-"""Kinds that are decided before there is a graph."""
-
 WHOLE_GRAPH = "compile:graph"
 """The decision whether a graph is compiled at all."""
 
