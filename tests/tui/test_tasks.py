@@ -128,3 +128,13 @@ async def test_a_repro_to_hand_over(tmp_path: Path) -> None:
         (script,) = tmp_path.glob("repro_*.py")
         assert str(script.name) in keys.text("output").replace("\n", "")
         assert "gelu" in script.read_text()
+
+
+async def test_what_guards_cost_and_which_fail() -> None:
+    async with opened() as keys:
+        await keys.press("2")
+        assert "a check of all took" in keys.text("details") and "ns a guard on average" in keys.text("details")
+        assert "2 failures at x" in keys.text("details")
+        await keys.press("slash", *"tensor", "enter", "down")
+        assert "needed by: program.py:7  x = torch.tanh(x @ w)" in keys.text("details").replace("\n    ", "")
+        assert "failed: 2 times" in keys.text("details") and "as an average" in keys.text("details")

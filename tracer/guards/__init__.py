@@ -7,11 +7,15 @@ each object on the way to a guarded one is visited once; from a module on, `pyth
 Python function (`interrupted.py` keeps what a signal handler raises in there), and `fast_path.py` skips what cannot
 have changed while CPython's dict versions have not (`versions.py`). `conditions.py` compiles conditions on symbols,
 `settings.py` compares torch's global settings, `cached_results.py` reads functools caches. `explain.py` says why a tree
-rejected a call, `record.py` makes the records, and `describe.py` describes objects in a few words.
+rejected a call, `record.py` makes the records, `cost.py` measures, and `describe.py` describes objects in a few words.
 """
 from .builder import GuardBuilder, GuardSpec
+from .cost import check_nanoseconds, failures
 from .explain import explain_recompile
 from .record import needed_by, record_guards
 from .tree import build_tree
 
-__all__ = ["GuardBuilder", "GuardSpec", "build_tree", "explain_recompile", "needed_by", "record_guards"]
+__all__ = [
+    "GuardBuilder", "GuardSpec", "build_tree", "check_nanoseconds", "explain_recompile", "failures", "needed_by",
+    "record_guards",
+]
