@@ -105,6 +105,7 @@ class CompileContext:
     marks_changes: bool = False  # the same, but writes to inputs are often partly done by then
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
+    way: str = "kernels"  # how the graph is to run: "kernels", "aten" (its ATen form, by ATen), "eager" (as captured)
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
     cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not

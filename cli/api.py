@@ -46,8 +46,9 @@ def compile(
     parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++ (if that is impossible, a decision
     says why). Other options, `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are
     accepted and have no effect. Calls for one function with equal options share what is compiled, except those with
-    `isolate_recompiles`. `backend` may be a callable, which gets each captured graph, its example inputs, and mode or
-    options; the name of any of PyTorch's backends means ptdebug.
+    `isolate_recompiles`. `backend`: "ptdebug" and "inductor" are the engine, "aot_eager" is its ATen graphs run by ATen,
+    "eager" the captured graph; a callable, or the name of another registered backend, gets each captured graph as
+    Dynamo gives it, its example inputs, and mode or options.
 
     Raises RuntimeError for something that is not callable, if `mode` and `options` are both given, and for a backend,
     mode or option that does not exist; ValueError for a memory budget that is not between 0 and 1.
@@ -70,7 +71,7 @@ def _compile_decorated(model: Any, *, request: Request) -> Any:
 
 
 def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`torch.compile` under `ptdebug run`: every backend given by name is ptdebug.
+    """`torch.compile` under `ptdebug run`: where no backend is given, or Inductor, it is ptdebug.
 
     What PyTorch compiles internally (`flex_attention`) need not fit into one graph: the error would be unexpected.
     """

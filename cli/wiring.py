@@ -18,16 +18,16 @@ import torch
 
 from ..artifacts.context import CompileContext, CompileId, DataDependentError
 from ..artifacts.external_exceptions import came_from_outside
-from ..artifacts.interruptions import watched
 from ..artifacts.stages import OF_ENGINE
-from ..tracer.breaks.raised_errors import BackendCompilerFailed, become_dynamos
+from ..tracer.breaks.raised_errors import become_dynamos
 from ..tracer.frames import dispatch
-from ..tracer.fx.backend_call import Backend, CapturedGraph, Compiled, CompileOptions
+from ..tracer.fx.backend_call import CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
 from ..tracer.runtime import eval_frame
 from ..tracer.runtime.warning_filters import no_warnings
 from ..tracer.variables.core.handlers import declare
 from . import compile_options, session
+from .foreign_backends import custom_backend
 from .inputs import saving_inputs
 from .interpose import after_import
 
@@ -40,8 +40,8 @@ declare(f"{__package__}.module", {
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of one call of `compile`. `backend` is a name (all existing names mean the engine) or a callable,
-    which gets `keywords`: the mode and the options."""
+    """The arguments of one call of `compile`. `backend` is a name that the engine stands for, or a callable, which gets
+    `keywords`: the mode and the options."""
 
     backend: str | Callable[..., Any] = "ptdebug"
     dynamic: bool | None = None
@@ -69,7 +69,8 @@ class Request:
     def _options(self) -> CompileOptions:
         backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend, dict(self.keywords))
         make_context = functools.partial(
-            new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper
+            new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper,
+            way=compile_options.WAYS.get(self.backend, "kernels") if isinstance(self.backend, str) else "kernels",
         )
         ours = isinstance(self.backend, str)  # what a user-defined backend's graph raises is the program's
         options = CompileOptions(
@@ -109,13 +110,14 @@ def _guard_library() -> Any:
 
 def new_context(
     compile_id: CompileId, memory_budget: float | None = None, freezing: bool | None = None,
-    cpp_wrapper: bool | None = None,
+    cpp_wrapper: bool | None = None, way: str = "kernels",
 ) -> CompileContext:
     """The context of a compilation that starts now, in the current session.
 
     Memory budget, freezing and the C++ wrapper default to stock's configuration, which programs set.
     """
     context = session.current().context(compile_id)
+    context.way = way
     stock_budget, stock_freezing, stock_wrapper = _stock_settings()
     context.memory_budget = stock_budget if memory_budget is None else memory_budget
     context.freezing = stock_freezing if freezing is None else freezing
@@ -146,7 +148,7 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         compiled = _as_captured(captured, context, error)
     for note in context.notes:
         session.current().say(f"ptdebug: {note}")
-    if context.fallback and not context.recording:  # a recording says it of the compilation
+    if context.fallback and not context.recording and context.way != "eager":  # a recording says it of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)
 
@@ -211,34 +213,6 @@ def requested(
         raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")
     return Request(backend, memory_budget=None if budget is None else float(budget), freezing=wanted.get("freezing"),
                    cpp_wrapper=wanted.get("cpp_wrapper"), **others)
-
-
-def custom_backend(compiler: Callable[..., Any], keywords: Mapping[str, Any]) -> Backend:
-    """A backend of the program's own, called as torch.compile would: `compiler(graph_module, example_inputs)`.
-
-    What it raises reaches the program in a BackendCompilerFailed.
-    """
-
-    def backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
-        for stage in OF_ENGINE:
-            context.absent(stage, f"the program's own backend {_name(compiler)} took the graph")
-        try:
-            with watched():
-                compiled = compiler(captured.module, list(captured.inputs), **keywords)
-            if not callable(compiled):
-                raise TypeError(f"the backend {_name(compiler)} returned {type(compiled).__name__}, not a callable")
-        except Exception as error:
-            if came_from_outside(error):
-                raise
-            program_part = error.__traceback__.tb_next if error.__traceback__ is not None else None
-            raise BackendCompilerFailed(compiler, error) from error.with_traceback(program_part)
-        return saving_inputs(session.current(), captured, context, compiled)
-
-    return backend
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
 
 
 def compile_anything(model: Any, request: Request) -> Any:

@@ -191,6 +191,8 @@ class GraphLowering:
                 raise EngineUnsupported(f"{why}, for a view")
         elif _may_be_empty(node):
             why = "it raises where its data-dependent size is 0"
+        elif self.context.way == "aten" and not of_view:
+            why = "the graph runs as ATen operators (compile:graph = aten)"
         elif known is not None and (of_view or self._wants_loops(node)):
             try:
                 _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), of_view)
