@@ -40,15 +40,14 @@ def compile(
 ) -> Any:
     """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
 
-    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Options:
-    "memory_budget" (ptdebug's own) is the share of its saved values that a training graph may keep, the rest being
-    recomputed (1.0: all, the default; 0.0: only inputs); "freezing" computes once, in inference, what depends on
-    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++ (if that is impossible, a decision
-    says why). Other options, `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are
-    accepted and have no effect. Calls for one function with equal options share what is compiled, except those with
-    `isolate_recompiles`. `backend`: "ptdebug" and "inductor" are the engine, "aot_eager" is its ATen graphs run by ATen,
-    "eager" the captured graph; a callable, or the name of another registered backend, gets each captured graph as
-    Dynamo gives it, its example inputs, and mode or options.
+    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`.
+    `backend`: "ptdebug" and "inductor" are the engine, "aot_eager" runs its ATen graphs by ATen, "eager" the captured
+    graph; a callable, or the name of another registered backend, gets each captured graph as Dynamo gives it, its
+    example inputs, and mode or options. Options are Inductor's: "freezing" computes once, in inference, what depends on
+    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++; docs/backends.md has the others,
+    and what each mode means. What has no effect here is said once. "memory_budget" (ptdebug's own) is the share of its
+    saved values that a training graph may keep, the rest being recomputed (1.0: all, the default; 0.0: only inputs).
+    Calls for one function with equal options share what is compiled, except those with `isolate_recompiles`.
 
     Raises RuntimeError for something that is not callable, if `mode` and `options` are both given, and for a backend,
     mode or option that does not exist; ValueError for a memory budget that is not between 0 and 1.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,8 +16,10 @@ from typing import Any
 import torch
 
 from .foreign_backends import registered_backend
+from .torch_settings import HONOURED_INDUCTOR, MODES, set_by_program, why_unused
 
-MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+log = logging.getLogger("ptdebug")
+
 WAYS = {
     "ptdebug": "kernels", "inductor": "kernels", "aot_eager": "aten", "aot_eager_decomp_partition": "aten",
     "aot_eager_default_partitioner": "aten", "eager": "eager",
@@ -59,6 +62,34 @@ def check_options(options: Mapping[str, Any]) -> None:
         if expected is not None and not isinstance(value, expected):
             raise RuntimeError(
                 f"Unexpected type of attr {name}, got {type(value).__name__} should be {expected.__name__}")
+
+
+def settings_of(mode: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of Inductor that a mode and options make. What has no meaning here is said once, and so is what the
+    program has set in torch's configuration."""
+    settings: dict[str, Any] = {}
+    if mode:
+        made, meaning = MODES[mode]
+        settings |= made
+        if meaning:
+            say_once(f"mode={mode!r}: {meaning}")
+    for name, value in options.items():
+        attribute = name.replace("-", "_")
+        if attribute in HONOURED_INDUCTOR:
+            settings[attribute] = value
+        elif attribute not in OPTIONS:
+            say_once(f"the option {name} has no effect: {why_unused(attribute)}")
+    for module, name, _ in set_by_program():
+        why = why_unused(name, module)
+        if why:
+            say_once(f"{module}.{name} has no effect: {why}")
+    return settings
+
+
+@functools.cache
+def say_once(text: str) -> None:
+    """A warning, the first time."""
+    log.warning("%s", text)
 
 
 @functools.cache
