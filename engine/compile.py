@@ -38,6 +38,11 @@ from .unsupported import EngineUnsupported
 
 Keep = Callable[[MakeParts], None]
 
+WAYS = {"kernels": "by kernels", "aten": "as ATen operators, called one by one", "eager": "as captured, in eager"}
+"""How a graph can run: the options of the decision `compile:graph`."""
+
+AS_ASKED = "the backend asked for runs captured graphs in eager"
+
 
 def compile_graph(
     captured: Captured, context: CompileContext, keep: Keep | None = None
@@ -49,9 +54,12 @@ def compile_graph(
     KeyboardInterrupt and SystemExit pass through, and so does DataDependentError, where the frame can break instead.
     """
     training = needs_gradients(captured)
-    why = "training graph" if training else "inference graph"
-    if context.decide("compile", "graph", ["kernels", "eager"], "kernels", why) == "eager":
-        return _eager(captured, context, "forced by an override")
+    kind = "training graph" if training else "inference graph"
+    asked = "" if context.way == "kernels" else f"; the backend asked for runs graphs {WAYS[context.way]}"
+    wanted = context.way
+    context.way = context.decide("compile", "graph", tuple(WAYS), wanted, f"{kind}{asked}")
+    if context.way == "eager":
+        return _eager(captured, context, "forced by an override" if wanted != "eager" else AS_ASKED)
     if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
         warm_up()
     try:

@@ -41,6 +41,9 @@ from .unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
 
+AS_IT_IS = "the graph runs as it is, by ATen (compile:graph = aten)"
+"""Why there are no passes."""
+
 
 # ---- the data between stages: each stage adds its part ---------------------------------------------------------------
 @dataclass(frozen=True)
@@ -96,17 +99,22 @@ class Wrapped(Built):
 # ---- the stages ------------------------------------------------------------------------------------------------------
 def _aten(captured: Captured, context: CompileContext) -> Traced:
     aten = trace(captured, context, lowerings())
-    freezing.mark(aten, captured, context)
+    if context.way != "aten":
+        freezing.mark(aten, captured, context)
     return Traced(aten)
 
 
 def _passes(work: Traced, context: CompileContext) -> Traced:
-    aten = passes.run(work.aten, context)
-    freezing.fold(aten, context)
-    extern_kernels.choose(aten, context)
-    aten = freezing.finish(aten, context)
+    aten = work.aten
+    if context.way == "aten":
+        context.absent("passes", AS_IT_IS)
+    else:
+        aten = passes.run(aten, context)
+        freezing.fold(aten, context)
+        extern_kernels.choose(aten, context)
+        aten = freezing.finish(aten, context)
+        reinplace(aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
-    reinplace(aten, context)
     aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
     return Traced(aten)
 
@@ -247,9 +255,10 @@ def _joint(joint: JointGraph, context: CompileContext) -> JointGraph:
 
 
 def _partition(joint: JointGraph, context: CompileContext) -> Partitioned:
-    passes.run(joint.forward, context.for_part("joint"))
-    extern_kernels.lay_out(joint.forward, context.for_part("joint"))
-    narrow_indices(joint, context)
+    if context.way != "aten":
+        passes.run(joint.forward, context.for_part("joint"))
+        extern_kernels.lay_out(joint.forward, context.for_part("joint"))
+        narrow_indices(joint, context)
     shield_changed_inputs(joint)
     return partition(joint, context)
 

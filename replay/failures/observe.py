@@ -99,7 +99,7 @@ def _compiled(case: Case, saved: tuple[Any, ...], recorder: Recorder | None) -> 
         thorough=recorder is not None, **case.options)
     captured: Captured = rebuild(case, saved)
     compiled = compile_graph(captured, context)
-    asked = context.overrides.get("compile:graph") == "eager"
+    asked = context.way == "eager"
     if context.fallback and not asked:
         why, internal, error = context.fallback.rpartition(INTERNAL)
         return Outcome("exception", error) if internal and not why else Outcome("fallback", context.fallback)

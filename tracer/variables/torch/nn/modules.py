@@ -171,7 +171,7 @@ class ModuleValue(ObjectValue):
         """`forward`, or nn.Module's own path with hooks where there are any."""
         custom = lookup(self.cls, "__call__")
         guard_library_member(tx, self.cls, "__call__", custom)
-        with tx.in_module(self.path):
+        with tx.in_module(self.path, self.source, self.cls):
             if custom is not torch.nn.Module.__call__ or not is_library(custom.__module__):  # which may be replaced
                 return bind(tx, custom, "__call__", self, self.cls, type_source(self)).call(tx, args, kwargs)
             return self.call_module(tx, args, kwargs)
