@@ -10,7 +10,7 @@ from ..program.program import ProgramRuns
 from ..recorded.graphs import ReplayError, on_device
 from ..recorded.inputs import load_random
 from ..recorded.state import restored
-from .control import ControlLadder, calls_functions
+from .control import ControlLadder, calls_functions, cuts
 from .ladder import Ladder
 from .options import Options
 from .regenerate import reason
@@ -27,7 +27,7 @@ def replay(
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here: replay with --device cpu")
     kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
-    if calls_functions(recording, compile_id):
+    if calls_functions(recording, compile_id) or cuts(recording, compile_id):
         kind = ControlLadder
     try:
         with on_device(device):
