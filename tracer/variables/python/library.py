@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import struct
 import sys
 import traceback
 import typing
@@ -47,13 +48,15 @@ OPAQUE_CONSTANTS.update((
 
 pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule, sys.intern, json.loads, json.dumps)
 
+pure(struct.calcsize, struct.pack, struct.unpack, struct.unpack_from, struct.iter_unpack)
+
 pure(
     re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search, re.split, re.sub, re.subn,
 )  # fmt: skip
 
 CONSTANT_TYPES.update((re.Pattern, re.Match))  # immutable, and their methods have no side effects
-CONSTANT_TYPES.add(TorchVersion)
-BY_IDENTITY.add(TorchVersion)  # 2.13 equals "2.13.0"
+CONSTANT_TYPES.update((TorchVersion, struct.Struct))
+BY_IDENTITY.update((TorchVersion, struct.Struct))  # 2.13 equals "2.13.0"
 
 
 def _build_version(tx: Translator, obj: Any, source: Source | None) -> Value:
