@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import struct
 
 import pytest
@@ -112,6 +113,21 @@ def defaults_by_name_that_traced_code_changes(compile):
         return before, g(x)
 
     return compile(fn)(X), g.__kwdefaults__
+
+
+@WHOLE
+def a_signature_that_is_kept(compile):
+    def g(x, a, b=2, *more, d, **words):
+        return x
+
+    signature = inspect.signature(g)
+
+    def fn(x):
+        bound = signature.bind(x, 3, 4, d=5, z=6)
+        bound.apply_defaults()
+        return bound.arguments["x"] * bound.kwargs["z"], bound.args[1:], [*signature.parameters]
+
+    return compile(fn)(X)
 
 
 @WHOLE

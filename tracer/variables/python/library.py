@@ -26,7 +26,7 @@ from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold
 from ..core.handlers import NAMED, handles, pure
 from ..core.identity_guards import guard_unchanged
-from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
+from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, builds, from_python
 from .classes import ClassValue
 from .exceptions import TracebackValue
 from .functions import FunctionValue
@@ -87,6 +87,14 @@ def _fields(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 @handles(dataclasses.is_dataclass)
 def _is_dataclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return constant(dataclasses.is_dataclass(_class_of(args[0])))
+
+
+@builds(inspect.Signature, inspect.Parameter)
+def _build_signature(tx: Translator, obj: Any, source: Source | None) -> Value:
+    """A signature that the program keeps: immutable."""
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return ConstantValue(obj, source)
 
 
 @handles(inspect.signature)
