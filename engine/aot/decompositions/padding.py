@@ -53,7 +53,7 @@ def reflection_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequen
     all pairs (and triples) of edges."""
     if not all(type(n) is int and n >= 0 for n in padding):
         return NotImplemented
-    for dim, before, after in _sides(x, padding):
+    for dim, before, after in sorted(_sides(x, padding)):  # the last two dimensions in one loop, after what is in parts
         fold = _folded_in_parts if dim == len(x.shape) - 3 else _folded
         grad = fold(grad, dim, x.shape[dim], before, after)
     return grad
