@@ -11,7 +11,8 @@ from ..failures.decisions import Made
 
 LATEST_FIRST: dict[str, tuple[str, ...]] = {
     # generated kernels
-    "invariant-masks": ("once",), "half-conversion": ("elementwise",), "accumulators": ("1",), "scan-algorithm": ("sequential",),
+    "invariant-masks": ("once",), "half-conversion": ("elementwise",), "accumulators": ("1",),
+    "scan-algorithm": ("sequential",),
     "prefetch": ("none",), "store-policy": ("temporal",), "vector-width": ("256-bit",), "scatter": ("serial",),
     "split-reduction": ("1",), "parallel-loops": ("serial",), "vector-axis": ("inner",), "split-loop": ("whole",),
     "unroll": ("loop",), "tile": ("rows",), "wrapper": ("python",),

@@ -86,8 +86,8 @@ REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.pad: pad, torch.nn.functional.interpolate: interpolate, operator.setitem: assign,
     torch.cumprod: cumprod, torch.Tensor.cumprod: cumprod,
 }
-"""Functions and methods that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them, or whose
-gradients do, and what is traced in their place."""
+"""Functions and methods that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them,
+or whose gradients do, and what is traced in their place."""
 
 
 def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:

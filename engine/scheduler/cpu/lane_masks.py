@@ -10,6 +10,7 @@ Measured on a Zen 5: a max pool of 3 x 3 with its indices, channels-last, takes 
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -43,7 +44,7 @@ def compare_in_lanes(band: Band, facts: NestFacts) -> Band:
     return replace(band, body=body) if chosen == OPTIONS[0] else band
 
 
-def _invariant(part: Part, depths: dict[str, int], inside: int) -> list[str]:
+def _invariant(part: Part, depths: Mapping[str, int], inside: int) -> list[str]:
     """The computed truth values that statements of the loop at depth `inside` use, and that are known before it."""
     found = {s.name for s in part.statements
              if s.dtype is torch.bool and s.op not in ("load", "constant") and depths.get(s.name, inside) < inside}
