@@ -82,6 +82,16 @@ def test_reflections_in_three_dimensions(pad):
     same_gradients(lambda x: F.pad(x, pad, mode="reflect"), torch.randn(2, 3, 5, 6, 7))
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_repeated_edges_in_any_layout(mode):
+    x = torch.randn(2, 3, 6, 7)
+    for form in (torch.contiguous_format, torch.channels_last):
+        same_gradients(lambda x: F.pad(x, (3, 1, 0, 2), mode=mode), x.contiguous(memory_format=form))
+    same_gradients(lambda x: F.pad(x, (2, 1, 1, 0, 1, 3), mode=mode),
+                   torch.randn(1, 2, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d))
+    same_gradients(lambda x: F.pad(x, (4, 2), mode=mode), torch.randn(2, 3, 5), torch.randn(2, 5, 3).mT)
+
+
 def test_sigmoids_of_doubles():
     x = torch.cat([torch.linspace(-800, 800, 3203), torch.randn(500) * 3]).double()
     x = torch.cat([x, torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, -709.5]).double()])
