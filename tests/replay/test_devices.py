@@ -1,4 +1,4 @@
-"""A recording that was made on a GPU, replayed on a CPU: made here from one of a CPU, whose records name the GPU then."""
+"""A recording of a GPU, replayed on a CPU: made here from one of a CPU, whose records then name a GPU."""
 from __future__ import annotations
 
 import shutil
