@@ -21,6 +21,8 @@ from ...replay.recorded.inputs import in_words
 from ...replay.verdicts.compare import Comparison
 from .served_calls import Call, Closely, Compiled, Ran
 
+MOST_INLINED = 8
+"""Levels of inlined functions that are looked into."""
 RESUMED = "torch_dynamo_resume_in_"
 
 
@@ -44,10 +46,29 @@ def blamed(call: Call, eager: Ran, ran: Ran, found: Mapping[str, Comparison], nu
         return None
     everything = known | ran.made
     for name in dict.fromkeys(reversed(ran.served)):
-        one = everything[name]
-        if right(call.served(eager=one.subject)):
-            return said | {"id": name, **_inside(call, name, one, place)}
+        own = _left_in_eager(call, name, everything, ran.served, right)
+        if own:
+            inside = [_inside(call, name, one, place) for one in reversed(own)]
+            return said | {"id": name, **next((i for i in inside if i["stage"] == "capture"), inside[-1])}
     return None
+
+
+def _left_in_eager(
+    call: Call, name: str, known: Mapping[str, Compiled], served: Sequence[str], right: Callable[[Ran], bool]
+) -> list[Compiled]:
+    """The frame of a compilation, and what it inlines, with all of which in eager the call is right; none if it is not.
+    What a frame calls is compiled by itself once the frame is in eager."""
+    own, others = [known[name]], {known[other].subject for other in served if other != name}
+    for _ in range(MOST_INLINED):
+        ran = call.served(eager=[one.subject for one in own])
+        if right(ran):
+            return own
+        more = {made.subject: made for served_by in ran.served if (made := ran.made.get(served_by)) is not None
+                and made.subject not in others}
+        if not more:
+            return []
+        own += more.values()
+    return []
 
 
 def _guard(old: Compiled, fresh: Ran) -> dict[str, Any]:

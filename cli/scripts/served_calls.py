@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -177,10 +177,10 @@ class Call:
         return in_copy(run)
 
     def served(
-        self, fresh: bool = False, without: str = "", eager: str = "", closely: bool = False
+        self, fresh: bool = False, without: str = "", eager: Collection[str] = (), closely: bool = False
     ) -> Ran:
         """Compiled; `fresh`: all that is compiled forgotten before; `without` the entries of that compilation's code;
-        with the frame `eager` left in eager. Raises CopyLost."""
+        with the frames `eager` left in eager. Raises CopyLost."""
         def run() -> Ran:
             graphs, collector = self.checker.graphs, self.checker.collector
             known = set(collector.compiled)
@@ -188,8 +188,7 @@ class Call:
                 dispatch.forget()
             if without:
                 _forget_code(without)
-            if eager:
-                session.current().settings.overrides[f"frame:{eager}"] = "eager"  # type: ignore[index]
+            self.checker.forced.update({f"frame:{subject}": "eager" for subject in eager})
             graphs.closely, graphs.served, graphs.ran = closely, [], []
             left = self._left()
             made = {name: one for name, one in collector.compiled.items() if name not in known}
@@ -267,6 +266,7 @@ class Checker:
         self.graphs, self.collector = Graphs(), Collector()
         self.deadline = time.monotonic() + spec["seconds"]
         self.depth = 0
+        self.forced: dict[str, str] = dict(spec["overrides"])  # decisions
         self.report: dict[str, Any] = {"calls": 0, "served": {}, "found": None, "why": ""}
 
     def around(self, compiled: Callable[..., Any], original: Any) -> Callable[..., Any]:
@@ -289,6 +289,7 @@ class Checker:
         if torch.cuda.is_initialized():
             self.end("a process that uses a GPU cannot be copied, in which calls are compared")
         if time.monotonic() > self.deadline:
+            self.report["late"] = True
             self.end("")
         try:
             eager, ran = call.eager(), call.served()
@@ -334,7 +335,7 @@ def main(path: str) -> None:
     """Run the program that the spec names."""
     spec = json.loads(Path(path).read_text())
     checker = Checker(spec)
-    settings = session.Settings(inputs="none", overrides=dict(spec["overrides"]), compile_all=spec["compile_all"])
+    settings = session.Settings(inputs="none", overrides=checker.forced, compile_all=spec["compile_all"])
     session.enter(session.Session(settings, checker.collector, observe=checker.around, graphs=checker.graphs))
     torch_compile_patch.watch_for_torch()
     os.chdir(spec["folder"])

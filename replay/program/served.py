@@ -18,7 +18,7 @@ from typing import Any
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Frame, Location
 from ..verdicts.compare import Comparison
-from .program import CHEAP_SECONDS, TIMEOUT_SECONDS, ProgramAbsent, is_ours
+from .program import CHEAP_SECONDS, TIMEOUT_SECONDS, ProgramAbsent, is_ours, saved_inputs
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class ServedCalls:
             _check_same(frame, served)
             return Served(served["calls"], _blame(found, frame))
         if served is None:
-            why = report.get("why") or "the program, run again, made no call that it serves"
+            late = f" within {self._limit} s" if report.get("late") else ""
+            why = report.get("why") or f"the program, run again, made no call that it serves{late}"
             raise ProgramAbsent(why + (" before the first wrong call" if found is not None else ""))
         _check_same(frame, served)
         if report.get("why") and found is None:
@@ -86,12 +87,27 @@ class ServedCalls:
         path, recorded = Path(frame.file), self.recording.source(frame.file)
         if recorded is None or not path.is_file() or path.read_text(errors="replace") != recorded:
             raise ProgramAbsent(f"{frame.file} has changed since it was recorded")
+        seconds = self._seconds(compile_id)
+        if seconds > self._limit:
+            raise ProgramAbsent(f"it was first called after {seconds:.0f} s: --program runs the program until then")
         return frame
 
+    def _seconds(self, compile_id: str) -> float:
+        """When the program first called it, as far as that was recorded."""
+        try:
+            call = saved_inputs(self.recording, compile_id).call
+        except ProgramAbsent:
+            return 0.0
+        return call.seconds if call is not None else 0.0
+
+    @property
+    def _limit(self) -> int:
+        """Seconds for which calls are compared."""
+        return TIMEOUT_SECONDS if self.asked else CHEAP_SECONDS
+
     def _run(self) -> dict[str, Any]:
-        meta = self.recording.meta
+        meta, limit = self.recording.meta, self._limit
         forced = {d.id: d.chosen for _, d in self.recording.decisions() if d.forced}
-        limit = TIMEOUT_SECONDS if self.asked else CHEAP_SECONDS
         with tempfile.TemporaryDirectory(prefix="ptdebug-replay-") as folder:
             report, spec = Path(folder, "report.json"), Path(folder, "spec.json")
             spec.write_text(json.dumps({
