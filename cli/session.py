@@ -44,6 +44,8 @@ class Session:
     options: WeakValueDictionary[Any, Any] = field(default_factory=WeakValueDictionary)  # by request, while in use
     observe: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]] | None = None
     """Wraps each compiled callable (given with the original), to see its calls."""
+    graphs: Callable[[Any, CompileContext], Callable[..., Any]] | None = None
+    """Runs captured graphs, in place of the engine."""
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=time.perf_counter)

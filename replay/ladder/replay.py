@@ -23,7 +23,8 @@ def replay(
     options: Options | None = None,
 ) -> Report:
     """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
-    program runs once. Raises ReplayError where it cannot be run again."""
+    program runs once, and the same `served`, without which its calls are not compared. Raises ReplayError where it
+    cannot be run again."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here: replay with --device cpu")
     kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
@@ -31,7 +32,7 @@ def replay(
         kind = ControlLadder
     try:
         with on_device(device):
-            ladder = kind(recording, compile_id, device, trust, runs, options)
+            ladder = kind(recording, compile_id, device, trust, runs, options, served)
             with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
                 report = ladder.climb()
         ran = {rung.stage for rung in report.rungs}
