@@ -45,7 +45,8 @@ class Pool:
     """A predicate over cases. `workers` at once; `limit` seconds each; `keep` outcomes on disk, for later searches."""
 
     def __init__(
-        self, workers: int = 0, limit: float = LIMIT, keep: bool = True, told: Callable[[], None] | None = None
+        self, workers: int = 0, limit: float = LIMIT, keep: bool = True, told: Callable[[], None] | None = None,
+        processes: Workers | None = None,
     ) -> None:
         self.workers = workers or min(MOST, max(2, len(os.sched_getaffinity(0))))
         self.limit = limit
@@ -54,7 +55,7 @@ class Pool:
         self._keep = keep
         self._told = told or (lambda: None)
         self._memos: dict[bool, Memo] = {}
-        self.processes = Workers()
+        self.processes = processes or Workers()
         self._inputs: dict[str, Path] = {}
         forget_old()
 

@@ -8,6 +8,7 @@ takes longer than its limit, leaves none. When stdin ends, all children are kill
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import selectors
@@ -51,6 +52,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the search: it closes stdin
     warm_up()
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy what it shares
     children: dict[int, Child] = {}
     out.write('{"ready": true}\n')
     with selectors.DefaultSelector() as selector:
