@@ -72,7 +72,10 @@ def _cases(recording: Recording, ids: list[str], arguments: argparse.Namespace) 
 
 
 def _script(recording: Recording) -> tuple[str, ...]:
-    """The recorded command, if it runs a script that is still there: the script's path, and its arguments."""
+    """The recorded command, if it runs a script that is still there: the script's path, and its arguments. () where
+    stock compiled it."""
+    if recording.meta.get("compiler") != "ptdebug":
+        return ()
     command = list(recording.meta.get("command", []))
     path = Path(str(recording.meta.get("folder", ".")), command[0]) if command else Path("-")
     return (str(path), *command[1:]) if path.suffix == ".py" and path.is_file() else ()

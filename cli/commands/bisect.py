@@ -166,7 +166,7 @@ def _print_graph(report: GraphReport) -> None:
     print_title(f"{report.compile_id}  {report.finding.outcome}{inputs}")
     lines = [f"  {name:<16} {outcome}" for name, outcome in report.rungs]
     print_lines([Line(printable(line)) for line in lines])
-    if report.finding.outcome.failed and not report.rungs:
+    if report.finding.outcome.failed and (report.finding.guilty or not report.rungs):
         _print_finding(report.finding, "not even compiling nothing makes it right")
 
 

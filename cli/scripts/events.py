@@ -37,8 +37,11 @@ class Event:
     kind: str  # call | backward | end
     name: str
     values: tuple[tuple[str, Value], ...]
+    scale: float = 0.0  # of the numbers that are added up to values: what is small beside it may be rounding alone
 
 
+CANCELLED = 16
+"""Units in the last place of the numbers that went into a value: so far it may be off where they cancel out."""
 MOST_HELD = 1000
 """Tensors of a list or a dict that are looked at when the program has run."""
 
@@ -60,7 +63,7 @@ class Observer:
         self.on_event = on_event
         self.labels: dict[int, tuple[torch.Tensor, str]] = {}  # of leaves, by id; held, so that ids stay
         self.depth = 0
-        self.gradients: dict[str, torch.Tensor] = {}
+        self.scale = 0.0  # the largest of a backward
 
     # ---- calls of compiled functions
     def around(self, compiled: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +83,8 @@ class Observer:
             changed = [t for t, version in zip(given, before) if t._version != version]
             changed += _others(given, (args, kwargs))
             after = _plain((args, kwargs))
-            self._called(getattr(original, "__qualname__", ""), result, changed, "" if after == plain else after)
+            self._called(getattr(original, "__qualname__", ""), result, changed, "" if after == plain else after,
+                         max(map(_top, given), default=0.0))
             return result
 
         eval_frame.skip_code(observed.__code__)
@@ -88,11 +92,13 @@ class Observer:
         mark_compiled(observed, original)
         return observed
 
-    def _called(self, name: str, result: Any, changed: Sequence[torch.Tensor], arguments: str) -> None:
+    def _called(
+        self, name: str, result: Any, changed: Sequence[torch.Tensor], arguments: str, scale: float
+    ) -> None:
         values: list[tuple[str, Value]] = [(f"result {i}", _snapshot(t)) for i, t in enumerate(_numbers(result))]
         values += [(f"changed {i}", _snapshot(t)) for i, t in enumerate(changed)]
         values += [("results", _plain(result)), ("arguments", arguments)]
-        self.on_event(Event("call", name, tuple(values)))
+        self.on_event(Event("call", name, tuple(values), scale))
 
     # ---- backwards
     def watch_backwards(self) -> None:
@@ -132,7 +138,9 @@ class Observer:
             ((label, _snapshot(leaf.grad)) for label, leaf in zip(labels, leaves)),
             key=lambda pair: (pair[0], _size(pair[1])),
         )
-        self.on_event(Event("backward", "", (*values, *(pair for pair in found if pair[1] is not None))))
+        values += [pair for pair in found if pair[1] is not None]
+        self.on_event(Event("backward", "", tuple(values), _per_element(roots, leaves)))
+        self.scale = max(self.scale, _per_element(roots, leaves))
 
     # ---- the end
     def ended(self, namespace: dict[str, Any]) -> None:
@@ -150,7 +158,7 @@ class Observer:
                 held = _others((), value)
                 values.append((f"number of tensors in {name}", str(len(held))))
                 values += [(f"{name} {i}", _snapshot(t)) for i, t in enumerate(held[:MOST_HELD])]
-        self.on_event(Event("end", "", tuple(values)))
+        self.on_event(Event("end", "", tuple(values), self.scale))
 
 
 def _state(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -182,9 +190,8 @@ _TEXTS = (bool, int, str, type(None))
 
 def _numbers(tree: Any) -> list[torch.Tensor]:
     """The tensors among values, and floats as such."""
-    leaves = pytree.tree_leaves(tree)
-    return [torch.tensor(leaf, dtype=torch.float32) if type(leaf) is float else leaf
-            for leaf in leaves if isinstance(leaf, (torch.Tensor, float))]  # fmt: skip
+    leaves = [torch.tensor(v, dtype=torch.float32) if type(v) is float else v for v in pytree.tree_leaves(tree)]
+    return [v for v in leaves if isinstance(v, torch.Tensor)]
 
 
 def _others(known: Sequence[torch.Tensor], tree: Any) -> list[torch.Tensor]:
@@ -216,6 +223,20 @@ def _leaves(roots: Sequence[Any]) -> Iterator[torch.Tensor]:
                 waiting.append(following)
 
 
+def _top(value: Any) -> float:
+    """The largest finite number of a tensor of floats; 0.0 for what is none."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.is_floating_point():
+        return 0.0
+    finite = value.detach()[value.detach().isfinite()] if value.numel() and not value.is_meta else value.new_empty(0)
+    return finite.abs().max().item() if finite.numel() else 0.0
+
+
+def _per_element(roots: Sequence[Any], leaves: Sequence[torch.Tensor]) -> float:
+    """How large the parts are that a gradient adds up: a root's share of one element of a leaf."""
+    top = max(map(_top, roots), default=0.0)
+    return max((top / (leaf.numel() * max(_top(leaf), 1e-6)) for leaf in leaves if leaf.numel()), default=0.0)
+
+
 def _snapshot(value: Any) -> torch.Tensor | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_meta:
         return None
@@ -238,7 +259,7 @@ def first_apart(event: Event, expected: Event | None) -> Apart | None:
         others = mine.get(label, [])
         for index, of_eager in enumerate(values):
             value = others[index] if index < len(others) else None
-            found = _apart(value, of_eager, what)
+            found = _apart(value, of_eager, what, expected.scale)
             if found is not None:
                 return found
     return None
@@ -254,7 +275,7 @@ def _by_label(event: Event) -> dict[str, list[Value]]:
     return found
 
 
-def _apart(value: Value, eager: Value, what: str) -> Apart | None:
+def _apart(value: Value, eager: Value, what: str, scale: float) -> Apart | None:
     if isinstance(eager, str) or isinstance(value, str):
         return None if value == eager else Apart(what, f"{str(value)[:60]} is not {str(eager)[:60]}", math.inf)
     if eager is None:
@@ -275,6 +296,8 @@ def _apart(value: Value, eager: Value, what: str) -> Apart | None:
     finite = e.isfinite()
     distance = (v - e)[finite].abs().max().item() if finite.any() else 0.0
     top = e[finite].abs().max().item() if finite.any() else 0.0
+    if eager.is_floating_point() and distance <= CANCELLED * torch.finfo(eager.dtype).eps * scale:
+        return None
     size = distance / top if top else (math.inf if distance else 0.0)
     if size <= ALLOWED.get(eager.dtype, 3e-4):
         return None

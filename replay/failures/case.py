@@ -69,10 +69,11 @@ class Case:
     """One captured graph, compiled and run on its inputs, and compared with eager.
 
     `forced` are decisions (ids, or patterns) and the options that they take; `options` those of the compilation
-    (memory_budget, freezing, cpp_wrapper). `imports` are loaded first, each MODULE or MODULE:FUNCTION, which is called:
-    for operators of other libraries. `slow` makes it a failure to take so many times as long as eager. What is
-    compiled runs `repeat` times, and fails if it does once. Of inputs that are `made_up`, only the layouts were
-    recorded. `state` is torch's global state around the call: autocast, default dtype, determinism, ...
+    (memory_budget, freezing, cpp_wrapper; of stock's, settings of Inductor). `imports` are loaded first, each MODULE or
+    MODULE:FUNCTION, which is called: for operators of other libraries. `slow` makes it a failure to take so many times
+    as long as eager. What is compiled runs `repeat` times, and fails if it does once. Of inputs that are `made_up`,
+    only the layouts were recorded. `state` is torch's global state around the call: autocast, default dtype,
+    determinism, ...
     """
 
     graph: Graph
@@ -207,7 +208,7 @@ def _device(records: Sequence[SavedInput]) -> str:
 
 def _options(decisions: Sequence[Decision]) -> dict[str, Any]:
     """The options of a compilation, as its decisions tell them."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {d.subject: msgspec.json.decode(d.chosen) for d in decisions if d.kind == "config"}
     if any(d.kind == "freezing" and d.chosen == "fold" for d in decisions):
         options["freezing"] = True
     if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):

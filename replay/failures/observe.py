@@ -127,7 +127,8 @@ def _of_torch(case: Case, saved: tuple[Any, ...]) -> Callable[..., Sequence[Any]
     if backend == "eager":
         return module
     torch.compiler.reset()
-    compiled: Callable[..., Sequence[Any]] = torch.compile(module, backend=backend, dynamic=False)
+    options = dict(case.options) if backend == "inductor" else None
+    compiled: Callable[..., Sequence[Any]] = torch.compile(module, backend=backend, dynamic=False, options=options)
     return compiled
 
 

@@ -29,7 +29,7 @@ def operation(text: str) -> str:
     if isinstance(node, (ast.Call, ast.Attribute)):
         called = node.func if isinstance(node, ast.Call) else node
         return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-    kind = node.op if isinstance(node, (ast.BinOp, ast.BoolOp, ast.UnaryOp)) else node
+    kind: ast.AST = node.op if isinstance(node, (ast.BinOp, ast.BoolOp, ast.UnaryOp)) else node
     kind = kind.ops[0] if isinstance(kind, ast.Compare) else kind
     return "" if isinstance(kind, (ast.Name, ast.Constant)) else type(kind).__name__.lower()
 

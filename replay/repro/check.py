@@ -63,8 +63,9 @@ def compiled_by(compiler: str, function: Any) -> Any:
         import ptdebug
 
         return ptdebug.compile(function, **OPTIONS)
-    dynamic = OPTIONS.get("dynamic")
-    return torch.compile(function, backend=compiler.partition(":")[2] or "inductor", dynamic=dynamic)
+    backend = compiler.partition(":")[2] or "inductor"
+    options = OPTIONS.get("options") if backend == "inductor" and COMPILER != "ptdebug" else None
+    return torch.compile(function, backend=backend, dynamic=OPTIONS.get("dynamic"), options=options)
 
 
 def forcing(compiler: str) -> Any:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-SETTINGS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Of the server's environment: to ask whether there is a GPU must not start what children cannot use."""
+SETTINGS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+"""Of the server's environment: to ask whether there is a GPU must not start what children cannot use, nor may stock's
+compiler start processes of its own."""
 
 Request = Callable[[Path], dict[str, Any]]
 """Makes a request, from the file that its answer will be in. It has a "limit" of seconds."""

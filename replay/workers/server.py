@@ -1,7 +1,7 @@
 """The process that children are forked from: it has imported torch and the engine, and never runs anything itself.
 
 It reads requests from stdin, a JSON object a line, forks a child for each, and answers with a line on stdout when that
-has ended. A request is a case ({"id", "answer", "limit", "header", "tensors", "ask"}) or a script ({"id", "answer",
+has ended. A request is a case ({"id", "answer", "limit", "header", "tensors", "ask", "load"}) or a script ({"id", "answer",
 "limit", "argv", "entry", "folder"}). The child of a case writes what it found into the file `answer`; one that dies, or
 takes longer than its limit, leaves none. When stdin ends, all children are killed.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import selectors
@@ -87,6 +88,10 @@ def _patience(children: dict[int, Child]) -> float | None:
 
 
 def _start(request: dict[str, Any], children: dict[int, Child]) -> None:
+    for module in request.get("load", ()):
+        if module not in sys.modules:
+            with suppress(Exception):  # the child will say it
+                importlib.import_module(module)
     answer = Path(request["answer"])
     pid = os.fork()
     if pid == 0:
