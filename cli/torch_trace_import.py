@@ -209,7 +209,7 @@ def _finish_backward(compile_id: str, compilation: _Compilation, facts: Any, tex
 def _inductor_settings() -> Iterator[tuple[str, str, str]]:
     """The settings of Inductor that are not its defaults, as JSON: name, value, default."""
     config: Any = sys.modules.get("torch._inductor.config")
-    changed = getattr(config, "_get_dict", lambda **_: {})(skip_default=True)
+    changed: Mapping[str, Any] = getattr(config, "_get_dict", lambda **_: {})(skip_default=True)
     for name, value in changed.items():
         with suppress(Exception):  # what is no plain value
             default = msgspec.json.encode(config._config[name].default).decode()

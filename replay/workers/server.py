@@ -1,9 +1,10 @@
 """The process that children are forked from: it has imported torch and the engine, and never runs anything itself.
 
 It reads requests from stdin, a JSON object a line, forks a child for each, and answers with a line on stdout when that
-has ended. A request is a case ({"id", "answer", "limit", "header", "tensors", "ask", "load"}) or a script ({"id", "answer",
-"limit", "argv", "entry", "folder"}). The child of a case writes what it found into the file `answer`; one that dies, or
-takes longer than its limit, leaves none. When stdin ends, all children are killed.
+has ended. A request is a case ({"id", "answer", "limit", "header", "tensors", "ask", "load"}; `load` are modules that
+are imported before the fork) or a script ({"id", "answer", "limit", "argv", "entry", "folder"}). The child of a case
+writes what it found into the file `answer`; one that dies, or takes longer than its limit, leaves none. When stdin
+ends, all children are killed.
 """
 from __future__ import annotations
 
