@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,9 @@ class Session:
         """Add a message for the end of the run, once."""
         self.messages.setdefault(message)
 
+
+FALLBACKS: Counter[str] = Counter()
+"""Why captured graphs run in eager, in all sessions of this process."""
 
 _stack = [Session()]
 

@@ -147,6 +147,8 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         compiled = _as_captured(captured, context, error)
     for note in context.notes:
         session.current().say(f"ptdebug: {note}")
+    if context.fallback and context.way != "eager":
+        session.FALLBACKS[context.fallback.splitlines()[0]] += 1
     if context.fallback and not context.recording and context.way != "eager":  # a recording says it of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)

@@ -7,6 +7,7 @@ import torch
 
 from ...artifacts.recording import Recording
 from ..program.program import ProgramRuns
+from ..program.served import ServedCalls
 from ..recorded.graphs import ReplayError, on_device
 from ..recorded.inputs import load_random
 from ..recorded.state import restored
@@ -20,7 +21,7 @@ from .training import TrainingLadder
 
 def replay(
     recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None,
-    options: Options | None = None,
+    options: Options | None = None, served: ServedCalls | None = None,
 ) -> Report:
     """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
     program runs once, and the same `served`, without which its calls are not compared. Raises ReplayError where it
