@@ -1,7 +1,7 @@
 """The change that a graph break asks for, as an edit of the person's lines, where it can be made by rule.
 
-An edit is a proposal: it is made of the text alone, and `ptdebug breaks --try` says whether the break goes with it. Each
-rule takes the statement at the break and returns its new lines, or None where it does not apply.
+An edit is a proposal: it is made of the text alone, and `ptdebug breaks --try` says whether the break goes with it.
+Each rule takes the statement at the break and returns its new lines, or None where it does not apply.
 """
 from __future__ import annotations
 
