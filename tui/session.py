@@ -19,8 +19,9 @@ from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import Break, Graph, Kernel, Location, Recompile, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
+from ..artifacts.search import SOURCE, search
 from ..artifacts.selector import Selector
-from ..artifacts.stages import LINKED, NAMES
+from ..artifacts.stages import LINKED
 from ..artifacts.summary import ranked_breaks, summary
 from ..artifacts.weighted_cache import WeightedCache
 from ..dependencies import msgspec
@@ -33,7 +34,6 @@ CACHED_LINES = 100_000
 """Lines of listings that are kept."""
 LINKED_IN_PASSING = 20_000
 """Items of a compilation up to which its links are made while a person waits."""
-SOURCE = "source"  # beside the stages: a file of the program
 LINKED_STAGES = (SOURCE, *LINKED, MACHINE)
 CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "kernels", MACHINE, "wrapper")
 """The stages of the breadcrumb."""
@@ -260,9 +260,12 @@ class Session:
     def _unlinked(self, compile_id: str) -> list[str]:
         return unlinked(self.recording, compile_id)
 
-    def search(self, text: str) -> Search:
-        """Look for `text` (case ignored where it is all lower case) in every artifact and source file."""
-        return Search(self, text)
+    def search(self, text: str) -> Iterator[list[Match]]:
+        """The lines with `text` (case ignored where it is all lower case), one list for each place searched."""
+        first = self.compiles[0].id if self.compiles else ""
+        for found in search(self.recording, text):
+            yield [Match(Target(f.place.compile or (first if f.place.stage else ""), f.place.stage, f.place.name),
+                         f.row if f.place.stage else 0, f.text) for f in found]
 
     def _listing(self, target: Target) -> Listing:
         try:
@@ -298,41 +301,6 @@ class Match:
     target: Target
     row: int
     text: str
-
-
-class Search:
-    """A search over everything, one artifact after the other, so that it can be stopped."""
-
-    limit = 1000  # matches; there is no sense in reading more
-
-    def __init__(self, session: Session, text: str) -> None:
-        self._session = session
-        self._text = text
-        self._fold = text == text.lower()
-
-    def targets(self) -> Iterator[Target]:
-        """What is looked through: the program, then each compilation's artifacts in order."""
-        session = self._session
-        first = session.compiles[0].id if session.compiles else ""
-        yield from (Target(first, SOURCE, path) for path in session.recording.sources())
-        for info in session.compiles:
-            there = session.recording.stages(info.id)
-            yield from (Target(info.id, stage, name) for stage in NAMES if stage in there
-                        for name in session.names(info.id, stage))
-
-    def matches(self, target: Target) -> list[Match]:
-        """The lines of one artifact that hold the text."""
-        lines = self._session.listing(target).lines
-        return [Match(target, row, lines[row].text) for row in find_rows(lines, self._text)]
-
-
-def find_rows(lines: tuple[Line, ...], text: str) -> list[int]:
-    """The rows that hold `text`; case is ignored where `text` has no capitals."""
-    if not text:
-        return []
-    if text == text.lower():
-        return [row for row, line in enumerate(lines) if text in line.text.lower()]
-    return [row for row, line in enumerate(lines) if text in line.text]
 
 
 def short_name(target: Target) -> str:

@@ -12,7 +12,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from ...artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
+from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.recorder import NullRecorder, Recorder
 from ...artifacts.records import Graph, Location, Schedule, ScheduledGroup
 from ...engine.compile import compile_graph
 from ...engine.ir import interpreter

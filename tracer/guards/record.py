@@ -12,8 +12,8 @@ from ..bytecode.resume_function import name_stack_arguments
 from ..sources.display_names import display_name
 from ..sources.source import ComputedSource, Source, read_from
 from .builder import GuardBuilder
-from .kinds import KINDS
-from .tree import Check
+from .kinds import KINDS, check_code
+from .spec import Check
 
 
 def record_guards(
@@ -71,7 +71,7 @@ def _record(
         id=f"g{check.index}",
         source=check.source.expression,
         kind=check.kind,
-        code=check.code,
+        code=check_code(check),
         expected=kind.expected(check.expectation),
         subject=kind.subject(check.expectation),
         location=check.location,
