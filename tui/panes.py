@@ -142,6 +142,7 @@ class PanesScreen(Screen[None]):
         counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
         again = len(self.session.recompiled)
         counts += [f"{again} recompilation{'s' if again > 1 else ''} (1)"] if again else []
+        counts += ["raised an exception (0)"] if self.session.recording.meta.get("exception") else []
         problems = self.session.recording.problems
         counts += [f"DAMAGED: {problems[0]}"] if problems else []
         following = " (following)" if self._follow else ""

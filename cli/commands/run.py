@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be present (cuda:90)")
     add("--check-calls", action="store_true", default=None,
         help="compare each call of what is compiled with eager; the first that differs ends the program (code 70)")
+    add("--keep-output", metavar="N", type=int, help="keep the last N lines that the program prints, in the recording")
     add("--no-record", action="store_true", help="run without recording")
     add("--json", metavar="FILE", help="write the summary there")
     add("-q", "--quiet", action="store_true", default=None, help="no summary")
