@@ -17,6 +17,7 @@ from .errors import CommandError
 COMMANDS = {
     "run": "run a program as python would, and record what the compiler does",
     "tui": "open the workbench",
+    "serve": "open the workbench in a browser, on localhost only",
     "ls": "list the recordings, newest first",
     "show": "print one artifact, or the summary of a recording",
     "breaks": "the graph breaks: where, why, what to change",
