@@ -33,6 +33,7 @@ COMMANDS = {
     "bisect": "find the decisions to blame for a wrong, crashing or slow result",
     "repro": "write anything recorded as a script that runs by itself",
     "minify": "make a failing compilation or script small, and write it as a script",
+    "report": "write a recording as one HTML file",
     "doctor": "what works on this machine, and how to fix what does not",
 }
 

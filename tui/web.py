@@ -19,7 +19,7 @@ from textual_serve.server import Server
 
 HOST = "localhost"
 COOKIE = "ptdebug"
-FOREIGN = re.compile(r'<link[^>]*href="https?://[^>]*>')
+FOREIGN = re.compile(r'<link[^>]*href="https://[^>]*>')
 """What textual-serve's page would load from elsewhere: a font."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
