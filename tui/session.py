@@ -16,7 +16,7 @@ from ..artifacts.listing import Line, Listing, printable, source_listing, source
 from ..artifacts.machine_lines import MACHINE, PREFERRED
 from ..artifacts.provenance import Links, links, unlinked
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
-from ..artifacts.records import Break, Kernel, Recompile, Ref, split_ref
+from ..artifacts.records import Break, Graph, Kernel, Location, Recompile, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.search import SOURCE, search
@@ -24,6 +24,7 @@ from ..artifacts.selector import Selector
 from ..artifacts.stages import LINKED
 from ..artifacts.summary import ranked_breaks, summary
 from ..artifacts.weighted_cache import WeightedCache
+from ..dependencies import msgspec
 
 MANY = 5000
 """Items of an artifact above which its listing is made in the background."""
@@ -31,6 +32,8 @@ LARGE = 300
 """Compilations above which a recording is large."""
 CACHED_LINES = 100_000
 """Lines of listings that are kept."""
+LINKED_IN_PASSING = 20_000
+"""Items of a compilation up to which its links are made while a person waits."""
 LINKED_STAGES = (SOURCE, *LINKED, MACHINE)
 CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "kernels", MACHINE, "wrapper")
 """The stages of the breadcrumb."""
@@ -232,6 +235,27 @@ class Session:
                     return source_path(name), int(number)
         info = next((info for info in self.compiles if info.id == target.compile), None)
         return (info.file, info.line) if info is not None else None
+
+    def program_places(self, compile_id: str, item: Ref) -> list[Location]:
+        """The lines of the program whose operations an item computes; none where the compilation is too large to be
+        linked in passing."""
+        infos = self.recording.artifacts(compile_id)
+        graph = self.recording.find(Graph, compile_id, "capture")
+        if graph is None or sum(info.items for info in infos) > LINKED_IN_PASSING:
+            return []
+        names = {split_ref(found)[2] for found in self.related(compile_id, item, "capture")}
+        return list(dict.fromkeys(
+            msgspec.structs.replace(node.stack[-1], column=-1, end_line=-1, end_column=-1)
+            for node in graph.nodes if node.id in names and node.stack))
+
+    def row_of(self, target: Target, item: Ref) -> int:
+        """The first row of an artifact that shows an item, or what was made of it; where it begins if none does."""
+        lines = self.listing(target).lines
+        found = next((row for row, line in enumerate(lines) if item == line.ref), None)
+        if found is None:
+            made = set(self.related(target.compile, item, target.stage))
+            found = next((row for row, line in enumerate(lines) if line.ref in made), None)
+        return self.first_row(target) if found is None else found
 
     def _unlinked(self, compile_id: str) -> list[str]:
         return unlinked(self.recording, compile_id)

@@ -93,5 +93,5 @@ def test_small_artifacts_that_hold_the_word_come_first(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "r") as recording:
         first = next(matches for matches in search(recording, "long") if matches)
         assert first[0].place.compile == "0/2"
-        first = next(matches for matches in search(recording, "operations") if matches)
-        assert [match.place.compile for match in first] == ["0/0"]
+        operations = next(matches for matches in search(recording, "operations") if matches)
+        assert [m.place.compile for m in operations] == ["0/0"]
