@@ -34,6 +34,7 @@ COMMANDS = {
     "bisect": "find the decisions to blame for a wrong, crashing or slow result",
     "repro": "write anything recorded as a script that runs by itself",
     "minify": "make a failing compilation or script small, and write it as a script",
+    "trace": "write the timeline of a recording in Chrome's trace format (Perfetto)",
     "report": "write a recording as one HTML file",
     "doctor": "what works on this machine, and how to fix what does not",
 }
