@@ -110,7 +110,7 @@ def _invoke(argv: list[str]) -> Outcome:
     if hasattr(module, "split"):  # options end at the first positional; the rest belongs to the program
         rest, program = module.split(parser, rest)
     arguments = parser.parse_args(rest)
-    arguments.program = program
+    arguments.options, arguments.program = rest, program
     outcome: Outcome = module.run(arguments)
     return outcome
 

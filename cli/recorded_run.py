@@ -24,6 +24,7 @@ from . import session, subprocesses, torch_compile_patch
 from .errors import CommandError
 from .kept_output import KeptOutput
 from .launch import Program, stay_interrupted
+from .live_counters import LiveCounters
 from .program_exception import exception_facts
 from .settings import gather, to_settings
 from .summary_text import summary_lines
@@ -39,6 +40,7 @@ class RecordedRun:
     quiet: bool
     look_closer: str
     output: KeptOutput | None = None
+    live: LiveCounters | None = None
     exit_code: int | None = None
 
     def ended(self, exit_code: int) -> None:
@@ -69,6 +71,8 @@ class RecordedRun:
         recorder = self.session.recorder
         if not isinstance(recorder, RecordingWriter) or self.session.folder is None:
             return _unrecorded(self)
+        if self.live is not None:
+            self.live.stopped = True
         runtimes = torch_compile_patch.runtimes()
         if runtimes:
             recorder.flush_runtime(runtimes)
@@ -100,6 +104,9 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
         program, session.enter(session.Session(settings, recorder, folder)), json_file, bool(values["quiet"]),
         _look_closer(folder), _kept_output(values["keep-output"]),
     )
+    if arguments.live and isinstance(recorder, RecordingWriter):
+        run.live = LiveCounters(recorder, torch_compile_patch.runtimes)
+        run.live.start()
     atexit.register(run.finish)  # before the program's own, and so after them
     torch_compile_patch.watch_for_torch()
     subprocesses.take_along(settings, folder)
