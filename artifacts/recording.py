@@ -35,6 +35,7 @@ META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
     "versions": dict[str, str], "writer_seconds": dict[str, float], "started": Moment, "ended": Moment,
     "exit_code": int, "signature": str, "exception": str, "options": dict[str, Any], "output": str,
+    "raised": dict[str, Any],
 }
 """The types of facts about a run; other facts may be anything."""
 CACHED_BYTES = 8 << 20

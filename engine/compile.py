@@ -27,6 +27,7 @@ from .aot.subclasses.call import compile_apart, in_eager
 from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
 from .codegen.triton import warm_up
+from .failure_origin import origin_of
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
 from .graphs.ddp import active_buckets
@@ -87,7 +88,7 @@ def compile_graph(
     except Exception as error:
         if came_from_outside(error):
             raise
-        detail = "".join(traceback.format_exception(error))
+        detail = f"{origin_of(error)}\n{''.join(traceback.format_exception(error))}"
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
 
 
