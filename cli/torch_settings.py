@@ -199,7 +199,7 @@ def preferred(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 def _is_default(module: ModuleType, setting: str) -> bool:
     try:
-        return bool(module._is_default(setting))
+        return bool(module._is_default(setting)) or _value(module, setting) == module._config[setting].default
     except (AttributeError, KeyError):  # an alias, or another version's
         return True
 

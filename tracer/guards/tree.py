@@ -44,6 +44,7 @@ from .cached_results import cached_result
 from .conditions import on_frame, on_number
 from .describe import type_name
 from .fast_path import with_brief
+from .filtering import Filter, kept_guards
 from .kinds import KINDS, is_same_constant
 from .python_guards import GuardFunction, PythonGuardManager
 from .read import FUNCTIONS, item, reader
@@ -85,24 +86,29 @@ class BuiltTree:
 
 def build_tree(
     builder: GuardBuilder, failures: Mapping[str, int] | None = None,
-    versions: Callable[[], Versions | None] | None = None,
+    versions: Callable[[], Versions | None] | None = None, keep: Filter | None = None,
 ) -> BuiltTree:
     """The C++ tree of all guards of `builder` and of the conditions on its symbols.
 
     The tree checks variables in the order of their first guard here: those whose guards failed most often (`failures`,
     by variable) before the others, then as the function reads them. Checks in Python come last, and C++ itself moves to
-    the front what fails. `versions` returns the library of `versions.py`, or nothing while it is not compiled.
+    the front what fails. `versions` returns the library of `versions.py`, or nothing while it is not compiled. `keep`
+    is the program's own choice of guards.
     """
     with without_dynamo(), tensors_always_checked():
         tree = GuardTree(builder)
         specs = builder.specs
+        conditions = True
+        if keep is not None:
+            specs, conditions = kept_guards(builder, keep)
         if failures:
             specs.sort(key=lambda spec: -failures.get(_root_name(spec.source), 0))
         checks = [
             Check(spec.index, spec.source, spec.kind, KINDS[spec.kind].install(tree, spec), spec.location)
             for spec in specs
         ]
-        tree.add_conditions()
+        if conditions:
+            tree.add_conditions()
         tree.finish_alias_check()
         tree.finish_modules(versions)
         tree.forget()
