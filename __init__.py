@@ -7,9 +7,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .cli.api import compile, disable, explain, graph_break, mark_dynamic, record, stats
+    from .cli.api import (
+        compile,
+        disable,
+        explain,
+        graph_break,
+        load_cache,
+        mark_dynamic,
+        record,
+        save_cache,
+        stats,
+        warm_up,
+    )
 
-__all__ = ["__version__", "compile", "disable", "explain", "graph_break", "mark_dynamic", "record", "stats"]
+__all__ = [
+    "__version__", "compile", "disable", "explain", "graph_break", "load_cache", "mark_dynamic", "record", "save_cache",
+    "stats", "warm_up",
+]
 
 
 def __dir__() -> list[str]:

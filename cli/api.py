@@ -23,14 +23,24 @@ from ..tracer.runtime.dynamo_settings import compiles_nothing
 from . import session
 from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
+from .serving import (
+    CacheBundle,
+    WarmUp,
+    load_cache,
+    load_cache_artifacts,
+    save_cache,
+    save_cache_artifacts,
+    warm_up,
+)
 from .settings import checked
 from .wiring import Request, compile_anything, requested
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 __all__ = [
-    "Explanation", "compile", "disable", "dynamo_backend", "dynamo_explain", "explain", "graph_break", "mark_dynamic",
-    "record", "stats",
+    "CacheBundle", "Explanation", "WarmUp", "compile", "disable", "dynamo_backend", "dynamo_explain", "explain",
+    "graph_break", "load_cache", "load_cache_artifacts", "mark_dynamic", "record", "save_cache", "save_cache_artifacts",
+    "stats", "warm_up",
 ]
 
 
@@ -158,14 +168,14 @@ def reset() -> None:
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Run `fn`, and by default all that it calls, in eager: a function, a decorator, or a decorator with arguments.
 
-    With `recursive=False` only `fn`'s own frame is skipped.
+    With `recursive=False` only `fn`'s own frame is skipped. `reason` is told where a graph breaks there.
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
-        fn.forward = dispatch.disable(fn.forward, recursive=recursive)
+        fn.forward = dispatch.disable(fn.forward, recursive, reason)
         return fn
-    return dispatch.disable(fn, recursive=recursive)
+    return dispatch.disable(fn, recursive, reason)
 
 
 def graph_break(msg: str = "") -> None:
@@ -199,6 +209,10 @@ def assume_constant_result(fn: F) -> F:
     """Treat what `fn` returns as a constant (`torch.compiler.assume_constant_result`)."""
     fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return fn
+
+
+def cudagraph_mark_step_begin() -> None:
+    """`torch.compiler.cudagraph_mark_step_begin`: there are no CUDA graphs here whose memory a step could reuse."""
 
 
 STANCES = (

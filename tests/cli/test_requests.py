@@ -327,6 +327,17 @@ def test_settings_of_inductor_are_decisions(settings: dict[str, Any], wanted: tu
     assert made == [{wanted}, {wanted}]
 
 
+@pytest.mark.parametrize("disable", [torch.compiler.disable, api.disable])
+def test_the_reason_of_a_disabled_function_is_told(disable: Callable[..., Any]) -> None:
+    @disable(reason="it asks a database")
+    def asks(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    found = ptdebug.explain(lambda x: asks(x * 2) * 3)(torch.ones(2))
+    assert [each.message for each in found.graph_breaks] == [
+        "asks (it asks a database) is marked as not to be compiled"]
+
+
 def test_an_unknown_stance_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"invalid torch\.compile stance 'nosuch'"):
         api.set_stance("nosuch")

@@ -424,13 +424,14 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     return compiled
 
 
-def disable(fn: Any, recursive: bool = True) -> Any:
-    """`fn` such that it always runs in eager; with `recursive`, so does everything that it calls.
+def disable(fn: Any, recursive: bool = True, reason: str | None = None) -> Any:
+    """`fn` such that it always runs in eager; with `recursive`, so does everything that it calls. A graph that breaks
+    there says the `reason`.
 
     A module is changed in place: its `forward` is disabled.
     """
     if isinstance(fn, torch.nn.Module):
-        fn.forward = disable(fn.forward, recursive)
+        fn.forward = disable(fn.forward, recursive, reason)
         return fn
     if eval_frame.unavailable() or isinstance(fn, type):
         return fn
@@ -442,6 +443,7 @@ def disable(fn: Any, recursive: bool = True) -> Any:
     disabled = eval_frame.unobserved(fn)
     functools.update_wrapper(disabled, fn, updated=())
     disabled.__dict__["_torchdynamo_disable"] = True
+    disabled.__dict__["_torchdynamo_disable_msg"] = reason
     mark_wrapper(disabled, fn)
     return disabled
 
