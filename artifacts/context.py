@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .external_exceptions import came_from_outside
 from .interruptions import pause
+from .recorder import NullRecorder, Recorder
 from .records import AnyRecord, Decision, Location, Option, Ref
 from .subgraph_recorder import PartRecorder
 
@@ -40,46 +41,8 @@ class CompileId:
         return f"{self.frame}/{self.compile}"
 
 
-class Recorder(Protocol):
-    """Where records go. Implementations never raise into the compiler and flush each call (see `store.py`)."""
-
-    def begin(self, compile_id: str, function: str, file: str, line: int) -> None: ...
-
-    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None: ...
-
-    def absent(self, compile_id: str, stage: str, why: str) -> None: ...
-
-    def decision(self, compile_id: str, decision: Decision) -> None: ...
-
-    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None: ...
-
-    def source_file(self, path: str) -> None: ...
-
-
 class OverrideError(ValueError):
     """An override asks for an option that its decision does not have."""
-
-
-class NullRecorder:
-    """Records nothing."""
-
-    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
-        """Nothing to begin."""
-
-    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
-        """Nothing is kept."""
-
-    def absent(self, compile_id: str, stage: str, why: str) -> None:
-        """Nothing is kept."""
-
-    def decision(self, compile_id: str, decision: Decision) -> None:
-        """Nothing is kept."""
-
-    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
-        """Nothing to end."""
-
-    def source_file(self, path: str) -> None:
-        """Nothing is kept."""
 
 
 class DataDependentError(Exception):

@@ -21,6 +21,7 @@ from ..tracer.frames import dispatch
 from ..tracer.runtime import eval_frame
 from ..tracer.runtime.dynamo_settings import compiles_nothing
 from . import session
+from .compile_anything import compile_anything
 from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
 from .serving import (
@@ -33,7 +34,7 @@ from .serving import (
     warm_up,
 )
 from .settings import checked
-from .wiring import Request, compile_anything, requested
+from .wiring import Request, requested
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,8 +12,9 @@ import torch
 
 from ..engine.graph_cache import bundle
 from ..engine.graph_cache.history import HISTORY, Done
+from .compile_anything import compile_anything
 from .module import OptimizedModule
-from .wiring import compile_anything, requested
+from .wiring import requested
 
 log = logging.getLogger("ptdebug")
 

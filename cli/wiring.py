@@ -6,15 +6,12 @@ Errors of the engine end here: the graph then runs as captured, in eager, and th
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from ..artifacts.context import CompileContext, CompileId, DataDependentError
 from ..artifacts.external_exceptions import came_from_outside
@@ -225,23 +222,3 @@ def requested(
         raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")
     return Request(backend, memory_budget=None if budget is None else float(budget),
                    settings=tuple(sorted(settings.items())), **others)
-
-
-def compile_anything(model: Any, request: Request) -> Any:
-    """What torch.compile does with each kind of argument: a module, a class, a function, another callable."""
-    from .module import OptimizedModule
-
-    if isinstance(model, OptimizedModule):
-        return model
-    if isinstance(model, torch.nn.Module):
-        return OptimizedModule(model, request)
-    if inspect.isclass(model):  # instances' calls are compiled, as stock does, where they can be called
-        method = "_call_impl" if issubclass(model, torch.nn.Module) else "__call__"
-        if any(method in vars(base) for base in model.__mro__):
-            setattr(model, method, request.optimize(getattr(model, method)))
-        return model
-    if not callable(model):
-        raise RuntimeError(f"A callable function is expected, but {type(model)} is provided.")
-    if inspect.isroutine(model) or isinstance(model, functools.partial):
-        return request.optimize(model)
-    return request.optimize(model.__call__)  # an object with __call__

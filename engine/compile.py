@@ -30,7 +30,7 @@ from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
-from .lowering import LOWERINGS
+from .lowering import lowerings
 from .runtime.entry import EntryFacts, eager_form, entry, marking
 from .stages import INFERENCE, TRAINING, Compiled, Trained, Wrapped
 from .toolchain.cpp_build import CannotBuild
@@ -100,7 +100,7 @@ def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
 def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled | None:
     """Forward and backward as one autograd node; None if no result needs a gradient after all."""
     with context.timed("joint"):
-        joint = trace_joint(captured, context, LOWERINGS)
+        joint = trace_joint(captured, context, lowerings())
     if joint is None:
         return None
     trained: Trained = run_stages(TRAINING, joint, context)

@@ -31,7 +31,7 @@ from .ir.ir import ExternCall, Group, KernelSignature, Plan, Program
 from .ir.loop_nest_verifier import verify_nest
 from .ir.verifier import verify
 from .kernels import attention, sgemm
-from .lowering import LOWERINGS, lower
+from .lowering import lower, lowerings
 from .lowering.describe import loops_records
 from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
@@ -98,7 +98,7 @@ class Wrapped(Built):
 
 # ---- the stages ------------------------------------------------------------------------------------------------------
 def _aten(captured: Captured, context: CompileContext) -> Traced:
-    aten = trace(captured, context, LOWERINGS)
+    aten = trace(captured, context, lowerings())
     if context.way != "aten":
         freezing.mark(aten, captured, context)
     return Traced(aten)

@@ -11,12 +11,14 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
+from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.input_names import in_words
+from ...artifacts.recorder import NullRecorder, Recorder
 from ...engine.compile import compile_graph
 from ...engine.graphs.functional_graph import Captured
 from ..ladder.rungs import run_graph
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, in_words
+from ..recorded.inputs import bind_symbols, clones
 from ..recorded.state import deterministic
 from ..verdicts.compare import Comparison, compare
 from .case import Case

@@ -48,7 +48,7 @@ from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
 from ..fx.subgraphs import Scope, Scopes, refuse_writes, refuse_writes_as_data, versions
 from ..runtime.warning_filters import called_at
-from ..shapes.frame_shapes import says_not_negative
+from ..shapes.conditions import says_not_negative
 from ..sources.source import Source
 from ..variables import build
 from ..variables.core.base import Value
@@ -373,6 +373,9 @@ class TraceGraph:
         self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        for node, version in self.versions.items():
+            if version is not None:
+                node.meta["writes"] = node.meta["val"]._version - version
         # The module's Python code is generated when it is first run.
         module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)
         inputs = tuple(node.meta["val"] for node in placeholders)

@@ -9,7 +9,8 @@ import torch
 from torch._guards import GuardSource
 
 from ..sources.source import GLOBAL_STATE, Source
-from .builder import GuardBuilder, GuardSpec
+from .builder import GuardBuilder
+from .spec import GuardSpec
 
 Filter = Callable[[Sequence["FilterEntry"]], Sequence[bool]]
 
