@@ -20,7 +20,9 @@ REPLACED = {
     # attribute of torch (or below it) -> name in api.py
     "torch": {"compile": "torch_compile"},
     "torch.compiler": {"reset": "reset", "disable": "disable", "allow_in_graph": "allow_in_graph",
-                       "assume_constant_result": "assume_constant_result", "set_stance": "set_stance"},
+                       "assume_constant_result": "assume_constant_result", "set_stance": "set_stance",
+                       "cudagraph_mark_step_begin": "cudagraph_mark_step_begin",
+                       "save_cache_artifacts": "save_cache_artifacts", "load_cache_artifacts": "load_cache_artifacts"},
     # Dynamo's other functions set marks that ptdebug's tracer reads, and torch itself uses them.
     "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "allow_in_graph": "allow_in_graph",
                       "explain": "dynamo_explain"},
