@@ -23,6 +23,9 @@ from .registry import LOWERINGS, RESHAPE, VIEW, in_loops
 LIBRARY_VECTORIZES: dict[Any, str] = {
     torch.ops.aten.lgamma.default: "lgamma is scalar in the C library, and vectorized in ATen",
 }
+WITHOUT_TRITON_FORM: dict[Any, str] = {
+    torch.ops.aten.digamma.default: "Triton's math library has no digamma",
+}
 
 
 class Walk(GraphLowering):
@@ -143,6 +146,8 @@ class Walk(GraphLowering):
                 raise EngineUnsupported(f"{why}, for a view")
         elif _may_be_empty(node):
             why = "it raises where its data-dependent size is 0"
+        elif node.target in WITHOUT_TRITON_FORM and fake.device.type != "cpu":
+            why = WITHOUT_TRITON_FORM[node.target]
         elif known is not None and (of_view or self._wants_loops(node)):
             try:
                 _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), of_view)
