@@ -22,7 +22,7 @@ from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-    __package__ = "tests.programs"
+    __package__ = "tests.programs.fuzzing"
 
 from .fuzz_workers import PROCESSOR, Outcome, allow_processor, chunk, load, with_engine
 
