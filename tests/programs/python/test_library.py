@@ -20,8 +20,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from packaging import version
-from ptdebug.tracer.guards.cached_results import NOT_CACHED, cached_result
 from ptdebug.tracer.runtime.statistics import STATISTICS
+from ptdebug.tracer.sources.cached_results import NOT_CACHED, cached_result
 
 from ..checking import Programs, call, check, check_whole
 

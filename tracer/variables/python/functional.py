@@ -13,7 +13,7 @@ import torch
 from ....operators.effects import may_draw
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...guards.cached_results import NOT_CACHED, cached_result
+from ...sources.cached_results import NOT_CACHED, cached_result
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
