@@ -68,6 +68,9 @@ class CompileContext:
     marks_changes: bool = False  # the same, but writes to inputs are often partly done by then
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
+    preferred: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # kind -> the option that a setting asks for
+    uncached: str = ""  # why the graph cache is off for it
+    way: str = "kernels"  # how the graph is to run: "kernels", "aten" (its ATen form, by ATen), "eager" (as captured)
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
     cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
@@ -85,7 +88,7 @@ class CompileContext:
     @property
     def asked(self) -> bool:
         """Whether anybody sees or forces decisions: where nobody does, alternatives and reasons need not be made."""
-        return bool(self.recording or self.overrides)
+        return bool(self.recording or self.overrides or self.preferred)
 
     def decide(
         self,
@@ -117,9 +120,14 @@ class CompileContext:
                 if wanted not in names:
                     raise OverrideError(f"the override {pattern} = {wanted!r}: the options are {', '.join(names)}")
                 chosen, forced = wanted, True
+        by = "an override"
+        if self.preferred and not forced and kind in self.preferred:
+            wanted, by = self.preferred[kind]
+            if wanted in [o if isinstance(o, str) else o.name for o in options]:
+                chosen, forced = wanted, True
         if self.recording:
             full = tuple(Option(o) if isinstance(o, str) else o for o in options)
-            reason = f"forced by an override (default: {default}; {why})" if forced else why
+            reason = f"forced by {by} (default: {default}; {why})" if forced else why
             self.recorder.decision(
                 str(self.id), Decision(key, kind, subject, full, default, chosen, reason, forced, location, origins)
             )

@@ -7,10 +7,12 @@ from .record_base import Count, Record, TensorMeta
 
 
 class Runtime(Record, frozen=True):
-    """How a compilation did while the program ran."""
+    """How a compilation did while the program ran. `failed` counts failures of guards by the source of the object that
+    they are about, where that is known."""
 
     calls: Count
     guard_failures: Count = 0
+    failed: dict[str, Count] = {}
 
 
 class SavedInput(Record, frozen=True):

@@ -31,7 +31,7 @@ from .ir.ir import ExternCall, Group, KernelSignature, Plan, Program
 from .ir.loop_nest_verifier import verify_nest
 from .ir.verifier import verify
 from .kernels import attention, sgemm
-from .lowering import LOWERINGS, lower
+from .lowering import lower, lowerings
 from .lowering.describe import loops_records
 from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
@@ -41,7 +41,6 @@ from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
-
 
 # ---- the data between stages: each stage adds its part ---------------------------------------------------------------
 @dataclass(frozen=True)
@@ -96,8 +95,9 @@ class Wrapped(Built):
 
 # ---- the stages ------------------------------------------------------------------------------------------------------
 def _aten(captured: Captured, context: CompileContext) -> Traced:
-    aten = trace(captured, context, LOWERINGS)
-    freezing.mark(aten, captured, context)
+    aten = trace(captured, context, lowerings())
+    if context.way != "aten":
+        freezing.mark(aten, captured, context)
     return Traced(aten)
 
 
@@ -275,7 +275,8 @@ _JOINT_PASSES: tuple[Stage[Any, Any], ...] = (
 
 
 def _partition(joint: JointGraph, context: CompileContext) -> Partitioned:
-    narrow_indices(joint, context)
+    if context.way != "aten":
+        narrow_indices(joint, context)
     shield_changed_inputs(joint)
     return partition(joint, context)
 

@@ -146,6 +146,8 @@ class Walk(GraphLowering):
                 raise EngineUnsupported(f"{why}, for a view")
         elif _may_be_empty(node):
             why = "it raises where its data-dependent size is 0"
+        elif self.context.way == "aten" and not of_view:
+            why = "the graph runs as ATen operators (compile:graph = aten)"
         elif node.target in WITHOUT_TRITON_FORM and node.meta["val"].device.type != "cpu":
             why = WITHOUT_TRITON_FORM[node.target]
         elif known is not None and (of_view or self._wants_loops(node)):

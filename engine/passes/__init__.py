@@ -18,7 +18,7 @@ from .common_subexpressions import merge_common_subexpressions
 from .constant_folding import fold_constants
 from .dead_code import remove_dead_code
 from .no_ops import remove_no_ops
-from .rewriting import Matches, Rewrite, Rewritten, pass_stage
+from .rewriting import AS_IT_IS, Matches, Rewrite, Rewritten, pass_stage
 
 Rule = Callable[[AtenGraph, May], list[RuleMatch]]
 
@@ -50,7 +50,7 @@ def _asked(graph_pass: GraphPass) -> Rewrite:
 
 def _noted(work: Rewritten, context: CompileContext) -> Rewritten:
     if not work.changed:
-        context.absent("passes", "no pass changed the graph")
+        context.absent("passes", AS_IT_IS if context.way == "aten" else "no pass changed the graph")
     return work
 
 

@@ -10,6 +10,9 @@ from ...artifacts.fx_graphs import graph_record
 from ...artifacts.records import AnyRecord, Pass, RuleMatch
 from ..graphs.functional_graph import AtenGraph
 
+AS_IT_IS = "the graph runs as it is, by ATen (compile:graph = aten)"
+"""Why there are no passes."""
+
 Matches = tuple[RuleMatch, ...]
 Rewrite = Callable[[AtenGraph, CompileContext], tuple[AtenGraph, Matches]]
 """The graph (mostly the one it was given, changed in place), and what was rewritten."""
@@ -34,8 +37,11 @@ class Rewritten:
 
 
 def pass_stage(name: str, rewrite: Rewrite) -> Stage[Rewritten, Rewritten]:
-    """The stage of a pass; `name` is that of its artifact, where it may begin with a number: `01_no-ops`."""
+    """The stage of a pass; `name` is that of its artifact, where it may begin with a number: `01_no-ops`. A graph that
+    is to run as it is, by ATen, is left alone."""
     def run(before: Rewritten, context: CompileContext) -> Rewritten:
+        if context.way == "aten":
+            return Rewritten(before.aten)
         start = time.perf_counter()
         aten, matches = rewrite(before.aten, context)
         seconds = time.perf_counter() - start

@@ -16,13 +16,14 @@ from typing import Any
 import torch
 
 from ...artifacts.context import CompileContext, run_stages
+from ...artifacts.input_names import in_words
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Frame, Graph, Location, Pass
 from ...engine.stages import INFERENCE
 from ..program.lines import first_unknown
 from ..program.program import ProgramAbsent, ProgramRuns, Returned, compare_returned
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up
+from ..recorded.inputs import bind_symbols, clones, kept_or_made_up
 from ..recorded.state import as_compiled, deterministic
 from ..verdicts import classes
 from ..verdicts.compare import Comparison, worst

@@ -6,10 +6,10 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
+from ptdebug.artifacts.input_names import in_words
 from ptdebug.artifacts.recording import Recording
 from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.recorded.graphs import ReplayError
-from ptdebug.replay.recorded.inputs import in_words
 from torch.testing._internal.two_tensor import TwoTensor
 
 

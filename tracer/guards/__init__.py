@@ -8,12 +8,17 @@ torch's C++ guard tree (`tree.py`), in which each object on the way to a guarded
 there), and `fast_path.py` skips what cannot have changed while CPython's dict versions have not (`versions.py`).
 `conditions.py` compiles conditions on symbols, `settings.py` compares torch's global settings, `same_constants.py`
 constants, `class_members.py` what classes of a library have. `explain.py`
-says why a tree rejected a call, `record.py` makes the records, and `describe.py` describes objects in a few words.
+says why a tree rejected a call, `record.py` makes the records, `cost.py` measures, and `describe.py` describes objects
+in a few words.
 """
 from .build import build_tree
 from .builder import GuardBuilder
+from .cost import check_nanoseconds, failures
 from .explain import explain_recompile
 from .record import needed_by, record_guards
 from .spec import GuardSpec
 
-__all__ = ["GuardBuilder", "GuardSpec", "build_tree", "explain_recompile", "needed_by", "record_guards"]
+__all__ = [
+    "GuardBuilder", "GuardSpec", "build_tree", "check_nanoseconds", "explain_recompile", "failures", "needed_by",
+    "record_guards",
+]

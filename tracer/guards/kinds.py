@@ -297,6 +297,8 @@ def _install_global_state(tree: GuardTree, spec: GuardSpec) -> dict[str, str]:
     tree.root.add_global_state_guard(tree.frame.global_state, tree.parts(spec), None)
     tree.root.add_torch_function_mode_stack_guard(tree.frame.function_modes, modes, None)
     tree.root.add_default_device_guard(device, None)
+    members = ["GLOBAL_STATE changed: members of torch.Tensor"]
+    tree.root.add_epilogue_lambda_guard(tree.frame.same_tensor_members, members, None)
     tree.root.add_dual_level_match_guard(_NO_LEVEL, ["GLOBAL_STATE changed: a level of forward AD"], None)
     return tree.frame.settings
 

@@ -67,6 +67,7 @@ class Trace:
     limits: Limits
     f_globals: dict[str, Any]
     module_path: str = ""
+    modules: tuple[tuple[int, str, type], ...] = ()  # the nn.Modules being called: a number, the expression, the class
     resumed: bool = False  # whether the frame resumes after a break
     step: int = 0
     statement: int = 0  # the step at which the outermost frame's statement began
@@ -463,11 +464,14 @@ class Interpreter:
         return (*self._outer_locations, self.info.location(self.current))
 
     @contextmanager
-    def in_module(self, path: str) -> Iterator[None]:
-        """Nodes made inside the block belong to the nn.Module at `path`."""
-        before = self.trace.module_path
-        self.trace.module_path = path
+    def in_module(self, path: str, source: Source | None, cls: type) -> Iterator[None]:
+        """Nodes made inside the block belong to the nn.Module at `path`, which `source` gives."""
+        trace = self.trace
+        before = trace.module_path, trace.modules
+        trace.module_path = path
+        if source is not None:
+            trace.modules = (*trace.modules, (hash(source), source.expression, cls))
         try:
             yield
         finally:
-            self.trace.module_path = before
+            trace.module_path, trace.modules = before

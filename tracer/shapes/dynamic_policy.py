@@ -8,7 +8,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ...artifacts.context import CompileContext
-from ..sources.source import Source
+from ..sources.source import AttrSource, ItemSource, Source
 
 Sizes = tuple[int | None, ...]
 """An integer for each dimension; None where it is a symbol, or has been seen to change."""
@@ -35,22 +35,23 @@ class DynamicPolicy:
         self.reasons: dict[str, str] = {}  # why each size or number is a symbol or not
 
     def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
-        """(sizes, strides) of `tensor` with None for each symbol. Parameters are static."""
+        """(sizes, strides) of `tensor` with None for each symbol. Parameters are static, and a module's buffers as long
+        as their sizes do not change, `dynamic` or not."""
         sizes, strides = tuple(tensor.size()), tuple(tensor.stride())
         if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
             return sizes, strides
         wanted_sizes, wanted_strides = self._remember(source.expression, sizes, strides)
         static = getattr(tensor, "_dynamo_static_indices", ())
         marked, strictly = _marked_dynamic(tensor), getattr(tensor, "_dynamo_dynamic_indices", ())
-        chosen = []
+        chosen, dynamic = [], bool(self.dynamic) and not _is_buffer(source)
         for i, size in enumerate(wanted_sizes):
-            varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
+            varies = i in marked or ((size is None or dynamic) and i not in static)
             why = (
                 MARKED if i in strictly
                 else "maybe_mark_dynamic requests it" if i in marked
                 else "marked static by the user" if i in static
                 else "it had another value at an earlier compilation" if size is None
-                else "dynamic=True" if self.dynamic
+                else "dynamic=True" if dynamic
                 else "it has not changed so far"
             )
             chosen.append(None if self._decide(f"{source.expression}.size()[{i}]", varies, why) else sizes[i])
@@ -99,6 +100,12 @@ def marked_range(tensor: torch.Tensor, dimension: int) -> ValueRanges[Any] | Non
         if marked.dim == dimension and (marked.min is not None or marked.max is not None):
             return ValueRanges(marked.min or 0, int_oo if marked.max is None else marked.max)
     return None
+
+
+def _is_buffer(source: Source) -> bool:
+    """Whether a tensor is a module's buffer."""
+    owner = source.owner if isinstance(source, ItemSource) else None
+    return isinstance(owner, AttrSource) and owner.name == "_buffers"
 
 
 def _marked_dynamic(tensor: torch.Tensor) -> set[int]:

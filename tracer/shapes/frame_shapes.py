@@ -76,6 +76,11 @@ class FrameShapes:
         self._sources[id(tensor)] = source
         return fake
 
+    def real_values(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The real tensors of fake ones, until `forget`; what has none is given back."""
+        real = {id(fake): tensor for tensor, fake in reversed(self._fakes.values())}
+        return tuple(real.get(id(value), value) for value in values)
+
     def forget(self) -> None:
         """Release the real tensors: torch swaps two tensors (`swap_tensors`, in conversions of modules) only where
         nothing refers to them, not even weakly. Their fakes are not looked up any more."""

@@ -67,7 +67,11 @@ class ModuleValue(ObjectValue):
             if lookup(self.cls, name) is MISSING and lookup(self.cls, "__getattr__") is _MODULE_GETATTR:
                 entry = self._entry(tx, name)
                 if entry is not None:
+                    tx.guards.member(self.cls, "__getattr__", _MODULE_GETATTR)
+                    tx.guards.member(self.cls, name, None)
                     return entry
+        elif name in self.real.__dict__ and lookup(self.cls, name) is MISSING:
+            tx.guards.member(self.cls, name, None)  # a property would come first
         return super().find_attr(tx, name)
 
     def guard_missing(self, tx: Translator, name: str) -> None:
@@ -167,7 +171,7 @@ class ModuleValue(ObjectValue):
         """`forward`, or nn.Module's own path with hooks where there are any."""
         custom = lookup(self.cls, "__call__")
         guard_library_member(tx, self.cls, "__call__", custom)
-        with tx.in_module(self.path):
+        with tx.in_module(self.path, self.source, self.cls):
             if custom is not torch.nn.Module.__call__ or not is_library(custom.__module__):  # which may be replaced
                 return bind(tx, custom, "__call__", self, self.cls, type_source(self)).call(tx, args, kwargs)
             return self.call_module(tx, args, kwargs)
