@@ -13,8 +13,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..artifacts.context import CompileContext, DataDependentError, OverrideError, run_stages
 from ..artifacts.external_exceptions import came_from_outside
-from ..artifacts.stages import OF_ENGINE
-from ..artifacts.stages import TRAINING as OF_TRAINING
+from ..artifacts.stages import OF_ENGINE, TRAINING as OF_TRAINING
 from .aot.aten_graph import needs_gradients
 from .aot.autograd import autograd_epilogue
 from .aot.autograd.autograd_metadata import autograd_metadata_of

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import argument_checks as arguments
-from . import layouts, size1_strides, symbolic_meta, untrusted
+from . import argument_checks as arguments, layouts, size1_strides, symbolic_meta, untrusted
 from .argument_checks import Args, Check
 from .layouts import Layout
 

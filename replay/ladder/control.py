@@ -29,8 +29,7 @@ from ...engine.aot.autograd.joint import trace_joint
 from ...engine.aot.control_flow import compile_around, has_control_flow
 from ...engine.aot.ddp_buckets import compile_in_buckets, groups_at
 from ...engine.codegen import wrapper
-from ...engine.graphs.functional_graph import AtenGraph, fake_mode_of
-from ...engine.graphs.functional_graph import Captured as EngineCaptured
+from ...engine.graphs.functional_graph import AtenGraph, Captured as EngineCaptured, fake_mode_of
 from ...engine.lowering import LOWERINGS
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import INFERENCE, TRAINING, Wrapped

@@ -17,8 +17,10 @@ import torch
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 
-from . import adaptive_pooling as adaptive_pooling  # it adds rules
-from . import gradients as gradients
+from . import (
+    adaptive_pooling as adaptive_pooling,  # it adds rules
+    gradients as gradients,
+)
 from .by_torch import BY_TORCH
 from .composite import OWN, max_pool1d, one_hot
 from .cumulative import cumprod
