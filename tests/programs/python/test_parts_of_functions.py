@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from .checking import Programs, call, check, check_whole
+from ..checking import Programs, call, check, check_whole
 
 WHOLE, PROGRAMS = Programs(), Programs()
 X = torch.arange(3.0)
