@@ -46,7 +46,7 @@ class OverrideError(ValueError):
 
 
 class DataDependentError(Exception):
-    """An operator of the graph asks for a number that only data tells; compiled are the graphs before and after."""
+    """An operator of the graph reads a data-dependent value; the graphs before and after it are compiled."""
 
 
 @dataclass

@@ -334,7 +334,7 @@ class RecordingWriter:
 
     def _stop(self, error: Exception) -> None:
         self._stopped = True
-        self.messages.append(f"ptdebug: recording stopped, the program goes on: {error} ({self.folder})")
+        self.messages.append(f"ptdebug: recording stopped, the program continues: {error} ({self.folder})")
         with suppress(OSError):
             stopped_mark(self._path).write_text(str(error))  # empty if the disk is full
 

@@ -24,7 +24,7 @@ WAYS = {
     "ptdebug": "kernels", "inductor": "kernels", "aot_eager": "aten", "aot_eager_decomp_partition": "aten",
     "aot_eager_default_partitioner": "aten", "eager": "eager",
 }
-"""The backends that the engine stands for, and how it runs a graph for each (see `CompileContext.way`)."""
+"""The backends that the engine takes the place of, and how it runs a graph for each (see `CompileContext.way`)."""
 OPTIONS = ("memory_budget",)
 """Options that ptdebug adds to Inductor's."""
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}

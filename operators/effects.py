@@ -35,7 +35,7 @@ def may_draw(node: torch.fx.Node) -> bool:
 
 
 def is_random(operator: Any) -> bool:
-    """Whether an ATen operator draws random numbers for some arguments."""
+    """Whether an ATen operator samples random numbers for some arguments."""
     return torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
 
 

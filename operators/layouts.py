@@ -128,7 +128,7 @@ def like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
 
 
 def finite(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
-    """Of floats as elements, which are compared; of whole numbers as `ones_like` and `zeros_like`."""
+    """Of floats as elements, which are compared; of integers as `ones_like` and `zeros_like`."""
     return of_one(out, x) if x.dtype.is_floating_point else like_the_first(out, x)
 
 

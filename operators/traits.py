@@ -44,7 +44,7 @@ class Traits:
     no_meta: Callable[[Any, Args], str] | None = None
     """Why a call cannot be traced."""
     sized_by_data: bool = False
-    """The sizes that a fake kernel gives are no sizes of eager's: only data tells those."""
+    """The sizes that a fake kernel gives are no sizes of eager's: they are data-dependent."""
     unsafe: Callable[[Any, Args], str] | None = None
     """Why generated code would do something else than eager's kernel."""
     wrong_result: untrusted.Wrong | None = None

@@ -112,7 +112,8 @@ def _check_foreach(foreach: Foreach) -> None:
     for k, member in enumerate(foreach.members):
         for name in (n for b in member.group.bodies for n in (*b.reads, *b.writes)):
             if writers.get(name, k) != k:
-                raise VerifyError(f"{foreach.kernel}: {member.group.kernel} meets another member: both touch {name}")
+                why = f"{member.group.kernel} conflicts with another member: both access {name}"
+                raise VerifyError(f"{foreach.kernel}: {why}")
 
 
 def _check_window(view: View, buffer: Buffer) -> None:

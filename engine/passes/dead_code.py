@@ -13,7 +13,7 @@ from .choices import May, always
 
 
 def has_effect(node: torch.fx.Node) -> bool:
-    """Whether running the node matters beyond its result: it draws random numbers, asserts, or calls foreign code."""
+    """Whether running the node matters beyond its result: it samples random numbers, asserts, or calls foreign code."""
     if node.op in ("placeholder", "output"):
         return True
     return isinstance(node.target, torch._ops.OpOverload) and effects.has_effect(node.target)

@@ -157,7 +157,7 @@ class Ladder:
         found = compare_returned(returned.tensors, self.program.eager.observed())
         if found.verdict == "different" and returned.unsure:
             self.rungs.append(Rung("program", "cpu", "absent", why=(
-                "which of the program's calls was recorded cannot be told: another one may differ in "
+                "it is not known which of the program's calls was recorded: another one may differ in "
                 f"{', '.join(returned.unsure[:3])}")))
             return
         why = f"the program, run again in eager ({returned.run_seconds:.1f} s until then)"

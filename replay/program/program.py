@@ -95,7 +95,7 @@ class ProgramRuns:
         _whole_frame(self.recording, compile_id)
         inputs = saved_inputs(self.recording, compile_id, self.call)
         if not inputs.file:
-            raise ProgramAbsent("by their values its calls could be told, and those of the inputs were not kept")
+            raise ProgramAbsent("its calls are recognized by the values of their inputs, which were not kept")
         if not self.asked and inputs.call is not None and inputs.call.seconds > CHEAP_SECONDS:
             raise ProgramAbsent(f"this call came after {inputs.call.seconds:.0f} s: --program runs the program until "
                                 "then")

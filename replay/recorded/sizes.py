@@ -28,15 +28,15 @@ class SizeError(ValueError):
 
 
 def bounded_pow(base: Any, exponent: Any, *modulus: Any) -> Any:
-    """`base ** exponent`, refused where whole numbers would become too large to end."""
+    """`base ** exponent`, refused where integers would become too large to end."""
     if type(base) in (int, bool) and type(exponent) in (int, bool) and exponent > 1 and abs(base) > 1 and not modulus:
         if base.bit_length() * exponent > 1 << 16:
-            raise SizeError("a power of whole numbers has too many digits")
+            raise SizeError("a power of integers has too many digits")
     return pow(base, exponent, *modulus)
 
 
 def bounded_lshift(number: Any, places: Any) -> Any:
-    """`number << places`, refused where a whole number would become too large."""
+    """`number << places`, refused where an integer would become too large."""
     if type(number) in (int, bool) and type(places) in (int, bool) and places + number.bit_length() > 1 << 16:
         raise SizeError("a number has too many digits")
     return operator.lshift(number, places)

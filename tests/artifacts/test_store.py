@@ -167,7 +167,7 @@ def test_an_unwritable_folder_is_one_message_and_no_error(tmp_path: Path) -> Non
     writer.record("0/0", "capture", "", GRAPH)
     writer.close(0)
     assert len(writer.messages) == 1
-    assert "recording stopped, the program goes on" in writer.messages[0]
+    assert "recording stopped, the program continues" in writer.messages[0]
 
 
 def test_a_full_disk_is_one_message_and_keeps_what_was_written(tmp_path: Path) -> None:

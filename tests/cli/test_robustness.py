@@ -95,7 +95,7 @@ def test_full_disk(ptdebug: Command, tmp_path: Path) -> None:
     done = ptdebug("run", "program.py", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert (done.returncode, done.stdout) == (0, "sum 8.0\n"), done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("ptdebug:")]
-    assert sum("recording stopped, the program goes on" in line for line in lines) == 1, done.stderr
+    assert sum("recording stopped, the program continues" in line for line in lines) == 1, done.stderr
     assert "Traceback" not in done.stderr
     shown = ptdebug("show", "@").stdout
     assert "the recording stopped" in shown and "the process ended" not in shown and "killed" not in shown, shown

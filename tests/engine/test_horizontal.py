@@ -65,7 +65,7 @@ def test_members_that_meet_are_no_plan():
     meeting = renamed(second.group, {second.group.bodies[0].writes[0]: first.group.bodies[0].writes[0]})
     members = (first, replace(second, group=meeting), *foreach.members[2:])
     bodies = tuple(b for m in members for b in m.group.bodies)
-    with pytest.raises(VerifyError, match="meets another member"):
+    with pytest.raises(VerifyError, match="conflicts with another member"):
         verify(replace(plan, items=(replace(foreach, members=members, bodies=bodies),)))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ...artifacts.context import CompileContext
 
 MAX_DEPTH = 80
-"""Nested calls that are inlined; each takes about ten Python frames of ours."""
+"""Nested calls that are inlined; each takes about ten Python frames of ptdebug's."""
 MOST_WORK = 50_000
 """Turns of loops and calls that are followed in one frame: some seconds. Transformers take some thousand."""
 

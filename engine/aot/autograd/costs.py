@@ -152,7 +152,7 @@ def _never(node: torch.fx.Node) -> str:
         return ""
     target: Any = node.target
     if effects.is_random(target):
-        return "it draws random numbers"
+        return "it samples random numbers"
     return f"{target} may have side effects"
 
 

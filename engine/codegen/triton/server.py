@@ -61,7 +61,7 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     facts = kernel.metadata
     needs = [getattr(facts, name, None) for name in ("global_scratch_size", "profile_scratch_size")]
     if any(needs):
-        raise RuntimeError("the kernel asks for memory of its own")
+        raise RuntimeError("the kernel requires scratch memory")
     written = f"{job['path']}.{os.getpid()}"
     Path(written).write_bytes(kernel.asm["cubin"])
     os.replace(written, job["path"])

@@ -33,7 +33,7 @@ def of_64_bits(value: Any) -> Any:
     """`value`. Unsupported for an int of more than 64 bits, which operators refuse, or accept depending on the
     dtype."""
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise Unsupported(Reason.OPERATOR, detail="an operator to a whole number of more than 64 bits")
+        raise Unsupported(Reason.OPERATOR, detail="an operator to an integer of more than 64 bits")
     return value
 
 

@@ -316,7 +316,7 @@ def laid_out(tx: Translator, tensor: Value, like: np.ndarray[Any, Any]) -> Value
         fits = tensor.fake.permute(order).is_contiguous()
     except GuardOnDataDependentSymNode as error:
         raise Unsupported(
-            Reason.NUMPY_UNSUPPORTED, detail="numpy with a result whose size only data tells, in another order"
+            Reason.NUMPY_UNSUPPORTED, detail="a result of data-dependent size in another memory order"
         ) from error
     if fits:
         return tensor

@@ -49,7 +49,7 @@ def _with(tx: Translator, total: Value, floats: Sequence[Value]) -> Value:
     if all(part.is_constant() for part in parts):
         return fold(tx, sum_of, parts)
     if not all(part.is_constant() or isinstance(part, FloatValue) for part in parts):
-        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, sum, detail="of floats that only data tells")
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, sum, detail="of data-dependent floats")
     return compute(tx, sum_of, parts)
 
 

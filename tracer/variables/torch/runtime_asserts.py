@@ -28,7 +28,7 @@ from .tensor import TensorValue
 if TYPE_CHECKING:
     from ..core.base import Graph, Translator
 
-_MESSAGE = "a size that only data tells is not what the captured graph takes it for"
+_MESSAGE = "a data-dependent size is not what the captured graph assumes"
 
 
 def check_at_run_time(
@@ -61,7 +61,7 @@ def add_check(tx: Translator, condition: torch.fx.Node, why: Unsupported) -> Non
 
 
 def assume(tx: Translator, value: Value, why: Unsupported) -> None:
-    """The program asserts `value`, of which only data tells whether it holds: it does from here on, and the graph
+    """The program asserts `value`, which is data-dependent: it does from here on, and the graph
     checks that. Raises `why` where it cannot."""
     rely_on_rerun(tx, why)
     if isinstance(value, TensorValue):

@@ -307,7 +307,7 @@ def _backward(
         )
     if tx.trace.layouts_asked > asked:
         raise Unsupported(
-            Reason.AUTOGRAD_FUNCTION, detail=f"the backward of {cls.__qualname__} asks for the strides of a gradient"
+            Reason.AUTOGRAD_FUNCTION, detail=f"the backward of {cls.__qualname__} reads the strides of a gradient"
         )
     gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]
     if len(gradients) < len(inputs):
