@@ -10,7 +10,6 @@ import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ...artifacts.records import Location
-from ..runtime.tensor_members import as_now
 from ..shapes.frame_shapes import FrameShapes
 from ..sources.source import GLOBAL_STATE, Source
 from .kinds import KINDS
@@ -51,7 +50,6 @@ class GuardBuilder:
         self.scope = Scope(f_locals, f_globals, f_builtins)
         self.global_state = GlobalStateGuard()
         self.settings = settings_now(self.global_state)
-        self.same_tensor_members = as_now()
         self.locate: Callable[[], Location] | None = None  # the current location; set while guards are recorded
         self.function_modes = [
             torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
