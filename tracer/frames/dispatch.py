@@ -49,7 +49,8 @@ from ..runtime.statistics import STATISTICS
 from ..runtime.tensor_members import VERSION, Known, has_changed, member_in_the_way
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over
-from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
+from ..shapes.dynamic_policy import DynamicPolicy
+from ..shapes.frame_shapes import MarkedDynamicError
 from .compilation import DISTURBED, INTERNAL_ERROR, TOO_DEEP, Compilation, internal_error
 from .convert import NO_OPERATION
 from .frame_records import subject_of
