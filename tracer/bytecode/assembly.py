@@ -303,10 +303,22 @@ def _exception_table(places: dict[Any, int], starts: Sequence[int]) -> bytes:
             continue
         begin = item.begin
         start = starts[places[begin]]
-        made += _big_endian(start, first=128)
-        for value in (starts[end] - start, starts[places[begin.target]], begin.depth << 1 | begin.lasti):
-            made += _big_endian(value)
+        made += _exception_entry(start, starts[end] - start, starts[places[begin.target]], begin.depth, begin.lasti)
     return bytes(made)
+
+
+def encoded_exceptions(entries: Iterable[tuple[int, int, int, int, bool]]) -> bytes:
+    """The `co_exceptiontable` of (start, end, target, depth, lasti), with offsets in bytes as `dis` has them."""
+    parts = [
+        _exception_entry(start // 2, (end - start) // 2, target // 2, depth, lasti)
+        for start, end, target, depth, lasti in entries
+    ]
+    return b"".join(parts)
+
+
+def _exception_entry(start: int, length: int, target: int, depth: int, lasti: bool) -> bytes:
+    values = _big_endian(length), _big_endian(target), _big_endian(depth << 1 | lasti)
+    return _big_endian(start, first=128) + b"".join(values)
 
 
 def _big_endian(value: int, first: int = 0) -> bytes:

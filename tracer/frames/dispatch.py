@@ -47,7 +47,7 @@ from ..runtime.global_modes import keeping_modes
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
-from ..runtime.tensor_members import member_in_the_way
+from ..runtime.tensor_members import VERSION, Known, has_changed, member_in_the_way
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over
 from ..shapes.dynamic_policy import DynamicPolicy
@@ -386,6 +386,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     current_callback, current_region = eval_frame.current_callback, eval_frame.current_region
     loaded = sys.modules.get
     modes_in_force = torch._C._len_torch_function_stack
+    version, known = VERSION, Known
     under = own_under()
     REGISTRY.wanted[under.__code__] = True
 
@@ -393,6 +394,8 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
         used = dispatcher
         if registry.eager or ((dynamo := loaded(DYNAMO)) is not None and stance_there(dynamo) == "force_eager"):
             return owner.function(*args, **kwargs)
+        if version[0] != known.tag and has_changed():
+            forget()
         if (registry.backend is not None or dynamo is not None) and (backend := backend_in_effect()) is not None:
             used = _with_backend(dispatcher, backend)
         modes = take_off() if modes_in_force() else ()

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .interrupted import holds_after_all
+from .interrupted import from_the_start, holds_after_all
 from .python_guards import NEVER_CHANGE, Failed, GuardFunction, Lines, PythonGuardManager
 from .versions import Step, Versions
 
@@ -106,7 +106,7 @@ def with_brief(function: GuardFunction, check: Check, versions: Callable[[], Ver
         except BaseException as error:  # of a signal handler: `check` and `brief` raise nothing themselves
             return holds_after_all(check, module, error)
 
-    return holds
+    return from_the_start(holds)
 
 
 def _needed(function: GuardFunction, managers: Sequence[PythonGuardManager]) -> set[PythonGuardManager]:

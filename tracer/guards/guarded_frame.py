@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
-from ..runtime.tensor_members import as_now
 from ..shapes.frame_shapes import FrameShapes
 from ..sources.source import Source
 from .read import Scope
@@ -36,7 +35,6 @@ class GuardedFrame:
         self.scope = Scope(f_locals, f_globals, f_builtins)
         self.global_state = GlobalStateGuard()
         self.settings = settings_now(self.global_state)
-        self.same_tensor_members = as_now()
         self.function_modes = [
             torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
         ]

@@ -6,13 +6,18 @@ returns.
 """
 from __future__ import annotations
 
+import dis
 import threading
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
+
+from ..bytecode.assembly import encoded_exceptions
 
 KEPT: list[tuple[int, BaseException]] = []
 """(thread, exception): nearly always empty, which is all that a warm call checks."""
 
+_RESUME = dis.opmap["RESUME"]
 _asking_again: set[int] = set()
 
 
@@ -43,3 +48,37 @@ def raise_kept() -> None:
         if owner == thread:
             del KEPT[position]
             raise error
+
+
+def protected(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """`check` as a guard of C++."""
+
+    def holds(value: Any) -> bool:
+        try:
+            return check(value)
+        except BaseException as error:
+            return holds_after_all(check, value, error)
+
+    holds.__dict__["check"] = check
+    return from_the_start(holds)
+
+
+def unprotected(function: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """The check, for a function that handles exceptions itself."""
+    check: Callable[[Any], bool] = getattr(function, "__dict__", {}).get("check", function)
+    return check
+
+
+def from_the_start(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose body is a `try`, which from now on also handles what is raised while the function is entered:
+    Python runs the handlers of signals there."""
+    assert isinstance(function, FunctionType)
+    code = function.__code__
+    entry = next(offset for offset in range(0, len(code.co_code), 2) if code.co_code[offset] == _RESUME)
+    (_, *first), *others = [
+        (entry.start, entry.end, entry.target, entry.depth, entry.lasti)
+        for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    ]
+    table = encoded_exceptions([(entry, *first), *others])
+    function.__code__ = code.replace(co_exceptiontable=table)
+    return function

@@ -17,6 +17,7 @@ from ..runtime.global_modes import without_overrides
 from .class_members import Members, members_of
 from .conditions import conditions_code
 from .describe import describe, subject, type_name
+from .interrupted import protected
 from .same_constants import INEXACT, is_same_constant
 from .spec import Check, GuardSpec
 from .tree import GuardTree
@@ -104,13 +105,14 @@ def _install_equals(tree: GuardTree, spec: GuardSpec) -> Any:
     elif _is_plainly_equal(value):
         manager.add_equals_match_guard(value, parts, None)
     else:
-        manager.add_lambda_guard(lambda other: is_same_constant(value, other), parts, None)
+        manager.add_lambda_guard(protected(lambda other: is_same_constant(value, other)), parts, None)
     return value
 
 
 def _install_computed(tree: GuardTree, spec: GuardSpec) -> Any:
     """At the very end, when everything that it is computed from has been checked."""
-    tree.root.add_epilogue_lambda_guard(tree.equals_on_frame(spec.source, spec.value), tree.parts(spec), None)
+    holds = tree.equals_on_frame(spec.source, spec.value)
+    tree.root.add_epilogue_lambda_guard(protected(holds), tree.parts(spec), None)
     return spec.value
 
 
@@ -126,7 +128,7 @@ def _install_computable(tree: GuardTree, spec: GuardSpec) -> None:
             return False
         return True
 
-    tree.root.add_epilogue_lambda_guard(holds, tree.parts(spec), None)
+    tree.root.add_epilogue_lambda_guard(protected(holds), tree.parts(spec), None)
 
 
 def _is_plainly_equal(value: Any) -> bool:
@@ -157,7 +159,7 @@ def _install_length(tree: GuardTree, spec: GuardSpec) -> int:
     if isinstance(container, dict):
         manager.add_dict_length_check_guard(length, parts, None)
     elif isinstance(container, (set, frozenset)):
-        manager.add_lambda_guard(lambda other: len(other) == length, parts, None)
+        manager.add_lambda_guard(protected(lambda other: len(other) == length), parts, None)
     else:
         manager.add_length_check_guard(length, parts, None)
     return length
@@ -278,13 +280,13 @@ def tensor_differences(value: Any, e: TensorExpectation) -> list[tuple[str, str,
 # ---- the rest -------------------------------------------------------------------------------------------------------
 def _install_lambda(tree: GuardTree, spec: GuardSpec) -> str:
     predicate, text = spec.value
-    tree.manager(spec.source).add_lambda_guard(predicate, tree.parts(spec), None)
+    tree.manager(spec.source).add_lambda_guard(protected(predicate), tree.parts(spec), None)
     return text
 
 
 def _install_members(tree: GuardTree, spec: GuardSpec) -> Members:
     members = members_of((cls, name, function) for (cls, name), function in spec.value.items())
-    tree.root.add_epilogue_lambda_guard(members.check(), tree.parts(spec), None)
+    tree.root.add_epilogue_lambda_guard(protected(members.check()), tree.parts(spec), None)
     return members
 
 
@@ -297,8 +299,6 @@ def _install_global_state(tree: GuardTree, spec: GuardSpec) -> dict[str, str]:
     tree.root.add_global_state_guard(tree.frame.global_state, tree.parts(spec), None)
     tree.root.add_torch_function_mode_stack_guard(tree.frame.function_modes, modes, None)
     tree.root.add_default_device_guard(device, None)
-    members = ["GLOBAL_STATE changed: members of torch.Tensor"]
-    tree.root.add_epilogue_lambda_guard(tree.frame.same_tensor_members, members, None)
     tree.root.add_dual_level_match_guard(_NO_LEVEL, ["GLOBAL_STATE changed: a level of forward AD"], None)
     return tree.frame.settings
 

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch._C._dynamo import guards as cpp
 
-from .interrupted import holds_after_all
+from .interrupted import from_the_start, holds_after_all, unprotected
 
 _ATTRIBUTES_ARE_CHEAPER = sys.version_info >= (3, 13)
 """From CPython 3.13 on, reading `x.name` is specialized for modules and is cheaper than a look-up in `x.__dict__`."""
@@ -103,7 +103,7 @@ class GuardFunction:
 
         self.names["failed"] = failed
         lines.add("return True")
-        check: Callable[[Any], bool] = lines.function(self.names)
+        check: Callable[[Any], bool] = from_the_start(lines.function(self.names))
         return check, parts
 
     def write_classes(self, lines: Lines) -> None:
@@ -300,7 +300,7 @@ class PythonGuardManager:
         self._require(f"{{0}} == {self._constant(value)}", parts, lasts=type(value) in NEVER_CHANGE)
 
     def add_lambda_guard(self, function: Callable[[Any], bool], parts: list[str], _: None) -> None:
-        self._require(f"{self._call(function)}({{0}})", parts)
+        self._require(f"{self._call(unprotected(function))}({{0}})", parts)
 
     def add_length_check_guard(self, length: int, parts: list[str], _: None) -> None:
         self._require(f"len({{0}}) == {length}", parts, lasts=type(self.example) is tuple)

@@ -44,6 +44,7 @@ from .conditions import on_frame, on_number
 from .describe import type_name
 from .fast_path import with_brief
 from .guarded_frame import GuardedFrame
+from .interrupted import protected
 from .python_guards import GuardFunction, PythonGuardManager
 from .read import reader
 from .same_constants import is_same_constant
@@ -241,9 +242,9 @@ class GuardTree:
             parts = self.imply(home, "SHAPE_ENV", tuple(guards))
             if home is GLOBAL_STATE:
                 holds = on_frame(guards, self.frame.scope.f_globals, self.reader)
-                self.root.add_epilogue_lambda_guard(holds, parts, None)
+                self.root.add_epilogue_lambda_guard(protected(holds), parts, None)
             else:
-                self.manager(home).add_lambda_guard(on_number(guards), parts, None)
+                self.manager(home).add_lambda_guard(protected(on_number(guards)), parts, None)
 
     def add_to_alias_check(self, source: Source, tensor: torch.Tensor, manager: Manager) -> None:
         """Tensors that were different must stay different."""

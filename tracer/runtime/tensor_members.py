@@ -2,18 +2,17 @@
 
 Tracing, guards and generated code read tensors through these classes, as torch's own code does. A method of Python
 that has no special name is inlined where the program calls it; for anything else, compiled functions run in eager while
-it is replaced. Members that torch does not have are the program's own, and are traced as such.
+it is replaced. What was compiled before a member was replaced, or put back, is forgotten. Members that torch does not
+have are the program's own, and are traced as such.
 """
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from .class_versions import unchanged
+from .class_versions import version_tag
 
 CLASSES = (torch.Tensor, torch.nn.Parameter)
 _ORIGINAL = {cls: dict(vars(cls)) for cls in CLASSES}
@@ -47,38 +46,32 @@ def _is_of_torch(cls: type, name: str) -> bool:
     return any(name in (_ORIGINAL[base] if base in _ORIGINAL else vars(base)) for base in bases)
 
 
+class Known:
+    """What was replaced when the classes had the version `tag`."""
+
+    tag = -1
+    found: Found = {}
+
+
+VERSION = version_tag(torch.nn.Parameter)
+"""A change of torch.Tensor changes it, too."""
+
+
+def has_changed() -> bool:
+    """Whether other members are replaced than when this was asked last, or by others. Guards do not ask: where a signal
+    handler raises in a guard written in Python, C++ drops the exception."""
+    before = Known.found
+    torch.nn.Parameter.shape  # noqa: B018 the look-up gives the class a version
+    tag = VERSION[0]
+    Known.found = now = replaced()
+    Known.tag = tag or -1
+    return now.keys() != before.keys() or any(before[key] is not member for key, member in now.items())
+
+
 def member_in_the_way() -> str:
     """A replaced member that tracing cannot allow for, by its name; "" without one."""
-    if _NONE_REPLACED(None):
-        return ""
-    for (cls, name), member in replaced().items():
+    for (cls, name), member in (Known.found if VERSION[0] == Known.tag else replaced()).items():
         special = name.startswith("__") or name in _READ_BY_TORCH
         if special or not isinstance(member, FunctionType) or not callable(getattr(torch._C.TensorBase, name, len)):
             return f"{cls.__name__}.{name}"
     return ""
-
-
-def names_replaced() -> str:
-    """For messages."""
-    found = () if _NONE_REPLACED(None) else replaced()
-    return ", ".join(sorted(f"{cls.__name__}.{name}" for cls, name in found)) or "none"
-
-
-def as_now() -> Callable[[object], bool]:
-    """A check that the same members are replaced, by the same."""
-    if _NONE_REPLACED(None):
-        return _NONE_REPLACED
-    found = {key: _reference(member) for key, member in replaced().items()}
-
-    def same() -> bool:
-        now = replaced()
-        return now.keys() == found.keys() and all(found[key]() is member for key, member in now.items())
-
-    return unchanged(CLASSES, same)
-
-
-def _reference(member: Any) -> Callable[[], Any]:
-    return weakref.ref(member) if isinstance(member, FunctionType) else lambda: member
-
-
-_NONE_REPLACED = unchanged(CLASSES, lambda: not replaced())

@@ -238,3 +238,32 @@ def test_errors_of_our_own_do_not_come_from_outside() -> None:
     calls = [own, lambda: torch.ones(2) + torch.ones(3), lambda: {}["a"], lambda: next(iter(())), lambda: int("x")]
     assert not [call for call in calls if came_from_outside(raised(call))]
     assert came_from_outside(raised(lambda: out_of_time(int(signal.SIGALRM), sys._getframe())))
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.scale, self.table = torch.nn.Linear(2, 2), 3, {"a": 1}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.scale + self.table["a"]
+
+
+@pytest.mark.parametrize("function", [lambda x: x.cos() + 1, Scaled()])
+def test_no_time_limit_is_lost_in_a_guard(function: Callable[..., Any]) -> None:
+    """Python runs a handler where it next enters a function, which may be a guard."""
+    compiled = ptdebug.compile(function)
+
+    def many_calls() -> None:
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            compiled(torch.ones(1, 2))
+
+    signal.signal(signal.SIGALRM, out_of_time)
+    many = range(60)
+    with torch.no_grad():
+        compiled(torch.ones(1, 2))
+        for number in many:
+            with pytest.raises(TimeLimit):
+                signal.setitimer(signal.ITIMER_REAL, 0.002 + number * 1.3e-5)
+                many_calls()
