@@ -34,7 +34,7 @@ _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
 META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
     "versions": dict[str, str], "writer_seconds": dict[str, float], "started": Moment, "ended": Moment,
-    "exit_code": int, "signature": str, "exception": str, "options": dict[str, Any],
+    "exit_code": int, "signature": str, "exception": str, "options": dict[str, Any], "output": str,
 }
 """The types of facts about a run; other facts may be anything."""
 CACHED_BYTES = 8 << 20
@@ -95,6 +95,7 @@ class Recording:
         self.problems: list[str] = []
         self._databases: list[Database] = []
         self._records: WeightedCache[tuple[str, bytes], AnyRecord | None] = WeightedCache(CACHED_BYTES)
+        self._texts: WeightedCache[str, str] = WeightedCache(CACHED_BYTES)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Recording:
@@ -201,10 +202,14 @@ class Recording:
 
     def source(self, path: str) -> str | None:
         """The text of a source file as it was when the program ran, or None where it was not kept."""
+        if path in self._texts:  # listings ask for it once for each line
+            return self._texts[path]
         for suffix, key in self._rows("SELECT hash FROM sources WHERE path=?", tuple[bytes], path):
             content = self._database(suffix).content(key)
             if content is not None:
-                return content.decode("utf-8", "replace")
+                text = content.decode("utf-8", "replace")
+                self._texts.put(path, text, len(text))
+                return text
         return None
 
     def sources(self) -> list[str]:
@@ -307,6 +312,11 @@ class Recording:
         """The record that a reference (`STAGE[:NAME]#ID`) of a compilation points into."""
         stage, name, _ = split_ref(reference)
         return self.artifact(compile_id, stage, name)
+
+    def holds(self, info: ArtifactInfo, word: bytes) -> bool:
+        """Whether the stored record of an artifact has `word` (in small letters) in it, without decoding it."""
+        _, at, pid = info.compile.partition("@")
+        return word in (self._database(at + pid).content(info.hash) or b"").lower()
 
     # ---- inside -----------------------------------------------------------------------------------------------------
     def _rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:

@@ -264,8 +264,12 @@ class Symbol(Record, frozen=True):
 
 
 class Guards(Record, frozen=True):
+    """Stage `guards`. `check_ns` is what one check of all of them took right after the compilation, in nanoseconds; 0
+    where that was not measured."""
+
     guards: tuple[Guard, ...]
     symbols: tuple[Symbol, ...] = ()
+    check_ns: Count = 0
 
 
 class Recompile(Record, frozen=True):
@@ -474,12 +478,14 @@ class KernelTime(Record, frozen=True):
 
 
 class Runtime(Record, frozen=True):
-    """How a compilation did while the program ran. `inputs` names the stored tensors file of the first call."""
+    """How a compilation did while the program ran. `failed` counts failures of guards by the source of the object that
+    they are about, where that is known."""
 
     calls: Count
     guard_failures: Count = 0
     first_call_seconds: float = 0.0
     kernels: tuple[KernelTime, ...] = ()
+    failed: dict[str, Count] = {}
 
 
 class SavedInput(Record, frozen=True):

@@ -122,7 +122,8 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
             passed.add(parent)
             parent = above[parent]
         children[parent if parent in known else ""].append(guard)
-    lines: list[Line] = [Line(f"# {len(record.guards)} guards")]
+    cost = f"; {guards_cost(record)}" if record.check_ns else ""
+    lines: list[Line] = [Line(f"# {len(record.guards)} guards{cost}")]
     todo = [(0, guard) for guard in reversed(children[""])]
     seen: set[str] = set()
     while todo:
@@ -138,6 +139,27 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
     for symbol in record.symbols:
         lines += symbol_lines(symbol, source)
     return Listing("guards", "python", tuple(lines))
+
+
+def guards_cost(record: Guards) -> str:
+    """What a check of all guards took, and the average of one: they are not measured one by one."""
+    if not record.check_ns or not record.guards:
+        return "not measured"
+    each = record.check_ns / len(record.guards)
+    return f"a check of all took {record.check_ns:,} ns after the compilation, {each:.0f} ns a guard on average"
+
+
+def failed_objects(record: Guards, runtime: Runtime | None) -> list[tuple[str, int]]:
+    """The objects whose guards failed most often, as the program names them, with how often."""
+    names = {guard.source: guard.name for guard in reversed(record.guards) if guard.name}
+    failed = runtime.failed if runtime is not None else {}
+    return sorted(((names.get(source, source), times) for source, times in failed.items()), key=lambda e: -e[1])
+
+
+def failed_text(failed: Sequence[tuple[str, int]], most: int = 3) -> str:
+    """`failing most often: mode (7 times), x (2 times)`; "" where none is known."""
+    named = ", ".join(f"{name} ({plural(times, 'time')})" for name, times in failed[:most])
+    return f"failing most often: {named}" if named else ""
 
 
 def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:

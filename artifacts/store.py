@@ -32,8 +32,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
-from .. import __version__
 from ..dependencies import msgspec, zstandard
+from ..version import __version__
 from .external_exceptions import came_from_outside
 from .facts import facts_of
 from .inner_graphs import graphs_in

@@ -19,10 +19,11 @@ from ..artifacts.recording import Recording
 from ..artifacts.store import RecordingWriter
 from ..tracer.frames import dispatch
 from . import session
+from .compile_anything import compile_anything
 from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
 from .settings import checked
-from .wiring import Request, compile_anything, requested
+from .wiring import Request, requested
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,14 +41,14 @@ def compile(
 ) -> Any:
     """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
 
-    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Options:
-    "memory_budget" (ptdebug's own) is the share of its saved values that a training graph may keep, the rest being
-    recomputed (1.0: all, the default; 0.0: only inputs); "freezing" computes once, in inference, what depends on
-    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++ (if that is impossible, a decision
-    says why). Other options, `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are
-    accepted and have no effect. Calls for one function with equal options share what is compiled, except those with
-    `isolate_recompiles`. `backend` may be a callable, which gets each captured graph, its example inputs, and mode or
-    options; the name of any of PyTorch's backends means ptdebug.
+    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`.
+    `backend`: "ptdebug" and "inductor" are the engine, "aot_eager" runs its ATen graphs by ATen, "eager" the captured
+    graph; a callable, or the name of another registered backend, gets each captured graph as Dynamo gives it, its
+    example inputs, and mode or options. Options are Inductor's: "freezing" computes once, in inference, what depends on
+    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++; docs/backends.md has the others,
+    and what each mode means. What has no effect here is said once. "memory_budget" (ptdebug's own) is the share of its
+    saved values that a training graph may keep, the rest being recomputed (1.0: all, the default; 0.0: only inputs).
+    Calls for one function with equal options share what is compiled, except those with `isolate_recompiles`.
 
     Raises RuntimeError for something that is not callable, if `mode` and `options` are both given, and for a backend,
     mode or option that does not exist; ValueError for a memory budget that is not between 0 and 1.
@@ -70,7 +71,7 @@ def _compile_decorated(model: Any, *, request: Request) -> Any:
 
 
 def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`torch.compile` under `ptdebug run`: every backend given by name is ptdebug.
+    """`torch.compile` under `ptdebug run`: where no backend is given, or Inductor, it is ptdebug.
 
     What PyTorch compiles internally (`flex_attention`) need not fit into one graph: the error would be unexpected.
     """

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
-from .. import __version__
+from ..version import __version__
 from .errors import CommandError
 
 COMMANDS = {
@@ -26,6 +26,8 @@ COMMANDS = {
     "kernels": "the kernels and library calls",
     "decisions": "every decision of the compiler",
     "why": "the decision about one subject, its options and its reason",
+    "flip": "take another option of one decision: what changes in values, time, kernels",
+    "search": "find text in every stage of one or more recordings",
     "diff": "what differs between two recordings, compilations or stages",
     "replay": "run the recorded graphs again, stage by stage, against eager",
     "bisect": "find the decisions to blame for a wrong, crashing or slow result",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..artifacts.context import NullRecorder, Recorder
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
 from ..artifacts.listing import printable_lines
+from ..artifacts.recorder import NullRecorder, Recorder
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
 from ..artifacts.store import RecordingWriter

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
+from ..artifacts.context import CompileContext, CompileId
+from ..artifacts.recorder import NullRecorder, Recorder
 
 INPUT_KINDS = ("none", "meta", "first", "all")
 COMPILERS = ("ptdebug", "torch", "eager")

@@ -30,13 +30,18 @@ from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
-from .lowering import LOWERINGS
+from .lowering import lowerings
 from .runtime.entry import EntryFacts, eager_form, entry, marking
 from .stages import INFERENCE, TRAINING, Compiled, Trained, Wrapped
 from .toolchain.cpp_build import CannotBuild
 from .unsupported import EngineUnsupported
 
 Keep = Callable[[MakeParts], None]
+
+WAYS = {"kernels": "by kernels", "aten": "as ATen operators, called one by one", "eager": "as captured, in eager"}
+"""How a graph can run: the options of the decision `compile:graph`."""
+
+AS_ASKED = "the backend asked for runs captured graphs in eager"
 
 
 def compile_graph(
@@ -49,9 +54,12 @@ def compile_graph(
     KeyboardInterrupt and SystemExit pass through, and so does DataDependentError, where the frame can break instead.
     """
     training = needs_gradients(captured)
-    why = "training graph" if training else "inference graph"
-    if context.decide("compile", "graph", ["kernels", "eager"], "kernels", why) == "eager":
-        return _eager(captured, context, "forced by an override")
+    kind = "training graph" if training else "inference graph"
+    asked = "" if context.way == "kernels" else f"; the backend asked for runs graphs {WAYS[context.way]}"
+    wanted = context.way
+    context.way = context.decide("compile", "graph", tuple(WAYS), wanted, f"{kind}{asked}")
+    if context.way == "eager":
+        return _eager(captured, context, "forced by an override" if wanted != "eager" else AS_ASKED)
     if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
         warm_up()
     try:
@@ -92,7 +100,7 @@ def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
 def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled | None:
     """Forward and backward as one autograd node; None if no result needs a gradient after all."""
     with context.timed("joint"):
-        joint = trace_joint(captured, context, LOWERINGS)
+        joint = trace_joint(captured, context, lowerings())
     if joint is None:
         return None
     trained: Trained = run_stages(TRAINING, joint, context)

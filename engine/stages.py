@@ -31,7 +31,7 @@ from .ir.ir import ExternCall, Group, KernelSignature, Plan, Program
 from .ir.loop_nest_verifier import verify_nest
 from .ir.verifier import verify
 from .kernels import attention, sgemm
-from .lowering import LOWERINGS, lower
+from .lowering import lower, lowerings
 from .lowering.describe import loops_records
 from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
@@ -40,6 +40,9 @@ from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
+
+AS_IT_IS = "the graph runs as it is, by ATen (compile:graph = aten)"
+"""Why there are no passes."""
 
 
 # ---- the data between stages: each stage adds its part ---------------------------------------------------------------
@@ -95,18 +98,23 @@ class Wrapped(Built):
 
 # ---- the stages ------------------------------------------------------------------------------------------------------
 def _aten(captured: Captured, context: CompileContext) -> Traced:
-    aten = trace(captured, context, LOWERINGS)
-    freezing.mark(aten, captured, context)
+    aten = trace(captured, context, lowerings())
+    if context.way != "aten":
+        freezing.mark(aten, captured, context)
     return Traced(aten)
 
 
 def _passes(work: Traced, context: CompileContext) -> Traced:
-    aten = passes.run(work.aten, context)
-    freezing.fold(aten, context)
-    extern_kernels.choose(aten, context)
-    aten = freezing.finish(aten, context)
+    aten = work.aten
+    if context.way == "aten":
+        context.absent("passes", AS_IT_IS)
+    else:
+        aten = passes.run(aten, context)
+        freezing.fold(aten, context)
+        extern_kernels.choose(aten, context)
+        aten = freezing.finish(aten, context)
+        reinplace(aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
-    reinplace(aten, context)
     aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
     return Traced(aten)
 
@@ -247,9 +255,10 @@ def _joint(joint: JointGraph, context: CompileContext) -> JointGraph:
 
 
 def _partition(joint: JointGraph, context: CompileContext) -> Partitioned:
-    passes.run(joint.forward, context.for_part("joint"))
-    extern_kernels.lay_out(joint.forward, context.for_part("joint"))
-    narrow_indices(joint, context)
+    if context.way != "aten":
+        passes.run(joint.forward, context.for_part("joint"))
+        extern_kernels.lay_out(joint.forward, context.for_part("joint"))
+        narrow_indices(joint, context)
     shield_changed_inputs(joint)
     return partition(joint, context)
 

@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _time(arguments)
     fresh = "torch" not in sys.modules  # torch's threads do not live on in a child of fork, which would wait for them
     from ...replay.ladder.contained import Climb, contained
-    from ...replay.ladder.ladder import replay
     from ...replay.ladder.options import Options
+    from ...replay.ladder.replay import replay
     from ...replay.program.program import ProgramRuns
     from ...replay.program.served import ServedCalls
     from ...replay.recorded.graphs import ReplayError  # imports torch

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from ...artifacts.input_names import in_words
 from ...replay.ladder.derivatives import is_that
 from ...replay.program.effects import reachable, variables, written
 from ...replay.program.lines import Lines, first_unknown, same
-from ...replay.recorded.inputs import in_words
 from ...replay.verdicts.compare import Comparison
 from .served_calls import Call, Closely, Compiled, Ran
 

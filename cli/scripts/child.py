@@ -23,7 +23,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...artifacts.context import NullRecorder
+from ...artifacts.recorder import NullRecorder
 from ...artifacts.records import AnyRecord, Breaks, Recompile
 from ...replay.reduce.values import HOOK, Recorder
 from ...tracer.frames import dispatch

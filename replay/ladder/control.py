@@ -17,6 +17,7 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ...artifacts.context import CompileContext, run_stages
+from ...artifacts.input_names import in_words
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, Location, TensorMeta
 from ...dependencies import msgspec
@@ -33,7 +34,7 @@ from ...engine.lowering import LOWERINGS
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import INFERENCE, TRAINING, Wrapped
 from ..recorded.graphs import ReplayError, graph_module, size_value
-from ..recorded.inputs import bind_symbols, clones, in_words
+from ..recorded.inputs import bind_symbols, clones
 from ..recorded.state import deterministic
 from . import regenerate
 from .arena import Arena

@@ -16,15 +16,16 @@ from typing import Any
 import torch
 
 from ...artifacts.context import CompileContext, run_stages
+from ...artifacts.input_names import in_words
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Frame, Graph, Location, Pass
 from ...engine.stages import INFERENCE
 from ..program.lines import first_unknown
 from ..program.program import ProgramAbsent, ProgramRuns, Returned, compare_returned
 from ..program.served import ServedCalls
-from ..recorded.graphs import ReplayError, graph_module, on_device
-from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
-from ..recorded.state import as_compiled, deterministic, restored
+from ..recorded.graphs import ReplayError, graph_module
+from ..recorded.inputs import bind_symbols, clones, kept_or_made_up
+from ..recorded.state import as_compiled, deterministic
 from ..verdicts import classes
 from ..verdicts.compare import Comparison, worst
 from ..verdicts.nonfinite import Birth, kind_of
@@ -40,7 +41,7 @@ from .options import MAKING, Options
 from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, sources_of
 from .reference import Noise, Reference
 from .regenerate import Captured, Collector, reason
-from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
+from .report import UNCHANGED, Compared, Difference, Report, Rung
 from .rewrites import blamed
 from .rungs import Execution, run_aten, run_graph, with_folded
 from .steps import kernels_alone, lowered
@@ -507,33 +508,3 @@ class Ladder:
     def _input_names(self, module: torch.fx.GraphModule) -> dict[str, str]:
         placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         return {name: in_words(item.name) for name, item in zip(placeholders, self.kept.inputs)}
-
-
-def replay(
-    recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None,
-    options: Options | None = None, served: ServedCalls | None = None,
-) -> Report:
-    """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
-    program runs once, and the same `served`, without which its calls are not compared. Raises ReplayError where it
-    cannot be run again."""
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ReplayError("there is no CUDA device here: replay with --device cpu")
-    from .control import ControlLadder, calls_functions  # which is a Ladder, as is the next
-    from .training import TrainingLadder
-
-    kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
-    if calls_functions(recording, compile_id):
-        kind = ControlLadder
-    try:
-        with on_device(device):
-            ladder = kind(recording, compile_id, device, trust, runs, options, served)
-            with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
-                report = ladder.climb()
-        ran = {rung.stage for rung in report.rungs}
-        missing = [Rung(stage, device, "absent", why=NO_SUCH_STAGE) for stage in sorted(ladder.options.stages - ran)]
-        missing = [] if ran else missing
-        return dataclasses.replace(report, rungs=(*report.rungs, *missing), inputs=ladder.made_up)
-    except ReplayError:
-        raise
-    except Exception as error:  # what is recorded is data: whatever it leads to is said of it
-        raise ReplayError(f"{compile_id} cannot be run again from what is recorded: {reason(error)}") from error

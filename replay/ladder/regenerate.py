@@ -79,6 +79,7 @@ def context(recording: Recording, compile_id: str, collector: Collector, forced:
     made.cpp_wrapper = any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions)
     budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "1.0")
     made.memory_budget = float(budget)
+    made.way = next((d.chosen for d in decisions if d.id == "compile:graph"), made.way)
     return made
 
 

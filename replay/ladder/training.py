@@ -17,6 +17,7 @@ import torch
 import torch.fx
 
 from ...artifacts.context import run_stages
+from ...artifacts.input_names import in_words
 from ...artifacts.records import Graph
 from ...engine.aot.autograd import autograd_epilogue
 from ...engine.aot.autograd.autograd_metadata import autograd_metadata_of, eager_facts, node_gradients
@@ -30,7 +31,7 @@ from ...engine.lowering import LOWERINGS
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, in_words
+from ..recorded.inputs import bind_symbols, clones
 from ..recorded.state import as_compiled, deterministic
 from ..verdicts.compare import worst
 from ..verdicts.nonfinite import Birth, kind_of

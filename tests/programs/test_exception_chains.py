@@ -367,6 +367,8 @@ def tracebacks_set_and_taken(compile):
 
 @program
 def attributes_of_builtin_exceptions(compile):
+    nothing = None
+
     def h(x):
         out = []
         for make in (
@@ -378,7 +380,7 @@ def attributes_of_builtin_exceptions(compile):
             lambda: next(iter([])),
             lambda: undefined_name,
             lambda: "a" + 1,
-            lambda: None(),
+            lambda: nothing(),
         ):
             try:
                 make()

@@ -46,9 +46,11 @@ from ..runtime.global_modes import keeping_modes
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
+from ..runtime.tensor_members import member_in_the_way
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over
-from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
+from ..shapes.dynamic_policy import DynamicPolicy
+from ..shapes.frame_shapes import MarkedDynamicError
 from .compilation import DISTURBED, INTERNAL_ERROR, TOO_DEEP, Compilation, internal_error
 from .convert import NO_OPERATION
 from .frame_records import subject_of
@@ -83,7 +85,7 @@ class CodeState:
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
     limit_said: bool = False
     limit: int | None = None  # of compilations, where an override sets one
-    watchers: set[str] = field(default_factory=set)  # who watched calls that ran in eager for that
+    watchers: set[str] = field(default_factory=set)  # reasons for which calls ran in eager for a while
     raised: int = 0  # entries that went because the call that they were made for raised
     failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
 
@@ -119,9 +121,9 @@ class Dispatcher:
                 return eval_frame.SKIP
             wanted = True
         state = frame_state.setdefault(_KEY, CodeState())
-        if watcher := current_observer():
+        if reason := _not_to_trace():
             if wanted:
-                self._left_alone(frame, state, watcher)
+                self._left_alone(frame, state, reason)
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals) and not self._is_forced(frame):
             return _fruitless(state, _PATIENCE)
@@ -162,18 +164,17 @@ class Dispatcher:
             if waiting.arrived:
                 _handle(waiting)
 
-    def _left_alone(self, frame: Any, state: CodeState, watcher: str) -> None:
-        """Record, once per observer, that the frame runs in eager because something observes it. Raises FullGraphError
-        where it was to be one graph, and a mode of the user is the observer."""
-        reason = f"it is called under {watcher}, which observes each operator"
+    def _left_alone(self, frame: Any, state: CodeState, reason: str) -> None:
+        """Record, once per reason, that the frame runs in eager for now. Raises FullGraphError where it was to be one
+        graph, and the user's own mode or member of torch.Tensor is the reason."""
         STATISTICS.skipped(reason)
-        if watcher not in state.watchers:
-            state.watchers.add(watcher)
+        if reason not in state.watchers:
+            state.watchers.add(reason)
             if state.frame < 0:
                 state.frame = next(_frame_numbers)
             Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused("skipped", reason)
             state.compiles += 1
-        if self.options.fullgraph and has_own_dispatch_mode():
+        if self.options.fullgraph and (has_own_dispatch_mode() or member_in_the_way()):
             name = frame.f_code.co_qualname
             raise FullGraphError(f"{name} does not fit into one graph, as fullgraph=True requires: {reason}.")
 
@@ -272,6 +273,14 @@ class Dispatcher:
         reference = self._installing.get(id(code))
         guards = reference() if reference is not None else None
         return [guards] if guards is not None and guards.cache_entry is None and not guards.dead else []
+
+
+def _not_to_trace() -> str:
+    """Why nothing is traced for now; "" if something is."""
+    if watcher := current_observer():
+        return f"it is called under {watcher}, which observes each operator"
+    member = member_in_the_way()
+    return f"the program replaced {member}, with which torch itself reads tensors" if member else ""
 
 
 def _has_room(frames: int) -> bool:

@@ -22,7 +22,9 @@ class CapturedGraph:
     made by one FakeTensorMode with one ShapeEnv; each node's `meta["val"]` holds its fake result, `meta["stack"]` its
     tuple of `artifacts.records.Location` (the user's stack, innermost last) and `meta["module"]` the nn.Module path.
     The graph returns a tuple. Mutations of inputs stand in the graph as in-place operators. `grad_enabled` is the mode
-    at the call; `input_names` are the sources' expressions.
+    at the call; `input_names` are the sources' expressions. `examples()` are the values of the placeholders at the call
+    that is compiled; it can be asked while the backend runs. `meta["modules"]` is the stack of nn.Modules: (id,
+    expression, class) of each.
     """
 
     module: torch.fx.GraphModule
@@ -30,6 +32,7 @@ class CapturedGraph:
     input_names: tuple[str, ...]
     grad_enabled: bool
     inference_mode: bool = False
+    examples: Callable[[], tuple[Any, ...]] | None = None
 
 
 Compiled = Callable[..., Sequence[Any]]

@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -47,7 +48,7 @@ from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
 from ..fx.subgraphs import Scope, Scopes, refuse_writes, refuse_writes_as_data, versions
 from ..runtime.warning_filters import called_at
-from ..shapes.frame_shapes import says_not_negative
+from ..shapes.conditions import says_not_negative
 from ..sources.source import Source
 from ..variables import build
 from ..variables.core.base import Value
@@ -229,6 +230,7 @@ class TraceGraph:
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
         meta["module"] = tx.trace.module_path
+        meta["modules"] = tx.trace.modules
         meta["step"] = tx.trace.step
         if caught:
             self.caught = name
@@ -371,14 +373,19 @@ class TraceGraph:
         self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        for node, version in self.versions.items():
+            if version is not None:
+                node.meta["writes"] = node.meta["val"]._version - version
         # The module's Python code is generated when it is first run.
         module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)
+        inputs = tuple(node.meta["val"] for node in placeholders)
         return CapturedGraph(
             module=module,
-            inputs=tuple(node.meta["val"] for node in placeholders),
+            inputs=inputs,
             input_names=tuple(node.meta["source"].expression for node in placeholders),
             grad_enabled=modes.grad,
             inference_mode=modes.inference,
+            examples=partial(self.shapes.real_values, inputs),
         )
 
     def _is_frozen(self, variable: torch.Tensor) -> bool:

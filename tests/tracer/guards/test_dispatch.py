@@ -15,7 +15,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ptdebug.artifacts.context import CompileContext, NullRecorder
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.artifacts.recorder import NullRecorder
 from ptdebug.tracer.breaks.raised_errors import FullGraphError
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.fx.backend_call import CompileOptions

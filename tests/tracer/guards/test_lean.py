@@ -10,7 +10,8 @@ import pytest
 FAKES = """
     import sys, torch
     from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
-    from ptdebug.tracer.shapes.frame_shapes import DynamicPolicy, FrameShapes
+    from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
+    from ptdebug.tracer.shapes.frame_shapes import FrameShapes
     from ptdebug.tracer.sources.source import LocalSource
 
     def fake_something(dynamic):

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptdebug.tracer.guards import record_guards
-from ptdebug.tracer.guards.kinds import KINDS, is_same_constant
+from ptdebug.tracer.guards.kinds import KINDS
+from ptdebug.tracer.guards.same_constants import is_same_constant
 from ptdebug.tracer.sources.source import (
     AttrSource,
     CallSource,

@@ -17,13 +17,13 @@ from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, KeySource, Source
 from ..core.base import Value, each
-from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, same_kinds
+from ..core.constant import attribute_of_builtin, constant, fold, same_kinds
 from ..core.finalizers import refuse_visible_deaths
 from ..core.keys import call_user_hash, checked_key, has_hashed, is_plain
+from ..core.late import late
 from ..core.operators import equal, note_identity_comparison
 from ..core.registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
 from ..python.operand_errors import call_method_with
-from .dict_iterators import DictIterator
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
@@ -171,11 +171,11 @@ class DictValue(Value):
 
     def iter(self, tx: Translator) -> Value:
         """An iterator over the keys."""
-        return DictIterator(tx, self, "keys")
+        return late.dict_iterator(tx, self, "keys", 1)
 
     def reversed(self, tx: Translator) -> Value:
         """An iterator over the keys from the end."""
-        return DictIterator(tx, self, "keys", -1)
+        return late.dict_iterator(tx, self, "keys", -1)
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """Whether there is such a key."""
@@ -471,7 +471,7 @@ _NAMES = ("__dict__", "_modules", "_parameters", "_buffers")
 def build_dict(tx: Translator, obj: dict[Any, Any], source: Source | None) -> Value:
     """A dict whose items are built when they are read. Subclasses are objects of their class."""
     if type(obj) not in DICT_TYPES:
-        return REGISTRY["object"](tx, obj, source)
+        return late.build_object(tx, obj, source)
     if "__builtins__" in obj and "__name__" in obj:  # the trace has what functions and modules store there by name
         raise Unsupported(Reason.GLOBAL_STATE, detail=f"the globals of {obj['__name__']} as a dict")
     if id(obj) in tx.effects.own_dicts:
@@ -547,4 +547,4 @@ def fill_late(tx: Translator, container: Value, cls: type) -> None:
 
 def raise_key_error(tx: Translator, key: Value) -> NoReturn:
     """KeyError of `key` in traced code."""
-    tx.raise_value(REGISTRY["make_exception"](tx, KeyError, [key]))
+    tx.raise_value(late.make_exception(tx, KeyError, [key]))

@@ -13,9 +13,10 @@ from ...runtime.compile_wrappers import is_compiled
 from ...sources.source import AttrSource, CellSource, DefaultSource, Source
 from ..core.base import Value
 from ..core.binding import Signature, bind_arguments
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
 from ..core.disabled_functions import is_compiled_by_stock, is_marked_for_others, refuse_marked
 from ..core.identity_guards import guard_unchanged
+from ..core.late import late
 from ..core.registry import build, from_python, is_library, is_stable
 from .cells import CellValue
 from .partials import MethodValue, PartialValue
@@ -220,7 +221,7 @@ class FunctionValue(Value):
         if self.function is not None:
             if name == "__defaults__":
                 self._guard_defaults(tx, self.code.co_varnames[: self.code.co_argcount])
-                return REGISTRY["make_tuple"](tx, self.defaults) if self.function.__defaults__ else constant(None)
+                return late.make_tuple(tx, self.defaults) if self.function.__defaults__ else constant(None)
             if name in _PARTS and getattr(self.function, name):
                 raise Unsupported(Reason.ATTRIBUTE, self, name)
             try:
@@ -245,11 +246,11 @@ class FunctionValue(Value):
             if self.wrapped is not None:
                 return self.wrapped.getattr(tx, name)
             parts = self.annotations.iterate(tx) if self.annotations is not None else ()
-            self.attributes[name] = made = REGISTRY["make_dict"](tx, parts[::2], parts[1::2])
+            self.attributes[name] = made = late.make_dict(tx, parts[::2], parts[1::2])
             return made
         if name == "__dict__":
             own = {constant(n): value for n, value in self.attributes.items() if n not in (*_TEXTS, "__annotations__")}
-            return REGISTRY["make_dict"](tx, list(own), list(own.values()))
+            return late.make_dict(tx, list(own), list(own.values()))
         if name in ("__kwdefaults__", "__defaults__") and not self.defaults and not self.kwdefaults:
             return constant(None)
         if not hasattr(FunctionType, name):
@@ -367,4 +368,4 @@ def make_function(
     return function
 
 
-REGISTRY["existing_function"] = make_existing
+late.existing_function = make_existing

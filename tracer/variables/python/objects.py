@@ -42,11 +42,12 @@ from ..core.attributes import (
     type_source,
 )
 from ..core.base import ObservedException, Value, each, with_arguments
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
 from ..core.finalizers import refuse_visible_death
+from ..core.late import late
 from ..core.operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY, equal
 from ..core.registry import build, from_python, is_library
-from .instance_dict import NO_DICT, InstanceDict, instance_dict, own_dict
+from .own_dict import NO_DICT, instance_dict, own_dict
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
@@ -75,7 +76,7 @@ class ObjectValue(Value):
     def getattr(self, tx: Translator, name: str) -> Value:
         """The attribute, through `__getattribute__` where the class defines one in Python."""
         custom = self._reader(tx, "__getattribute__")
-        if is_python_method(custom) and not REGISTRY["plain_getattribute"](self, custom, name):
+        if is_python_method(custom):
             method = bind(tx, custom, "__getattribute__", self, self.cls, type_source(self))
             return self._or_fallback(tx, name, lambda: method.call(tx, [constant(name)], {}))
         return self.generic_getattr(tx, name)
@@ -211,7 +212,7 @@ class ObjectValue(Value):
             raise Unsupported(Reason.ATTRIBUTE, self, "__dict__")
         if self.real is not None:
             own_dict(tx, self, self.real, changes=True)
-        return tx.effects.instance_dicts.get(self) or InstanceDict(tx, self)
+        return tx.effects.instance_dicts.get(self) or late.instance_dict(tx, self)
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
         """Through `__setattr__` where the class defines one in Python."""
@@ -374,7 +375,7 @@ class ObjectValue(Value):
     def iter(self, tx: Translator) -> Value:
         """`__iter__`."""
         if special(tx, self.cls, "__iter__") is MISSING and special(tx, self.cls, "__getitem__") is not MISSING:
-            by_index: Value = REGISTRY["by_index"](self)
+            by_index: Value = late.index_iterator(self)
             return by_index
         iterator = self._required(tx, "__iter__", [], f"'{self.cls.__name__}' object is not iterable")
         kind = iterator.python_type()
@@ -397,7 +398,7 @@ class ObjectValue(Value):
 
     def next(self, tx: Translator) -> Value | None:
         """`__next__`; None for StopIteration."""
-        return REGISTRY["next_of"](tx, self)
+        return late.next_of(tx, self)
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """`__contains__`, or a search in the items."""
@@ -514,7 +515,7 @@ class ObjectValue(Value):
             if any(is_python_method(lookup(self.cls, method)) for method in _BY_ITEM[name]):
                 raise Unsupported(Reason.UNSUPPORTED_METHOD, self, name)
         if name == "fromkeys":
-            made: Value = with_arguments(REGISTRY["fromkeys"], tx, self.cls, *args, **kwargs)
+            made: Value = with_arguments(late.fromkeys, tx, self.cls, *args, **kwargs)
             return made
         if name in _BINARY:  # the other operand, too, is converted to its builtin base
             args = [arg.storage if isinstance(arg, ObjectValue) and arg.storage is not None else arg for arg in args]
@@ -609,6 +610,3 @@ _OBJECT_METHODS: dict[str, Callable[..., Value]] = {
     "__init_subclass__": lambda tx, self: constant(None),
 }
 """Methods of `object` that an override calls through super()."""
-
-
-REGISTRY["plain_getattribute"] = lambda value, custom, name: False
