@@ -13,7 +13,7 @@ from ptdebug.artifacts import records as r
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.dependencies import msgspec
-from ptdebug.replay.ladder.ladder import replay
+from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.recorded.graphs import ReplayError, graph_module, on_device
 from ptdebug.replay.recorded.inputs import recorded_devices
 
