@@ -4,12 +4,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
-    from .cli.api import compile, disable, explain, graph_break, mark_dynamic, record, stats
+    from .cli.api import (
+        compile,
+        disable,
+        explain,
+        graph_break,
+        load_cache,
+        mark_dynamic,
+        record,
+        save_cache,
+        stats,
+        warm_up,
+    )
+    from .version import __version__
 
-__all__ = ["__version__", "compile", "disable", "explain", "graph_break", "mark_dynamic", "record", "stats"]
+__all__ = [
+    "__version__", "compile", "disable", "explain", "graph_break", "load_cache", "mark_dynamic", "record", "save_cache",
+    "stats", "warm_up",
+]
 
 
 def __dir__() -> list[str]:
@@ -20,5 +33,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Load the Python interface on first use (PEP 562): `import ptdebug` itself loads neither torch nor Textual."""
     if name in __all__:
-        return getattr(import_module(".cli.api", __name__), name)
+        return getattr(import_module(".version" if name == "__version__" else ".cli.api", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .external_exceptions import came_from_outside
 from .interruptions import pause
+from .recorder import NullRecorder, Recorder
 from .records import AnyRecord, Decision, Location, Option, Ref
 from .subgraph_recorder import PartRecorder
 
@@ -40,46 +41,8 @@ class CompileId:
         return f"{self.frame}/{self.compile}"
 
 
-class Recorder(Protocol):
-    """Where records go. Implementations never raise into the compiler and flush each call (see `store.py`)."""
-
-    def begin(self, compile_id: str, function: str, file: str, line: int) -> None: ...
-
-    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None: ...
-
-    def absent(self, compile_id: str, stage: str, why: str) -> None: ...
-
-    def decision(self, compile_id: str, decision: Decision) -> None: ...
-
-    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None: ...
-
-    def source_file(self, path: str) -> None: ...
-
-
 class OverrideError(ValueError):
     """An override asks for an option that its decision does not have."""
-
-
-class NullRecorder:
-    """Records nothing."""
-
-    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
-        """Nothing to begin."""
-
-    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
-        """Nothing is kept."""
-
-    def absent(self, compile_id: str, stage: str, why: str) -> None:
-        """Nothing is kept."""
-
-    def decision(self, compile_id: str, decision: Decision) -> None:
-        """Nothing is kept."""
-
-    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
-        """Nothing to end."""
-
-    def source_file(self, path: str) -> None:
-        """Nothing is kept."""
 
 
 class DataDependentError(Exception):
@@ -105,6 +68,9 @@ class CompileContext:
     marks_changes: bool = False  # the same, but writes to inputs are often partly done by then
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
+    preferred: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # kind -> the option that a setting asks for
+    uncached: str = ""  # why the graph cache is off for it
+    way: str = "kernels"  # how the graph is to run: "kernels", "aten" (its ATen form, by ATen), "eager" (as captured)
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
     cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
@@ -122,7 +88,7 @@ class CompileContext:
     @property
     def asked(self) -> bool:
         """Whether anybody sees or forces decisions: where nobody does, alternatives and reasons need not be made."""
-        return bool(self.recording or self.overrides)
+        return bool(self.recording or self.overrides or self.preferred)
 
     def decide(
         self,
@@ -154,9 +120,14 @@ class CompileContext:
                 if wanted not in names:
                     raise OverrideError(f"the override {pattern} = {wanted!r}: the options are {', '.join(names)}")
                 chosen, forced = wanted, True
+        by = "an override"
+        if self.preferred and not forced and kind in self.preferred:
+            wanted, by = self.preferred[kind]
+            if wanted in [o if isinstance(o, str) else o.name for o in options]:
+                chosen, forced = wanted, True
         if self.recording:
             full = tuple(Option(o) if isinstance(o, str) else o for o in options)
-            reason = f"forced by an override (default: {default}; {why})" if forced else why
+            reason = f"forced by {by} (default: {default}; {why})" if forced else why
             self.recorder.decision(
                 str(self.id), Decision(key, kind, subject, full, default, chosen, reason, forced, location, origins)
             )

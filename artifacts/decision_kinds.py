@@ -18,7 +18,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # stock's own: a setting of Inductor
     "config": (r".*",),
     # whole graphs
-    "compile": ("kernels", "eager"), "control-flow": ("compiled", "eager"), "memory-budget": (r"\d+(\.\d+)?",),
+    "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "memory-budget": (r"\d+(\.\d+)?",),
     "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),
     # ATen operators
     "decompose": ("rule", "keep"), "save-for-backward": ("save", "recompute"), "pass": ("run", "skip"),
@@ -38,13 +38,19 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "vector-width": ("512-bit", "256-bit"), "store-policy": ("temporal", "nontemporal"),
     "prefetch": ("next-row", "none"), "scatter": ("serial", "parallel-loops", "owner-computes"),
     "vector-axis": ("inner", "lanes"), "parallel-loops": ("outer", "inner", "serial"), "split-reduction": (r"\d+",),
-    "accumulators": (r"\d+",),
+    "accumulators": (r"\d+",), "invariant-masks": ("by-lane", "once"),
     "half-conversion": ("blocked", "elementwise"), "scan-algorithm": ("blocked", "sequential"),
     # facts: there was nothing else to choose
     "cache": ("load", "compile"), "engine": ("compile", "eager"), "fallback": ("extern",),
     "python-wrapper": ("python",),
     "kernel-launches": (r"\d+",),
 }
+OF_TRACER = ("random", "unbacked", "dynamic", "inline", "frame")
+"""Kinds that are decided before there is a graph."""
+
+BEFORE_GRAPH = (*OF_TRACER, "inline-depth", "recompile-limit", "trace-limit")
+"""The same, with the limits: to decide otherwise, the program has to run again."""
+
 FORMS = {"memory-budget": "a number from 0.0 to 1.0", "loop-order": "the names of loops",
          "tile": "a tile of a Triton kernel", "kernel-launches": "a number",
          "split-reduction": "a number of pieces", "accumulators": "a number of accumulators",

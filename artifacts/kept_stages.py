@@ -5,13 +5,10 @@ Nothing that a stage records holds the id of its compilation, so what is recorde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..dependencies import msgspec, zstandard
+from .recorder import Recorder
 from .records import Absent, AnyRecord, Decision, Kernel
-
-if TYPE_CHECKING:
-    from .context import Recorder
 
 Told = tuple[str, str, AnyRecord]
 """A stage, the name of the artifact, and its record; of a Decision and of an Absent, which say both, "" and ""."""

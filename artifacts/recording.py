@@ -34,13 +34,18 @@ _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
 META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
     "versions": dict[str, str], "writer_seconds": dict[str, float], "started": Moment, "ended": Moment,
-    "exit_code": int, "signature": str, "exception": str, "options": dict[str, Any],
+    "exit_code": int, "signature": str, "exception": str, "options": dict[str, Any], "output": str,
+    "raised": dict[str, Any],
 }
 """The types of facts about a run; other facts may be anything."""
 CACHED_BYTES = 8 << 20
 """Bytes of encoded records that are kept decoded, which takes some ten times as much memory."""
 LOST = "failed"
 """The status of a compilation whose row is damaged or missing, while some of its artifacts exist."""
+
+DID_NOT_END = "the compilation did not end"
+PROCESS_ENDED = "the process ended during this compilation"
+"""Why a compilation failed whose end is not recorded."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,11 @@ class CompileInfo:
     reason: str
     started: float
     seconds: Mapping[str, float]
+
+    @property
+    def was_left_unended(self) -> bool:
+        """Whether the process ended in the middle of it: killed, or crashed."""
+        return self.status == "failed" and self.reason in (DID_NOT_END, PROCESS_ENDED)
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,7 @@ class Recording:
         self.problems: list[str] = []
         self._databases: list[Database] = []
         self._records: WeightedCache[tuple[str, bytes], AnyRecord | None] = WeightedCache(CACHED_BYTES)
+        self._texts: WeightedCache[str, str] = WeightedCache(CACHED_BYTES)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Recording:
@@ -139,8 +150,8 @@ class Recording:
     def compiles(self) -> list[CompileInfo]:
         """All compilations, in the order in which they started; last those whose row is missing."""
         meta = self.meta
-        unfinished = "the compilation did not end" if "exit_code" in meta or "ended" in meta else (
-            "it is being compiled now" if is_running(meta) else "the process ended during this compilation")
+        unfinished = DID_NOT_END if "exit_code" in meta or "ended" in meta else (
+            "it is being compiled now" if is_running(meta) else PROCESS_ENDED)
         found: dict[str, CompileInfo] = {}
         query = ("SELECT id, function, file, line, started, status, reason, seconds "
                  "FROM compiles ORDER BY started, rowid")
@@ -192,10 +203,14 @@ class Recording:
 
     def source(self, path: str) -> str | None:
         """The text of a source file as it was when the program ran, or None where it was not kept."""
+        if path in self._texts:  # listings ask for it once for each line
+            return self._texts[path]
         for suffix, key in self._rows("SELECT hash FROM sources WHERE path=?", tuple[bytes], path):
             content = self._database(suffix).content(key)
             if content is not None:
-                return content.decode("utf-8", "replace")
+                text = content.decode("utf-8", "replace")
+                self._texts.put(path, text, len(text))
+                return text
         return None
 
     def sources(self) -> list[str]:
@@ -298,6 +313,11 @@ class Recording:
         """The record that a reference (`STAGE[:NAME]#ID`) of a compilation points into."""
         stage, name, _ = split_ref(reference)
         return self.artifact(compile_id, stage, name)
+
+    def holds(self, info: ArtifactInfo, word: bytes) -> bool:
+        """Whether the stored record of an artifact has `word` (in small letters) in it, without decoding it."""
+        _, at, pid = info.compile.partition("@")
+        return word in (self._database(at + pid).content(info.hash) or b"").lower()
 
     # ---- inside -----------------------------------------------------------------------------------------------------
     def _rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dependencies import msgspec
+from .input_names import graph_of, input_names, named_listing
 from .listing import Line, Listing, SourceText, printable
 from .recording import Recording, RecordingError
 from .records import (
@@ -82,4 +83,8 @@ def listing(recording: Recording, compile_id: str, stage: str, name: str = "") -
         if isinstance(record, Kernel) and product in record.outputs:
             return render_product(record, product, kernel)
         raise RecordingError(f"{kernel} has no {product}; recorded: {', '.join(getattr(record, 'outputs', {}))}")
-    return render(recording.artifact(compile_id, stage, name), stage, name, recording.source)
+    record = recording.artifact(compile_id, stage, name)
+    made = render(record, stage, name, recording.source)
+    if isinstance(record, Graph | Pass):
+        return named_listing(made, input_names(recording, compile_id, stage, name, graph_of(record)))
+    return made

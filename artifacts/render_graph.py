@@ -5,6 +5,7 @@ import keyword
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ..dependencies import msgspec
@@ -202,8 +203,13 @@ def source_text(place: Location, source: SourceText) -> str:
     text = source(place.file)
     if not text or place.line < 1:
         return ""
-    lines = text.split("\n")
+    lines = _split(text)
     return lines[place.line - 1].strip() if place.line <= len(lines) else ""
+
+
+@lru_cache(maxsize=8)
+def _split(text: str) -> list[str]:
+    return text.split("\n")
 
 
 def _function_name(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .break_costs import BreakCost
+from .break_edits import edit_of
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import (
     Absent,
@@ -91,6 +92,14 @@ def break_lines(found: Break, source: SourceText, item: str = "", cost: BreakCos
     return [Line(printable(text), item, origins) for text in lines]
 
 
+def edit_lines(found: Break, source: SourceText) -> list[Line]:
+    """The change as an edit of the program's lines; none where no rule makes one."""
+    edit, text = edit_of(found, source), source(found.location.file)
+    if edit is None or text is None:
+        return []
+    return [Line(printable(line)) for line in (f"  edit ({edit.why}):", *(f"    {part}" for part in edit.diff(text)))]
+
+
 def _marked(found: Break, code: str) -> str:
     """Carets under the expression; "" where it is the whole line or spans several lines."""
     text, place = found.expression, found.location
@@ -122,7 +131,8 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
             passed.add(parent)
             parent = above[parent]
         children[parent if parent in known else ""].append(guard)
-    lines: list[Line] = [Line(f"# {len(record.guards)} guards")]
+    cost = f"; {guards_cost(record)}" if record.check_ns else ""
+    lines: list[Line] = [Line(f"# {len(record.guards)} guards{cost}")]
     todo = [(0, guard) for guard in reversed(children[""])]
     seen: set[str] = set()
     while todo:
@@ -138,6 +148,27 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
     for symbol in record.symbols:
         lines += symbol_lines(symbol, source)
     return Listing("guards", "python", tuple(lines))
+
+
+def guards_cost(record: Guards) -> str:
+    """What a check of all guards took, and the average of one: they are not measured one by one."""
+    if not record.check_ns or not record.guards:
+        return "not measured"
+    each = record.check_ns / len(record.guards)
+    return f"a check of all took {record.check_ns:,} ns after the compilation, {each:.0f} ns a guard on average"
+
+
+def failed_objects(record: Guards, runtime: Runtime | None) -> list[tuple[str, int]]:
+    """The objects whose guards failed most often, as the program names them, with how often."""
+    names = {guard.source: guard.name for guard in reversed(record.guards) if guard.name}
+    failed = runtime.failed if runtime is not None else {}
+    return sorted(((names.get(source, source), times) for source, times in failed.items()), key=lambda e: -e[1])
+
+
+def failed_text(failed: Sequence[tuple[str, int]], most: int = 3) -> str:
+    """`failing most often: mode (7 times), x (2 times)`; "" where none is known."""
+    named = ", ".join(f"{name} ({plural(times, 'time')})" for name, times in failed[:most])
+    return f"failing most often: {named}" if named else ""
 
 
 def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:
@@ -276,13 +307,8 @@ def loop_choices(schedule: LoopSchedule) -> dict[str, str]:
 
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:
-    """Calls, guard failures, and the time of each kernel."""
-    first = f", first call {1000 * record.first_call_seconds:.2f} ms" if record.first_call_seconds else ""
-    lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}{first}")]
-    for kernel in sorted(record.kernels, key=lambda k: -k.seconds):
-        each = kernel.seconds / kernel.calls * 1e6 if kernel.calls else 0.0
-        lines.append(Line(printable(f"  {kernel.name}: {kernel.calls} calls, {1000 * kernel.seconds:.3f} ms, "
-                                    f"{each:.1f} us each")))
+    """Calls and guard failures."""
+    lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}")]
     return Listing("runtime", "text", tuple(lines))
 
 

@@ -8,14 +8,12 @@ references to its nodes there begin with its path ("capture#inner_0.sin", see `i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..dependencies import msgspec
+from .recorder import Recorder
 from .records import AnyRecord, Decision, FusionCandidate, Ref, ScheduledGroup, ref, split_ref
 from .stages import GRAPHS, PER_PART
-
-if TYPE_CHECKING:
-    from .context import Recorder
 
 NAMES: dict[type, tuple[str, ...]] = {ScheduledGroup: ("members",), FusionCandidate: ("first", "second")}
 """Fields that name loop bodies."""

@@ -18,17 +18,30 @@ from ..artifacts.home import new_recording_folder, recordings_home
 from ..artifacts.recording import Recording
 from ..artifacts.store import RecordingWriter
 from ..tracer.frames import dispatch
+from ..tracer.runtime import eval_frame
+from ..tracer.runtime.dynamo_settings import compiles_nothing
 from . import session
+from .compile_anything import compile_anything
 from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
+from .serving import (
+    CacheBundle,
+    WarmUp,
+    load_cache,
+    load_cache_artifacts,
+    save_cache,
+    save_cache_artifacts,
+    warm_up,
+)
 from .settings import checked
-from .wiring import Request, compile_anything, requested
+from .wiring import Request, requested
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 __all__ = [
-    "Explanation", "compile", "disable", "dynamo_backend", "dynamo_explain", "explain", "graph_break", "mark_dynamic",
-    "record", "stats",
+    "CacheBundle", "Explanation", "WarmUp", "compile", "disable", "dynamo_backend", "dynamo_explain", "explain",
+    "graph_break", "load_cache", "load_cache_artifacts", "mark_dynamic", "record", "save_cache", "save_cache_artifacts",
+    "stats", "warm_up",
 ]
 
 
@@ -40,14 +53,14 @@ def compile(
 ) -> Any:
     """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
 
-    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Options:
-    "memory_budget" (ptdebug's own) is the share of its saved values that a training graph may keep, the rest being
-    recomputed (1.0: all, the default; 0.0: only inputs); "freezing" computes once, in inference, what depends on
-    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++ (if that is impossible, a decision
-    says why). Other options, `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are
-    accepted and have no effect. Calls for one function with equal options share what is compiled, except those with
-    `isolate_recompiles`. `backend` may be a callable, which gets each captured graph, its example inputs, and mode or
-    options; the name of any of PyTorch's backends means ptdebug.
+    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`.
+    `backend`: "ptdebug" and "inductor" are the engine, "aot_eager" runs its ATen graphs by ATen, "eager" the captured
+    graph; a callable, or the name of another registered backend, gets each captured graph as Dynamo gives it, its
+    example inputs, and mode or options. Options are Inductor's: "freezing" computes once, in inference, what depends on
+    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++; docs/backends.md has the others,
+    and what each mode means. What has no effect here is said once. "memory_budget" (ptdebug's own) is the share of its
+    saved values that a training graph may keep, the rest being recomputed (1.0: all, the default; 0.0: only inputs).
+    Calls for one function with equal options share what is compiled, except those with `isolate_recompiles`.
 
     Raises RuntimeError for something that is not callable, if `mode` and `options` are both given, and for a backend,
     mode or option that does not exist; ValueError for a memory budget that is not between 0 and 1.
@@ -56,7 +69,7 @@ def compile(
     request = requested(
         backend, mode, options, dynamic=dynamic, fullgraph=fullgraph, recompile_limit=recompile_limit,
         isolated=isolate_recompiles)
-    if disable:
+    if disable or compiles_nothing():
         return (lambda it: it) if model is None else model
     if model is None:
         return functools.partial(_compile_decorated, request=request)
@@ -70,7 +83,7 @@ def _compile_decorated(model: Any, *, request: Request) -> Any:
 
 
 def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`torch.compile` under `ptdebug run`: every backend given by name is ptdebug.
+    """`torch.compile` under `ptdebug run`: where no backend is given, or Inductor, it is ptdebug.
 
     What PyTorch compiles internally (`flex_attention`) need not fit into one graph: the error would be unexpected.
     """
@@ -157,14 +170,14 @@ def reset() -> None:
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Run `fn`, and by default all that it calls, in eager: a function, a decorator, or a decorator with arguments.
 
-    With `recursive=False` only `fn`'s own frame is skipped.
+    With `recursive=False` only `fn`'s own frame is skipped. `reason` is told where a graph breaks there.
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
-        fn.forward = dispatch.disable(fn.forward, recursive=recursive)
+        fn.forward = dispatch.disable(fn.forward, recursive, reason)
         return fn
-    return dispatch.disable(fn, recursive=recursive)
+    return dispatch.disable(fn, recursive, reason)
 
 
 def graph_break(msg: str = "") -> None:
@@ -200,6 +213,10 @@ def assume_constant_result(fn: F) -> F:
     return fn
 
 
+def cudagraph_mark_step_begin() -> None:
+    """`torch.compiler.cudagraph_mark_step_begin`: there are no CUDA graphs here whose memory a step could reuse."""
+
+
 STANCES = (
     "default", "eager_then_compile", "aot_eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
 )
@@ -209,27 +226,40 @@ class set_stance:  # lower case: it stands in for torch.compiler.set_stance
     """`torch.compiler.set_stance`: "default" compiles, "force_eager" does not; a call, a decorator, a context manager.
 
     "eager_on_recompile" and "fail_on_recompile" run a call that needs a compilation in eager, or raise RuntimeError.
-    "eager_then_compile" and "aot_eager_then_compile" are treated as "default". Raises RuntimeError for others.
+    "eager_then_compile" runs the first call of each function in eager, "aot_eager_then_compile" its ATen graph; what
+    differs at the second is dynamic. `force_backend` is used in the place of each backend. Guards are evaluated also
+    with `skip_guard_eval_unsafe`. Raises RuntimeError for another stance, and in a call that is compiled.
     """
 
-    def __init__(self, stance: str = "default", **_options: Any) -> None:
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
         if stance not in STANCES:
             raise RuntimeError(f"invalid torch.compile stance {stance!r}; there are: {', '.join(STANCES)}")
-        self.stance = stance
-        self._before = dispatch.set_stance(stance)
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        if eval_frame.current_callback():
+            raise RuntimeError("attempted to set_stance in a torch.compile region")
+        self.stance, self.backend = stance, force_backend
+        self._before = self._set(stance, force_backend)
 
-    def __enter__(self) -> set_stance:
-        return self
+    @staticmethod
+    def _set(stance: str, backend: Any) -> tuple[str, Any]:
+        return dispatch.set_stance(stance), dispatch.force_backend(backend)
+
+    def __enter__(self) -> None:
+        self._set(self.stance, self.backend)
 
     def __exit__(self, *_exception: object) -> None:
-        dispatch.set_stance(self._before)
+        self._set(*self._before)
 
     def __call__(self, function: F) -> F:
-        dispatch.set_stance(self._before)  # as a decorator it acts during calls only
+        self._set(*self._before)  # as a decorator it acts during calls only
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            with set_stance(self.stance):
+            with set_stance(self.stance, force_backend=self.backend):
                 return function(*args, **kwargs)
 
         return call  # type: ignore[return-value]

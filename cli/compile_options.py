@@ -7,30 +7,31 @@ from __future__ import annotations
 
 import ast
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 import torch
 
-MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-BACKENDS = frozenset({
-    "aot_eager", "aot_eager_decomp_partition", "aot_eager_decomp_partition_crossref",
-    "aot_eager_decomp_partition_with_mode", "aot_eager_default_partitioner", "aot_ts", "cudagraphs", "eager",
-    "eager_debug", "eager_noexcept", "inductor", "invoke_subgraph", "onnxrt", "openxla", "openxla_eval",
-    "pre_dispatch_eager", "ptdebug", "tensorrt", "torch_tensorrt", "ts", "tvm",
-})
-"""Names of stock's backends; others are looked up when requested."""
+from .foreign_backends import registered_backend
+from .torch_settings import HONOURED_INDUCTOR, MODES, set_by_program, why_unused
+
+log = logging.getLogger("ptdebug")
+
+WAYS = {
+    "ptdebug": "kernels", "inductor": "kernels", "aot_eager": "aten", "aot_eager_decomp_partition": "aten",
+    "aot_eager_default_partitioner": "aten", "eager": "eager",
+}
+"""The backends that the engine stands for, and how it runs a graph for each (see `CompileContext.way`)."""
 OPTIONS = ("memory_budget",)
 """Options that ptdebug adds to Inductor's."""
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 
 
 def backend_called(name: str) -> Callable[..., Any] | None:
-    """The program's own backend that is registered under `name`; None for one that the engine replaces.
+    """The backend that is registered under `name`; None for one that the engine stands for.
 
     Raises torch._dynamo.exc.InvalidBackend where there is none of that name.
     """
@@ -38,14 +39,7 @@ def backend_called(name: str) -> Callable[..., Any] | None:
     registered = getattr(registry, "_COMPILER_FNS", {}).get(name)
     if registered is not None and not getattr(registered, "__module__", "torch").startswith(("torch.", "ptdebug.")):
         return registered
-    if registered is None and name not in BACKENDS and name not in entry_points(group="torch_dynamo_backends").names:
-        known = import_module("torch._dynamo.backends.registry").list_backends(None)
-        if name not in known:
-            error = import_module("torch._dynamo.exc").InvalidBackend(name)
-            shown = ", ".join(known_name for known_name in known if not known_name.endswith("TESTING_ONLY"))
-            error.args = (f"Invalid backend: {name!r}; there are: {shown} (`torch._dynamo.list_backends()`)",)
-            raise error
-    return None
+    return None if name in WAYS else registered_backend(name)
 
 
 def check_mode(mode: str | None) -> None:
@@ -68,6 +62,34 @@ def check_options(options: Mapping[str, Any]) -> None:
         if expected is not None and not isinstance(value, expected):
             raise RuntimeError(
                 f"Unexpected type of attr {name}, got {type(value).__name__} should be {expected.__name__}")
+
+
+def settings_of(mode: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of Inductor that a mode and options make. What has no meaning here is said once, and so is what the
+    program has set in torch's configuration."""
+    settings: dict[str, Any] = {}
+    if mode:
+        made, meaning = MODES[mode]
+        settings |= made
+        if meaning:
+            say_once(f"mode={mode!r}: {meaning}")
+    for name, value in options.items():
+        attribute = name.replace("-", "_")
+        if attribute in HONOURED_INDUCTOR:
+            settings[attribute] = value
+        elif attribute not in OPTIONS:
+            say_once(f"the option {name} has no effect: {why_unused(attribute)}")
+    for module, name, _ in set_by_program():
+        why = why_unused(name, module)
+        if why:
+            say_once(f"{module}.{name} has no effect: {why}")
+    return settings
+
+
+@functools.cache
+def say_once(text: str) -> None:
+    """A warning, the first time."""
+    log.warning("%s", text)
 
 
 @functools.cache

@@ -9,7 +9,8 @@ from ..artifacts.facts import operations
 from ..artifacts.records import AnyRecord, Break, Breaks, Decision, Graph, Guard, Guards
 from ..tracer.frames import dispatch
 from . import session
-from .wiring import compile_anything, requested
+from .compile_anything import compile_anything
+from .wiring import requested
 
 
 @dataclass

@@ -15,29 +15,31 @@ WIDEST = 44
 def print_region(region: Region) -> None:
     """One graph: eager against compiled, its kernels, and what makes it slower."""
     noise = max(region.eager.noise, region.compiled.noise)
-    print_title(f"{region.selector}  {region.what}: eager {_time(region.eager.seconds)}, compiled "
-                f"{_time(region.compiled.seconds)}, {region.ratio:.2f} times as fast (noise {noise:.0%})")
+    print_title(f"{region.selector}  {region.what}: eager {time_text(region.eager.seconds)}, compiled "
+                f"{time_text(region.compiled.seconds)}, {region.ratio:.2f} times as fast (noise {noise:.0%})")
     width = min(max((len(_name(k)) for k in region.kernels), default=0), WIDEST)
     head = f"  {'kernel':<{width}} {'time':>10} {'eager':>10} {'bytes':>12} {'GB/s':>7}  of peak  GFLOP/s  of peak"
     lines = [head, *(_kernel(k, width) for k in region.kernels)]
-    lines.append(f"  {'outside of kernels':<{width}} {_time(region.overhead):>10}")
+    lines.append(f"  {'outside of kernels':<{width}} {time_text(region.overhead):>10}")
     lines += [f"  slower than eager: {reason}" for reason in region.reasons]
     lines += [f"  {note}" for note in region.notes]
     print_lines([Line(printable(line)) for line in lines])
 
 
 def _kernel(k: KernelTime, width: int) -> str:
-    eager = _time(k.eager) if k.eager is not None else ""
+    eager = time_text(k.eager) if k.eager is not None else ""
     seconds = max(k.seconds, 1e-9)
     flops = f"{k.flops / seconds / 1e9:8.2f} {k.peak:8.1%}" if k.flops else ""
     place = f"  {k.location.file.rpartition('/')[2]}:{k.location.line}" if k.location else ""
     traffic = f"{k.bytes:>12,} {k.bytes / seconds / 1e9:7.2f} {k.bandwidth:8.1%}" if k.bytes else ""
-    return (f"  {_name(k)[:width]:<{width}} {_time(k.seconds):>10} {eager:>10} {traffic:29} {flops:17}{place}").rstrip()
+    head = f"  {_name(k)[:width]:<{width}} {time_text(k.seconds):>10} {eager:>10}"
+    return f"{head} {traffic:29} {flops:17}{place}".rstrip()
 
 
 def _name(k: KernelTime) -> str:
     return f"{k.part}.{k.name}" if k.part else k.name
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """Microseconds, or milliseconds."""
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"

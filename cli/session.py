@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
+from ..artifacts.context import CompileContext, CompileId
+from ..artifacts.recorder import NullRecorder, Recorder
 
 INPUT_KINDS = ("none", "meta", "first", "all")
 COMPILERS = ("ptdebug", "torch", "eager")
@@ -44,6 +45,8 @@ class Session:
     options: WeakValueDictionary[Any, Any] = field(default_factory=WeakValueDictionary)  # by request, while in use
     observe: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]] | None = None
     """Wraps each compiled callable (given with the original), to see its calls."""
+    graphs: Callable[[Any, CompileContext], Callable[..., Any]] | None = None
+    """Runs captured graphs, in place of the engine."""
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=time.perf_counter)

@@ -6,7 +6,6 @@ Errors of the engine end here: the graph then runs as captured, in eager, and th
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import sys
 import traceback
@@ -14,22 +13,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ..artifacts.context import CompileContext, CompileId, DataDependentError
 from ..artifacts.external_exceptions import came_from_outside
-from ..artifacts.interruptions import watched
 from ..artifacts.stages import OF_ENGINE
-from ..tracer.breaks.raised_errors import BackendCompilerFailed, become_dynamos
+from ..tracer.breaks.raised_errors import become_dynamos
 from ..tracer.frames import dispatch
-from ..tracer.fx.backend_call import Backend, CapturedGraph, Compiled, CompileOptions
+from ..tracer.fx.backend_call import CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
 from ..tracer.runtime import eval_frame
 from ..tracer.runtime.warning_filters import no_warnings
 from ..tracer.variables.core.handlers import declare
 from . import compile_options, session
+from .foreign_backends import custom_backend
 from .inputs import saving_inputs
 from .interpose import after_import
+from .torch_settings import inductor_settings, preferred
 
 declare(f"{__package__}.api", {"compile": "compile", "torch_compile": "compile", "graph_break": "graph break"})
 declare(f"{__package__}.module", {
@@ -40,24 +38,24 @@ declare(f"{__package__}.module", {
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of one call of `compile`. `backend` is a name (all existing names mean the engine) or a callable,
-    which gets `keywords`: the mode and the options."""
+    """The arguments of one call of `compile`. `backend` is a name that the engine stands for, or a callable, which gets
+    `keywords`: the mode and the options."""
 
     backend: str | Callable[..., Any] = "ptdebug"
     dynamic: bool | None = None
     fullgraph: bool = False
     recompile_limit: int | None = None
     memory_budget: float | None = None
-    freezing: bool | None = None
-    cpp_wrapper: bool | None = None
+    settings: tuple[tuple[str, Any], ...] = ()  # of Inductor, by the mode and options
     keywords: tuple[tuple[str, Any], ...] = ()
+    keep_guards: Callable[[Any], Any] | None = None  # options["guard_filter_fn"]
     isolated: bool = False  # shares what is compiled with no other call of `compile`
 
     def options(self) -> CompileOptions:
         """The same for the tracer; one object for equal requests, which share what is compiled."""
         if self.isolated:
             return self._options()
-        known, key = session.current().options, (self, *_stock_settings())
+        known, key = session.current().options, (self, _stock_budget(), tuple(inductor_settings({}).items()))
         try:
             options = known.get(key)
         except TypeError:  # a backend without a hash
@@ -69,18 +67,26 @@ class Request:
     def _options(self) -> CompileOptions:
         backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend, dict(self.keywords))
         make_context = functools.partial(
-            new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper
+            new_context, memory_budget=self.memory_budget, settings=dict(self.settings),
+            way=compile_options.WAYS.get(self.backend, "kernels") if isinstance(self.backend, str) else "kernels",
         )
         ours = isinstance(self.backend, str)  # what a user-defined backend's graph raises is the program's
         options = CompileOptions(
             backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions,
-            overrides=lambda: session.current().settings.overrides,
+            overrides=lambda: session.current().settings.overrides, keep_guards=self.keep_guards,
+            with_backend=self._with_backend,
         )
-        if self.fullgraph or not ours:
-            _errors_as_dynamos()
+        _errors_as_dynamos()
         if self.recompile_limit is not None:
             options.recompile_limit = self.recompile_limit
         return options
+
+    def _with_backend(self, backend: str | Callable[..., Any]) -> CompileOptions:
+        """The options of the same request for another backend."""
+        return requested(
+            backend, dynamic=self.dynamic, fullgraph=self.fullgraph, recompile_limit=self.recompile_limit,
+            keep_guards=self.keep_guards,
+        ).options()
 
     def optimize(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, compiled when it is called."""
@@ -108,30 +114,33 @@ def _guard_library() -> Any:
 
 
 def new_context(
-    compile_id: CompileId, memory_budget: float | None = None, freezing: bool | None = None,
-    cpp_wrapper: bool | None = None,
+    compile_id: CompileId, memory_budget: float | None = None, settings: Mapping[str, Any] | None = None,
+    way: str = "kernels",
 ) -> CompileContext:
     """The context of a compilation that starts now, in the current session.
 
-    Memory budget, freezing and the C++ wrapper default to stock's configuration, which programs set.
+    What neither mode nor options say is as in stock's configuration, which programs set.
     """
     context = session.current().context(compile_id)
-    stock_budget, stock_freezing, stock_wrapper = _stock_settings()
-    context.memory_budget = stock_budget if memory_budget is None else memory_budget
-    context.freezing = stock_freezing if freezing is None else freezing
-    context.cpp_wrapper = stock_wrapper if cpp_wrapper is None else cpp_wrapper
+    held = inductor_settings(settings or {})
+    context.way = way
+    context.memory_budget = _stock_budget() if memory_budget is None else memory_budget
+    context.freezing = bool(held.get("freezing"))
+    context.cpp_wrapper = bool(held.get("cpp_wrapper"))
+    context.preferred = {kind: wish for kind, wish in preferred(held).items() if kind != "compile" or way == "kernels"}
+    if held.get("force_disable_caches") or not held.get("fx_graph_cache", True):
+        context.uncached = "torch's settings turn it off (fx_graph_cache, force_disable_caches)"
     return context
 
 
-def _stock_settings() -> tuple[float, bool, bool]:
-    """Of stock's configuration: the memory budget, freezing, the C++ wrapper."""
-    inductor = sys.modules.get("torch._inductor.config")
-    budget = getattr(sys.modules.get("torch._functorch.config"), "activation_memory_budget", 1.0)
-    return budget, getattr(inductor, "freezing", False), getattr(inductor, "cpp_wrapper", False)
+def _stock_budget() -> float:
+    return float(getattr(sys.modules.get("torch._functorch.config"), "activation_memory_budget", 1.0))
 
 
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
+    if (own := session.current().graphs) is not None:
+        return own(captured, context)
     if not session.current().settings.engine:
         return _as_it_is(captured)
     try:
@@ -146,9 +155,9 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         compiled = _as_captured(captured, context, error)
     for note in context.notes:
         session.current().say(f"ptdebug: {note}")
-    if context.fallback:
+    if context.fallback and context.way != "eager":
         session.FALLBACKS[context.fallback.splitlines()[0]] += 1
-    if context.fallback and not context.recording:  # a recording says it of the compilation
+    if context.fallback and not context.recording and context.way != "eager":  # a recording says it of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)
 
@@ -199,65 +208,21 @@ def requested(
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     wanted = dict(options or {})
+    others["keep_guards"] = wanted.pop("guard_filter_fn", others.get("keep_guards"))
+    wanted.pop("use_aoti", None)
     if isinstance(backend, str):
         backend = compile_options.backend_called(backend) or backend
     if not isinstance(backend, str):
-        given = {"mode": None if mode == "default" else mode, "options": options}
+        given = {"mode": None if mode == "default" else mode, "options": wanted}
         keywords = tuple((name, value) for name, value in given.items() if value)
         return Request(backend, keywords=keywords, **others)
+    settings: dict[str, Any] = {}
     if backend in ("inductor", "ptdebug"):  # the other backends take any
         compile_options.check_mode(mode)
         compile_options.check_options(wanted)
+        settings = compile_options.settings_of(mode, wanted)
     budget = wanted.get("memory_budget")
     if budget is not None and not 0 <= budget <= 1:
         raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")
-    return Request(backend, memory_budget=None if budget is None else float(budget), freezing=wanted.get("freezing"),
-                   cpp_wrapper=wanted.get("cpp_wrapper"), **others)
-
-
-def custom_backend(compiler: Callable[..., Any], keywords: Mapping[str, Any]) -> Backend:
-    """A backend of the program's own, called as torch.compile would: `compiler(graph_module, example_inputs)`.
-
-    What it raises reaches the program in a BackendCompilerFailed.
-    """
-
-    def backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
-        for stage in OF_ENGINE:
-            context.absent(stage, f"the program's own backend {_name(compiler)} took the graph")
-        try:
-            with watched():
-                compiled = compiler(captured.module, list(captured.inputs), **keywords)
-            if not callable(compiled):
-                raise TypeError(f"the backend {_name(compiler)} returned {type(compiled).__name__}, not a callable")
-        except Exception as error:
-            if came_from_outside(error):
-                raise
-            program_part = error.__traceback__.tb_next if error.__traceback__ is not None else None
-            raise BackendCompilerFailed(compiler, error) from error.with_traceback(program_part)
-        return saving_inputs(session.current(), captured, context, compiled)
-
-    return backend
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
-
-
-def compile_anything(model: Any, request: Request) -> Any:
-    """What torch.compile does with each kind of argument: a module, a class, a function, another callable."""
-    from .module import OptimizedModule
-
-    if isinstance(model, OptimizedModule):
-        return model
-    if isinstance(model, torch.nn.Module):
-        return OptimizedModule(model, request)
-    if inspect.isclass(model):  # instances' calls are compiled, as stock does, where they can be called
-        method = "_call_impl" if issubclass(model, torch.nn.Module) else "__call__"
-        if any(method in vars(base) for base in model.__mro__):
-            setattr(model, method, request.optimize(getattr(model, method)))
-        return model
-    if not callable(model):
-        raise RuntimeError(f"A callable function is expected, but {type(model)} is provided.")
-    if inspect.isroutine(model) or isinstance(model, functools.partial):
-        return request.optimize(model)
-    return request.optimize(model.__call__)  # an object with __call__
+    return Request(backend, memory_budget=None if budget is None else float(budget),
+                   settings=tuple(sorted(settings.items())), **others)

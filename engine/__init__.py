@@ -5,8 +5,8 @@ stands below it (import-linter checks that). From the ground up:
 
 - `toolchain/`: the C++ compiler call with its cache, and benchmarking of library calls.
 - `kernels/`: hand-written C++ kernels (sgemm, flash attention, depthwise convolution gradients, mt19937).
-- `graphs/`: the data types of functional graphs, and what is known of them: aliasing, overlap, unbacked symbols.
-- `ir/`: the loop IR, with printer, parser, verifier and reference interpreter; linear index forms (`affine.py`).
+- `graphs/`: the data types of functional graphs, and what is known of them: aliasing, data-dependent errors.
+- `ir/`: the loop IR, with printer, parser, verifier and reference interpreter; linear index forms.
 - `runtime/`: what generated wrappers call, and the checks before a compiled graph.
 - `lowering/`: ATen operators to loop IR, and which values are realized.
 - `scheduler/`: fusion, loop order, in-place writes, buffer reuse.

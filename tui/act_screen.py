@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+import textwrap
 from typing import ClassVar
 
 from textual import on, work
@@ -16,28 +17,11 @@ from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
 
 from ..artifacts.listing import Line, Listing, printable
+from .acts import ACTS, Act
 from .code_view import CodeView
 from .line_view import LineView
 from .plain import plain
 from .session import Session, Target
-
-
-@dataclass(frozen=True)
-class Act:
-    """A command: `words` follow `ptdebug`; {selector} is what is shown, {id} its name in a file."""
-
-    title: str
-    words: tuple[str, ...]
-
-
-ACTS = (
-    Act("replay: do all stages compute what eager computes?", ("replay", "{selector}")),
-    Act("replay: where was the first NaN born?", ("replay", "--nan", "{selector}")),
-    Act("bisect: which decisions are to blame?", ("bisect", "{selector}")),
-    Act("minify: a small script that shows the failure", ("minify", "{selector}", "-o", "minified_{id}.py")),
-    Act("repro: this compilation as a script that runs", ("repro", "{selector}", "-o", "repro_{id}.py")),
-    Act("time: eager and compiled, by kernel", ("replay", "--time", "{selector}")),
-)
 
 
 class ActScreen(Screen[None]):
@@ -46,11 +30,13 @@ class ActScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "back", id="act.leave", tooltip="stop what runs; back to the panes"),
         Binding("tab", "app.focus_next", "pane", show=False, id="act.pane", tooltip="next pane"),
+        *(Binding(str(n), f"number({n})", show=False, id=f"act.{n}", tooltip=f"run number {n}") for n in range(1, 10)),
         Binding("y", "copy", "copy", id="act.copy", tooltip="copy the command"),
     ]
 
-    def __init__(self, session: Session, target: Target) -> None:
+    def __init__(self, session: Session, target: Target, first: tuple[Act, ...] = ()) -> None:
         super().__init__()
+        self.acts = (*first, *ACTS)
         self._session = session
         self._target = Target(target.compile)
         self._process: subprocess.Popen[str] | None = None
@@ -66,7 +52,8 @@ class ActScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Show the menu."""
-        self.query_one("#menu", CodeView).show(Listing("", "text", tuple(Line(act.title) for act in ACTS)))
+        titles = tuple(Line(printable(f"{number}  {act.title}")) for number, act in enumerate(self.acts, 1))
+        self.query_one("#menu", CodeView).show(Listing("", "text", titles))
         self.query_one("#output", CodeView).show(Listing("", "text", (Line("nothing runs"),)))
         self.query_one("#menu").focus()
         self._status()
@@ -75,21 +62,30 @@ class ActScreen(Screen[None]):
         """The command of a row, without the program's name."""
         selector = self._session.selector(self._target)
         name = "".join(c if c.isalnum() else "_" for c in f"{self._session.recording.name}_{self._target.compile}")
-        return [word.format(selector=selector, id=name.strip("_")) for word in ACTS[row].words]
+        return self.acts[row].command(selector, name.strip("_"))
 
     def _status(self, note: str = "") -> None:
-        command = " ".join(["ptdebug", *self.words(self.query_one("#menu", CodeView).cursor)])
+        command = shlex.join(["ptdebug", *self.words(self.query_one("#menu", CodeView).cursor)])
         self.query_one("#status", Static).update(plain(f"{note}  |  {command}" if note else f"$ {command}"))
 
     @on(LineView.Moved, "#menu")
     def _moved(self) -> None:
         self._status()
 
+    def action_number(self, number: int) -> None:
+        """Run that one of the menu."""
+        if number <= len(self.acts):
+            self.query_one("#menu", CodeView).cursor = number - 1
+            self._start(number - 1)
+
     @on(LineView.Chosen, "#menu")
     def _chosen(self, message: LineView.Chosen) -> None:
+        self._start(message.row)
+
+    def _start(self, row: int) -> None:
         self._stop()
         self._lines = []
-        self._run([sys.executable, "-m", "ptdebug", *self.words(message.row)])
+        self._run([sys.executable, "-m", "ptdebug", *self.words(row)])
         self._status("running; esc stops it")
 
     @work(thread=True, exclusive=True, group="act", exit_on_error=False)
@@ -107,8 +103,11 @@ class ActScreen(Screen[None]):
         self.app.call_from_thread(self._ended, process, process.returncode)
 
     def _output(self, text: str) -> None:
-        self._lines.append(Line(printable(text)))
-        self.query_one("#output", CodeView).show(Listing("", "text", tuple(self._lines)), len(self._lines) - 1)
+        view = self.query_one("#output", CodeView)
+        indent = " " * (len(text) - len(text.lstrip()) + 4)
+        self._lines += [Line(printable(part)) for part in textwrap.wrap(
+            text, max(20, view.size.width - 4), subsequent_indent=indent, drop_whitespace=False) or [""]]
+        view.show(Listing("", "text", tuple(self._lines)), len(self._lines) - 1)
 
     def _ended(self, process: subprocess.Popen[str], code: int) -> None:
         if process is self._process:
@@ -129,7 +128,7 @@ class ActScreen(Screen[None]):
 
     def action_copy(self) -> None:
         """Copy the command."""
-        self.app.copy_to_clipboard(" ".join(["ptdebug", *self.words(self.query_one("#menu", CodeView).cursor)]))
+        self.app.copy_to_clipboard(shlex.join(["ptdebug", *self.words(self.query_one("#menu", CodeView).cursor)]))
         self._status("copied")
 
     def action_leave(self) -> None:

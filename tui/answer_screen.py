@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from ..artifacts.listing import Line, Listing, printable
+from .act_screen import ActScreen
 from .answers.answer import Answer, Question, filtered, is_branch, rows_of, unfolded
 from .code_view import CodeView
 from .diff_screen import DiffScreen
@@ -120,6 +121,8 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
         Binding("z", "fold", "fold", id="answer.fold", tooltip="open or close this branch (as do left and right)"),
         Binding("c", "all", "all compilations", id="answer.all", tooltip="this compilation, or all of them"),
         Binding("d", "diff", "diff", id="answer.diff", tooltip="of a recompilation: what is other than before"),
+        Binding("x", "act", "try", id="answer.act",
+                tooltip="try the other option of this row; replay, bisect, repro of its compilation"),
         Binding("tab", "app.focus_next", "pane", show=False, id="answer.pane", tooltip="next pane"),
         Binding("y", "copy", "copy", id="answer.copy", tooltip="copy what can be done about it, or the command"),
     ]
@@ -190,7 +193,8 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
     def _chosen(self) -> None:
         answer = self.query_one("#rows", AnswerView).answer
         if answer is not None and answer.opens is not None:
-            self.dismiss(answer.opens)
+            target, place = answer.opens
+            self.dismiss((target, place if isinstance(place, int) else self.session.row_of(target, place)))
         else:
             self.action_fold()
 
@@ -228,6 +232,13 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
             return
         first, second = answer.compares
         self.app.push_screen(DiffScreen(self.session, Target(first), self.session, Target(second)))
+
+    def action_act(self) -> None:
+        """What can be tried with this row, and with its compilation."""
+        answer = self.query_one("#rows", AnswerView).answer
+        opens = answer.opens[0].compile if answer is not None and answer.opens is not None else ""
+        acts = answer.acts if answer is not None else ()
+        self.app.push_screen(ActScreen(self.session, Target(opens or self.compile_id), acts))
 
     def action_copy(self) -> None:
         """Copy the row's hint, where there is one, else the command that lists these."""

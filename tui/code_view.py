@@ -8,9 +8,9 @@ from rich.style import Style
 from textual.reactive import reactive
 
 from ..artifacts.listing import Line, Listing
+from ..artifacts.search import find_rows
 from .highlight import MAX_LENGTH, Highlighter
 from .line_view import LineView
-from .session import find_rows
 
 EMPTY = Listing("", "text", ())
 

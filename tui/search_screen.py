@@ -17,6 +17,7 @@ from .line_view import LineView
 from .session import Match, Session, short_name
 
 SHOW_EVERY = 0.25  # seconds
+LIMIT = 1000  # matches; there is no sense in reading more
 
 
 class SearchScreen(Screen["Match | None"]):
@@ -55,19 +56,18 @@ class SearchScreen(Screen["Match | None"]):
     @work(thread=True, exclusive=True, group="search", exit_on_error=False)
     def _search(self, text: str) -> None:
         worker = get_current_worker()
-        search = self._session.search(text)
         found: list[Match] = []
         shown, last = 0, time.monotonic()
-        for target in search.targets():
+        for matches in self._session.search(text):
             if worker.is_cancelled:
                 return
-            found += search.matches(target)
-            if len(found) >= search.limit:
+            found += matches
+            if len(found) >= LIMIT:
                 break
             if len(found) > shown and time.monotonic() - last > SHOW_EVERY:
                 shown, last = len(found), time.monotonic()
                 self.app.call_from_thread(self._show, found[:], False, True)
-        self.app.call_from_thread(self._show, found[: search.limit], len(found) >= search.limit)
+        self.app.call_from_thread(self._show, found[:LIMIT], len(found) >= LIMIT)
 
     def _show(self, found: list[Match], more: bool, searching: bool = False) -> None:
         first = not self._matches

@@ -16,13 +16,15 @@ from ..artifacts.listing import Line, Listing, printable, source_listing, source
 from ..artifacts.machine_lines import MACHINE, PREFERRED
 from ..artifacts.provenance import Links, links, unlinked
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
-from ..artifacts.records import Break, Kernel, Recompile, Ref, split_ref
+from ..artifacts.records import Break, Graph, Kernel, Location, Recompile, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
+from ..artifacts.search import SOURCE, search
 from ..artifacts.selector import Selector
-from ..artifacts.stages import LINKED, NAMES
+from ..artifacts.stages import LINKED
 from ..artifacts.summary import ranked_breaks, summary
 from ..artifacts.weighted_cache import WeightedCache
+from ..dependencies import msgspec
 
 MANY = 5000
 """Items of an artifact above which its listing is made in the background."""
@@ -30,7 +32,8 @@ LARGE = 300
 """Compilations above which a recording is large."""
 CACHED_LINES = 100_000
 """Lines of listings that are kept."""
-SOURCE = "source"  # beside the stages: a file of the program
+LINKED_IN_PASSING = 20_000
+"""Items of a compilation up to which its links are made while a person waits."""
 LINKED_STAGES = (SOURCE, *LINKED, MACHINE)
 CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "kernels", MACHINE, "wrapper")
 """The stages of the breadcrumb."""
@@ -233,12 +236,36 @@ class Session:
         info = next((info for info in self.compiles if info.id == target.compile), None)
         return (info.file, info.line) if info is not None else None
 
+    def program_places(self, compile_id: str, item: Ref) -> list[Location]:
+        """The lines of the program whose operations an item computes; none where the compilation is too large to be
+        linked in passing."""
+        infos = self.recording.artifacts(compile_id)
+        graph = self.recording.find(Graph, compile_id, "capture")
+        if graph is None or sum(info.items for info in infos) > LINKED_IN_PASSING:
+            return []
+        names = {split_ref(found)[2] for found in self.related(compile_id, item, "capture")}
+        return list(dict.fromkeys(
+            msgspec.structs.replace(node.stack[-1], column=-1, end_line=-1, end_column=-1)
+            for node in graph.nodes if node.id in names and node.stack))
+
+    def row_of(self, target: Target, item: Ref) -> int:
+        """The first row of an artifact that shows an item, or what was made of it; where it begins if none does."""
+        lines = self.listing(target).lines
+        found = next((row for row, line in enumerate(lines) if item == line.ref), None)
+        if found is None:
+            made = set(self.related(target.compile, item, target.stage))
+            found = next((row for row, line in enumerate(lines) if line.ref in made), None)
+        return self.first_row(target) if found is None else found
+
     def _unlinked(self, compile_id: str) -> list[str]:
         return unlinked(self.recording, compile_id)
 
-    def search(self, text: str) -> Search:
-        """Look for `text` (case ignored where it is all lower case) in every artifact and source file."""
-        return Search(self, text)
+    def search(self, text: str) -> Iterator[list[Match]]:
+        """The lines with `text` (case ignored where it is all lower case), one list for each place searched."""
+        first = self.compiles[0].id if self.compiles else ""
+        for found in search(self.recording, text):
+            yield [Match(Target(f.place.compile or (first if f.place.stage else ""), f.place.stage, f.place.name),
+                         f.row if f.place.stage else 0, f.text) for f in found]
 
     def _listing(self, target: Target) -> Listing:
         try:
@@ -274,41 +301,6 @@ class Match:
     target: Target
     row: int
     text: str
-
-
-class Search:
-    """A search over everything, one artifact after the other, so that it can be stopped."""
-
-    limit = 1000  # matches; there is no sense in reading more
-
-    def __init__(self, session: Session, text: str) -> None:
-        self._session = session
-        self._text = text
-        self._fold = text == text.lower()
-
-    def targets(self) -> Iterator[Target]:
-        """What is looked through: the program, then each compilation's artifacts in order."""
-        session = self._session
-        first = session.compiles[0].id if session.compiles else ""
-        yield from (Target(first, SOURCE, path) for path in session.recording.sources())
-        for info in session.compiles:
-            there = session.recording.stages(info.id)
-            yield from (Target(info.id, stage, name) for stage in NAMES if stage in there
-                        for name in session.names(info.id, stage))
-
-    def matches(self, target: Target) -> list[Match]:
-        """The lines of one artifact that hold the text."""
-        lines = self._session.listing(target).lines
-        return [Match(target, row, lines[row].text) for row in find_rows(lines, self._text)]
-
-
-def find_rows(lines: tuple[Line, ...], text: str) -> list[int]:
-    """The rows that hold `text`; case is ignored where `text` has no capitals."""
-    if not text:
-        return []
-    if text == text.lower():
-        return [row for row, line in enumerate(lines) if text in line.text.lower()]
-    return [row for row, line in enumerate(lines) if text in line.text]
 
 
 def short_name(target: Target) -> str:

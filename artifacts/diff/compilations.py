@@ -1,10 +1,11 @@
 """The differences of two compilations, stage by stage, of one recording or of two."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ..input_names import graph_of, input_names, named_text
 from ..provenance import links
 from ..recording import ArtifactInfo, CompileInfo, Recording
 from ..records import Graph, Loops, Pass, Recompile, Schedule, split_ref
@@ -182,14 +183,20 @@ class Comparison:
             one = Groups.read(first.recording, first.compile_id, a.name, mine)
             other = Groups.read(second.recording, second.compile_id, b.name, theirs)
             return diff_schedules(one, other, self.pairs, b.stage, b.name)
-        if isinstance(mine, Graph | Pass) and isinstance(theirs, Graph | Pass) and a.stage != b.stage:
-            return self._levels(a, b, _graph(mine), _graph(theirs))
+        if isinstance(mine, Graph | Pass) and isinstance(theirs, Graph | Pass):
+            graphs = graph_of(mine), graph_of(theirs)
+            found = self._levels(a, b, *graphs) if a.stage != b.stage else diff_records(
+                mine, theirs, self.context, b.stage, b.name)
+            return _named(found, *(input_names(side.recording, side.compile_id, info.stage, info.name, graph)
+                                   for side, info, graph in zip(self.sides, (a, b), graphs)))
         return diff_records(mine, theirs, self.context, b.stage, b.name)
 
     def _after_passes(self) -> Iterator[StageDiff]:
         mine, theirs = (side.graphs("passes") for side in self.sides)
         for name in mine.keys() & theirs.keys():
             found = diff_graphs(mine[name], theirs[name], self.context.texts, "passes", name)
+            found = _named(found, *(input_names(side.recording, side.compile_id, "passes", f"{name}.all", graphs[name])
+                                    for side, graphs in zip(self.sides, (mine, theirs))))
             yield replace(found, name=f"{name}.all".removeprefix("."))
 
     def _one_sided(self, stage: str, name: str, is_first: bool) -> StageDiff:
@@ -234,5 +241,12 @@ class Comparison:
         return StageDiff(b.stage, b.name, "node", tuple(changes), same)
 
 
-def _graph(record: Graph | Pass) -> Graph:
-    return record.graph if isinstance(record, Pass) else record
+def _named(found: StageDiff, first: Mapping[str, str], second: Mapping[str, str]) -> StageDiff:
+    """With the program's names for the inputs of both graphs."""
+    def named(change: Change) -> Change:
+        was, arrow, now = change.detail.partition(" -> ")
+        detail = named_text(was, first) + arrow + named_text(now, second)
+        return replace(change, first=named_text(change.first, first), second=named_text(change.second, second),
+                       detail=detail)
+
+    return replace(found, changes=tuple(map(named, found.changes))) if first or second else found

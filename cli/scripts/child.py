@@ -22,7 +22,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...artifacts.context import NullRecorder
+from ...artifacts.recorder import NullRecorder
 from ...artifacts.records import AnyRecord, Breaks, Recompile
 from ...replay.failures.new_memory import fill_new_memory
 from ...replay.reduce.expressions import operation

@@ -42,19 +42,34 @@ def mutated_inputs(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[in
 
 
 def uncounted_writes(captured: Captured, wrapped: tuple[Any, ...], mutations: list[int]) -> tuple[int, ...]:
-    """Those of the mutated inputs that were written as `x.data` only, which autograd does not count."""
-    plain = _read_as_data(captured)
-    return tuple(i for i in mutations if i in plain and not (
-        wrapped[i].is_inference() or captured.inputs[i].is_inference() or wrapped[i]._version))
+    """Those of the mutated inputs whose writes autograd does not count: of `x.data`, and a batch norm's."""
+    counts = _counts(captured, wrapped)
+    return tuple(i for i in mutations if counts[i] == 0)
 
 
 def further_writes(captured: Captured, wrapped: tuple[Any, ...], mutations: list[int]) -> tuple[int, ...]:
-    """The mutated inputs that autograd sees written more than once, each as often again. Which writes of one that is
-    also written as `x.data` it does not see is not known: that counts as one."""
+    """The mutated inputs that autograd sees written more than once, each as often again."""
+    counts = _counts(captured, wrapped)
+    return tuple(i for i in mutations for _ in range((counts[i] or 1) - 1))
+
+
+def _counts(captured: Captured, wrapped: tuple[Any, ...]) -> list[int | None]:
+    """How often autograd sees each input written; None for one that it does not count. Capture ran the program's
+    operators, as eager does; functionalization's own count stands in for a graph that capture did not make. Which
+    writes of a tensor that is also written as `x.data` autograd does not see is not known then: they count as one."""
+    counts: list[int | None] = []
+    nodes = captured.module.graph.find_nodes(op="placeholder")
     plain = _read_as_data(captured)
-    counted = [i for i in mutations if i not in plain and not (
-        wrapped[i].is_inference() or captured.inputs[i].is_inference())]
-    return tuple(i for i in counted for _ in range(torch._functionalize_mutation_counter(wrapped[i]) - 1))
+    for i, (node, given, value) in enumerate(zip(nodes, captured.inputs, wrapped)):
+        if not isinstance(given, torch.Tensor) or given.is_inference() or value.is_inference():
+            counts.append(None)
+        elif "writes" in node.meta:
+            counts.append(node.meta["writes"])
+        elif i in plain:
+            counts.append(min(value._version, 1))
+        else:
+            counts.append(torch._functionalize_mutation_counter(value))
+    return counts
 
 
 def _read_as_data(captured: Captured) -> set[int]:

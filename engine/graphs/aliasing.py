@@ -54,3 +54,13 @@ def kept(node: torch.fx.Node) -> bool:
             return True
         readers += [user for user in reader.users if returns_alias(user)]
     return False
+
+
+def viewed(node: torch.fx.Node) -> torch.fx.Node:
+    """What a node is a view of, through views of views; itself for what is no view."""
+    while returns_alias(node):
+        source = node.all_input_nodes[0]
+        if node.target is operator.getitem and not returns_alias(source):
+            break
+        node = source
+    return node

@@ -40,6 +40,8 @@ class JointGraph:
 
     `cuts` are the results of the program (positions in `forward.outputs`) that others depend on, `related` maps each
     graph output that does to positions in `cuts`: those that no path leads to through another.
+
+    `written` has the graph outputs that the program writes in place before it returns them, and how often.
     """
 
     forward: AtenGraph
@@ -52,6 +54,7 @@ class JointGraph:
     order: tuple[int, ...] = ()
     cuts: tuple[int, ...] = ()
     related: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
 
     @property
     def module(self) -> torch.fx.GraphModule:

@@ -132,7 +132,8 @@ class Loop(Node):
     """The current range of an axis, in order, or (`kind` VECTOR) as vectors.
 
     `reductions`: those that the vectors carry; `checks`: whether indices are checked inside, so that each lane or
-    thread has a flag of its own.
+    thread has a flag of its own; `masks`: truth values, by part and name, that do not change in the loop, and that its
+    vectors get by a comparison of its variable.
     """
 
     axis: Axis
@@ -141,6 +142,7 @@ class Loop(Node):
     threads: Threads | None = None
     reductions: tuple[Reduction, ...] = ()
     checks: bool = False
+    masks: tuple[tuple[Part, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,8 @@ def _threads(threads: Threads) -> str:
 
 def _loop(node: Loop) -> str:
     text = ("vector " if node.kind == VECTOR else "for ") + _extent(node.axis)
+    if node.masks:
+        text += f", masked by {', '.join(_value_name(part, name) for part, name in node.masks)}"
     return text if node.threads is None else f"parallel {text}{_threads(node.threads)}"
 
 

@@ -57,6 +57,8 @@ def _gelu(e: BodyBuilder, x: str, approximate: str = "none") -> str:
 
 @pointwise(aten.silu.default)
 def _silu(e: BodyBuilder, x: str) -> str:
+    if e.dtypes[x] is torch.float64:  # a sigmoid takes less than an exp: it has one factor of a power of two
+        return e("mul", x, e("sigmoid", x))
     return e("truediv", x, e("add", e("exp", e("neg", x)), 1.0))
 
 

@@ -10,12 +10,12 @@ import torch
 import torch.fx
 
 from ...operators.traits import traits_named
+from ..graphs.aliasing import viewed
 from ..graphs.random_fills import RANDOM_FILLS
-from ..ir.affine import Size, sizes
+from ..ir.affine import sizes
 from ..ir.ir import ExternCall
 from ..unsupported import EngineUnsupported
-from .lazy_tensors import Base, Value, strided
-from .views import viewed
+from .lazy_tensors import Base, Value
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -152,23 +152,3 @@ def number_of(graph: GraphLowering, node: torch.fx.Node, args: Any) -> sympy.Bas
     elif symbols:
         raise EngineUnsupported(f"{expression} cannot be solved for its unbacked symbols, from {node.target}")
     return expression
-
-
-def library_copy(graph: GraphLowering, value: Value, stride: tuple[Size, ...]) -> Value:
-    """A copy of a realized value in a given layout by ATen, for dtypes that loops do not support."""
-    source = strided(value)
-    if source is None:
-        raise EngineUnsupported("a view of a complex tensor that is not strided")
-    node, made = graph.node.name, []
-    for _ in range(2):
-        base = Base(node, value.size, stride, value.dtype, value.device)
-        base.buffer = graph.new_buffer(base)
-        made.append(Value(base, base.size))
-    empty, full = made
-    window = graph.view_of(empty)
-    shape, strides = list(value.size), list(stride)
-    why = "a complex tensor in another memory layout"
-    for target, args, out in ((torch.ops.aten.new_empty_strided.default, (source, shape, strides), empty),
-                              (torch.ops.aten.copy.default, (window, source), full)):
-        graph.steps.append(ExternCall(out.base.buffer, target, args, {}, (out.base.buffer,), (), (node,), why))
-    return full

@@ -5,7 +5,6 @@ operator infers (-1) are read off the fake tensor.
 """
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import torch.fx
 from torch.utils._sympy.functions import PythonMod
 
 from ...operators.overlap import is_dense
-from ..graphs.aliasing import returns_alias
+from ..graphs.aliasing import viewed
 from ..ir.affine import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
 from ..unsupported import NoLowering
 from .lazy_tensors import Index, Reindex, Value, offset
@@ -367,13 +366,3 @@ def _as_strided(graph: GraphLowering, node: torch.fx.Node, x: Value, shape: Sequ
         return tuple(result)
 
     return source.through(tuple(shape), reindex)
-
-
-def viewed(node: torch.fx.Node) -> torch.fx.Node:
-    """What a node is a view of, through views of views; itself for what is no view."""
-    while returns_alias(node):
-        source = node.all_input_nodes[0]
-        if node.target is operator.getitem and not returns_alias(source):
-            break
-        node = source
-    return node

@@ -1,7 +1,7 @@
 """From loop bodies to kernels: which bodies are fused, in which loops, and which buffers share memory.
 
 Walk: `operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily,
-most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `body_affine.py`,
+most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `../ir/body_affine.py`,
 `fusion_choices.py` asks for each pair that may be whether it is (a decision); `finalize.py` merges contiguous loops and
 finds the buffers that never reach memory; `unroll.py` writes out innermost loops of a few iterations; `loop_order.py`
 chooses the innermost loop; `in_place.py` lets kernels write over what they replace; `horizontal.py` makes one kernel of
@@ -21,12 +21,13 @@ from .column_sums import with_added_columns
 from .cpu import loop_nests
 from .describe import describe
 from .finalize import escaping, finished
-from .fusion import Fusion, Node
+from .fusion import Fusion
 from .horizontal import combine
 from .in_place import write_in_place
 from .loop_order import ordered
 from .memory import plan_memory
 from .operand_layout import with_transposed_copies
+from .steps import Node
 from .unroll import unrolled
 
 __all__ = ["ScheduledPlan", "describe", "schedule"]

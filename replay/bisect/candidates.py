@@ -11,10 +11,11 @@ from ..failures.decisions import Made
 
 LATEST_FIRST: dict[str, tuple[str, ...]] = {
     # generated kernels
-    "half-conversion": ("elementwise",), "accumulators": ("1",), "scan-algorithm": ("sequential",),
-    "prefetch": ("none",), "store-policy": ("temporal",), "vector-width": ("256-bit",), "scatter": ("serial",),
-    "split-reduction": ("1",), "parallel-loops": ("serial",), "vector-axis": ("inner",), "split-loop": ("whole",),
-    "unroll": ("loop",), "tile": ("rows",), "wrapper": ("python",),
+    "invariant-masks": ("once",), "half-conversion": ("elementwise",), "accumulators": ("1",),
+    "scan-algorithm": ("sequential",), "prefetch": ("none",), "store-policy": ("temporal",),
+    "vector-width": ("256-bit",), "scatter": ("serial",), "split-reduction": ("1",),
+    "parallel-loops": ("serial",), "vector-axis": ("inner",), "split-loop": ("whole",), "unroll": ("loop",),
+    "tile": ("rows",), "wrapper": ("python",),
     # what rounds where eager does: nothing else changes less, and what it makes right was rounding
     "intermediate-precision": ("eager",),
     # the schedule
@@ -34,9 +35,6 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
 }
 """The kinds that can be to blame, the latest of a compilation first, and of each the options that do the least. What is
 chosen later changes less of what is generated: where several kinds make it right, the latest is to blame."""
-
-OF_TRACER = ("random", "unbacked", "dynamic", "inline", "frame")
-"""Kinds that are decided before there is a graph."""
 
 WHOLE_GRAPH = "compile:graph"
 """The decision whether a graph is compiled at all."""

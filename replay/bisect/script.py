@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from ...artifacts.decision_kinds import OF_TRACER
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Location
 from ...dependencies import msgspec
@@ -24,7 +25,7 @@ from ..recorded.graphs import ReplayError
 from ..workers.pool import Pool
 from ..workers.scripts import Scripts
 from .blame import Finding, Guilty, blame
-from .candidates import OF_TRACER, WHOLE_GRAPH, Unit, condensed
+from .candidates import WHOLE_GRAPH, Unit, condensed
 from .narrow import Forced, Narrowing
 
 FAILS_IN_EAGER = "the script fails the same way when nothing is compiled"

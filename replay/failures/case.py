@@ -69,10 +69,10 @@ class Case:
     """One captured graph, compiled and run on its inputs, and compared with eager.
 
     `forced` are decisions (ids, or patterns) and the options that they take; `options` those of the compilation
-    (memory_budget, freezing, cpp_wrapper; of stock's, settings of Inductor). `imports` are loaded first, each MODULE or
-    MODULE:FUNCTION, which is called: for operators of other libraries. `slow` makes it a failure to take so many times
-    as long as eager. What is compiled runs `repeat` times, and fails if it does once. Of inputs that are `made_up`,
-    only the layouts were recorded. `state` is torch's global state around the call: autocast, default dtype,
+    (memory_budget, freezing, cpp_wrapper, way; of stock's, settings of Inductor). `imports` are loaded first, each
+    MODULE or MODULE:FUNCTION, which is called: for operators of other libraries. `slow` makes it a failure to take so
+    many times as long as eager. What is compiled runs `repeat` times, and fails if it does once. Of inputs that are
+    `made_up`, only the layouts were recorded. `state` is torch's global state around the call: autocast, default dtype,
     determinism, ...
     """
 
@@ -213,6 +213,9 @@ def _options(decisions: Sequence[Decision]) -> dict[str, Any]:
         options["freezing"] = True
     if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
         options["cpp_wrapper"] = True
+    way = next((d.chosen for d in decisions if d.id == "compile:graph"), "kernels")
+    if way != "kernels":
+        options["way"] = way
     budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "")
     return {**options, "memory_budget": float(budget)} if budget else options
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ...artifacts.context import NullRecorder
+from ...artifacts.recorder import NullRecorder
 from ...artifacts.records import AnyRecord, Decision, Graph, Location, Loops, Pass, Ref, ref, split_ref
 from ...dependencies import msgspec
 

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
+from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.input_names import in_words
+from ...artifacts.recorder import NullRecorder, Recorder
 from ...engine.compile import compile_graph
 from ...engine.graphs.functional_graph import Captured
 from ..ladder.rungs import run_graph
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones, in_words
+from ..recorded.inputs import bind_symbols, clones
 from ..recorded.state import as_compiled, deterministic, restored
 from ..verdicts.compare import Comparison, compare
 from .case import Case
@@ -113,7 +115,7 @@ def _compiled(case: Case, saved: tuple[Any, ...], recorder: Recorder | None) -> 
         thorough=recorder is not None, **case.options)
     captured: Captured = rebuild(case, saved)
     compiled = compile_graph(captured, context)
-    asked = context.overrides.get("compile:graph") == "eager"
+    asked = context.way == "eager"
     if context.fallback and not asked:
         why, internal, error = context.fallback.rpartition(INTERNAL)
         return Outcome("exception", error) if internal and not why else Outcome("fallback", context.fallback)

@@ -16,33 +16,37 @@ from typing import Any
 import torch
 
 from ...artifacts.context import CompileContext, run_stages
+from ...artifacts.input_names import in_words
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Frame, Graph, Location, Pass
 from ...engine.stages import INFERENCE
 from ..program.lines import first_unknown
 from ..program.program import ProgramAbsent, ProgramRuns, Returned, compare_returned
-from ..recorded.graphs import ReplayError, graph_module, on_device
-from ..recorded.inputs import bind_symbols, clones, in_words, kept_or_made_up, load_random
-from ..recorded.state import as_compiled, deterministic, restored
+from ..program.served import ServedCalls
+from ..recorded.graphs import ReplayError, graph_module
+from ..recorded.inputs import bind_symbols, clones, kept_or_made_up
+from ..recorded.state import as_compiled, deterministic
 from ..verdicts import classes
 from ..verdicts.compare import Comparison, worst
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import differs, graph_births
+from .calls import call_rungs
 from .entry import ran_in_eager
 from .explain import explained, random_results
 from .locate import at_buffer, first_birth, first_inside, place_of, seen_place
 from .memory import memory_fault, unlike
-from .options import Options
+from .options import MAKING, Options
 from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, sources_of
 from .reference import Noise, Reference
 from .regenerate import Captured, Collector, reason
-from .report import NO_SUCH_STAGE, UNCHANGED, Compared, Difference, Report, Rung
+from .report import UNCHANGED, Compared, Difference, Report, Rung
 from .rewrites import blamed
 from .rungs import Execution, run_aten, run_graph, with_folded
 from .steps import kernels_alone, lowered
 from .unbacked import bind_unbacked
+from .wrapper_steps import first_step
 
 LOWERED = ("loop_ir", "kernels", "wrapper")
 ALONE_WITHIN = 2.0
@@ -54,9 +58,10 @@ class Ladder:
 
     def __init__(
         self, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False,
-        runs: ProgramRuns | None = None, options: Options | None = None,
+        runs: ProgramRuns | None = None, options: Options | None = None, served: ServedCalls | None = None,
     ) -> None:
         self.recording = recording
+        self.served = served
         self.compile_id = compile_id
         self.device = device
         self.options = options or Options()
@@ -72,7 +77,8 @@ class Ladder:
         self.sizes = bind_symbols(self.graph, saved)  # of inputs; `symbols` has the data-dependent ones, too
         self.symbols = bind_unbacked(self.graph, self.sizes, self.saved, trust)
         self.captured = graph_module(self.graph, self.symbols, trust)
-        self.collector = Collector()
+        unended = recording.compile(compile_id).was_left_unended
+        self.collector = Collector(making=partial(self._tell, making=True)) if unended else Collector()
         self.program = Reference(self._run_captured, record=self.graph)  # the captured graph in eager
         self.work: Any  # set by `_make`, before any rung that needs it runs
         self.rungs: list[Rung] = []
@@ -131,8 +137,15 @@ class Ladder:
             self._rung(stage, why, partial(self.lowered, stage, None))
 
     def _program(self) -> None:
-        if not self.options.wants("program"):
-            return
+        """The rungs for which the program runs again."""
+        if self.options.wants("program"):
+            self._returned()
+        if self.served is not None:
+            rungs, first = call_rungs(self.served, self.compile_id, self.options.wants, self._tell)
+            self.rungs += rungs
+            self.first = self.first or first
+
+    def _returned(self) -> None:
         self._tell("program")
         try:
             returned = self.runs.ask(self.compile_id)
@@ -165,6 +178,7 @@ class Ladder:
             self.work = self._generated({}, self.collector)
         except Exception as error:
             return reason(error)
+        self._tell("")
         return self._in_eager_why()
 
     def _in_eager_why(self) -> str:
@@ -222,9 +236,9 @@ class Ladder:
             self._add(stage, ran, name)
         self._tell("")
 
-    def _tell(self, stage: str) -> None:
-        """Say what begins now; "": nothing that is a stage."""
-        self.options.told(stage, self.rungs, self.first)
+    def _tell(self, stage: str, making: bool = False) -> None:
+        """Say what begins now, or is generated again; "": nothing that is a stage."""
+        self.options.told(MAKING + stage if making else stage, self.rungs, self.first)
 
     def _add(self, stage: str, ran: Execution, name: str = "") -> None:
         if not self.options.wants(stage):
@@ -385,7 +399,8 @@ class Ladder:
             return self._tried(self._where_shared) or Difference(stage, "results", None, whole)
         if self.culprit:
             return at_buffer(self, stage, self.culprit, whole)
-        inside = first_inside(self, stage) if stage in LOWERED else None
+        step = self._tried(lambda: first_step(self)) if stage == "wrapper" else None
+        inside = step or (first_inside(self, stage) if stage in LOWERED else None)
         wrong = next((value for value in nodes if value.comparison.verdict == "different"), None)
         if inside is not None:
             return inside
@@ -493,32 +508,3 @@ class Ladder:
     def _input_names(self, module: torch.fx.GraphModule) -> dict[str, str]:
         placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         return {name: in_words(item.name) for name, item in zip(placeholders, self.kept.inputs)}
-
-
-def replay(
-    recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None,
-    options: Options | None = None,
-) -> Report:
-    """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
-    program runs once. Raises ReplayError where it cannot be run again."""
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ReplayError("there is no CUDA device here: replay with --device cpu")
-    from .control import ControlLadder, calls_functions  # which is a Ladder, as is the next
-    from .training import TrainingLadder
-
-    kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
-    if calls_functions(recording, compile_id):
-        kind = ControlLadder
-    try:
-        with on_device(device):
-            ladder = kind(recording, compile_id, device, trust, runs, options)
-            with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
-                report = ladder.climb()
-        ran = {rung.stage for rung in report.rungs}
-        missing = [Rung(stage, device, "absent", why=NO_SUCH_STAGE) for stage in sorted(ladder.options.stages - ran)]
-        missing = [] if ran else missing
-        return dataclasses.replace(report, rungs=(*report.rungs, *missing), inputs=ladder.made_up)
-    except ReplayError:
-        raise
-    except Exception as error:  # what is recorded is data: whatever it leads to is said of it
-        raise ReplayError(f"{compile_id} cannot be run again from what is recorded: {reason(error)}") from error

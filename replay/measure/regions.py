@@ -12,7 +12,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from ...artifacts.context import CompileContext, CompileId, NullRecorder
+from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.recorder import NullRecorder, Recorder
 from ...artifacts.records import Graph, Location, Schedule, ScheduledGroup
 from ...engine.compile import compile_graph
 from ...engine.ir import interpreter
@@ -96,7 +97,8 @@ class Region:
 def measure(case: Case, selector: str) -> Region:
     """Time a case, compiled and in eager, and each of its kernels. Raises ReplayError."""
     peaks = machine(case.device)
-    whole = interleaved({"eager": _step(case, _eager(case)), "compiled": _step(case, _compiled(case))}, case.device)
+    whole = interleaved({"eager": one_step(case, eager_call(case)), "compiled": one_step(case, compiled_call(case))},
+                        case.device)
     try:
         kernels, why = [k for part in parts(case) for k in _kernels(case, part)], []
     except Exception as error:  # what runs as a whole need not run piece by piece
@@ -119,19 +121,22 @@ def _of_peaks(k: KernelTime, peaks: Machine) -> KernelTime:
 
 
 # ---- whole graphs ----------------------------------------------------------------------------------------------------
-def _eager(case: Case) -> Callable[..., Sequence[Any]]:
+def eager_call(case: Case) -> Callable[..., Sequence[Any]]:
+    """The captured graph in eager."""
     return graph_module(case.graph, bind_symbols(case.graph, case.inputs.values()), case.trust)
 
 
-def _compiled(case: Case) -> Callable[..., Sequence[Any]]:
-    context = CompileContext(CompileId(0, 0), NullRecorder(), dict(case.forced), **case.options)
+def compiled_call(case: Case, recorder: Recorder | None = None) -> Callable[..., Sequence[Any]]:
+    """The captured graph, compiled; with a `recorder`, which gets its records. Raises ReplayError."""
+    context = CompileContext(CompileId(0, 0), recorder or NullRecorder(), dict(case.forced),
+                             recording=recorder is not None, **case.options)
     compiled = compile_graph(rebuild(case, clones(case.inputs.values(), case.device)), context)
     if context.fallback:
         raise ReplayError(f"the engine does not compile the graph: {context.fallback}")
     return compiled
 
 
-def _step(case: Case, call: Callable[..., Sequence[Any]]) -> Callable[[], object]:
+def one_step(case: Case, call: Callable[..., Sequence[Any]]) -> Callable[[], object]:
     """One call, with gradients where the graph trains. Inputs that the graph changes go on changing."""
     own = clones(case.inputs.values(), case.device)
     if not case.training:

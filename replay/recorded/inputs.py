@@ -191,17 +191,3 @@ def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:
         elif isinstance(meta, str) and meta.isidentifier() and isinstance(value, (int, float)):
             symbols[meta] = value
     return symbols
-
-
-_SPELLINGS = (
-    (re.compile(r"\b[LG]\['(\w+)'\]"), r"\1"),
-    (re.compile(r"(?:\._modules|\._parameters|\._buffers|\.__dict__)\['(\d+)'\]"), r"[\1]"),
-    (re.compile(r"(?:\._modules|\._parameters|\._buffers|\.__dict__)\['(\w+)'\]"), r".\1"),
-)
-
-
-def in_words(name: str) -> str:
-    """An input's name as in the source: `model.layers[0].weight`, without the dicts that modules keep."""
-    for pattern, spelling in _SPELLINGS:
-        name = pattern.sub(spelling, name)
-    return name

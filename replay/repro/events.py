@@ -2,15 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...artifacts.records import Break, Breaks, Recompile
 from ..recorded.graphs import ReplayError
+from .compilation import Compilation
 from .frames import FrameCall
 from .script import Body, Header, Repro, check_of, compose
-
-if TYPE_CHECKING:
-    from .recorded import Compilation
 
 _CHECK = "check_event.py"
 

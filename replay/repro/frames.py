@@ -4,10 +4,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...artifacts.records import Argument, Frame, Guards
 from ..recorded.graphs import ReplayError
+from .compilation import Compilation
 from .found_values import Found, found_values
 from .graphs import compile_options
 from .layout import wrapped
@@ -17,9 +18,6 @@ from .program_source import Reached, is_of_program
 from .script import Body, Header, Repro, compose
 from .state_source import state_lines
 from .tensors import Tensors, made_up, random_tensor
-
-if TYPE_CHECKING:
-    from .recorded import Compilation
 
 
 def frame_repro(compilation: Compilation, construct: bool = False) -> Repro:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from ...artifacts.context import CompileContext, CompileId, NullRecorder
+from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.recorder import NullRecorder
 from ...artifacts.records import Kernel
 from ...engine.codegen.triton.generate import generate
 from ...engine.codegen.triton.source import Launch, TritonSource

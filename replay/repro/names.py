@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 
+from ...artifacts.input_names import in_words
 from ...artifacts.records import Location, Node, NodeRef
 from ..recorded.allowed import BUILTINS
-from ..recorded.inputs import in_words
 
 Source = Callable[[str], str | None]
 RESERVED = frozenset((

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from ...artifacts.context import CompileContext, CompileId, NullRecorder, run_stages
+from ...artifacts.context import CompileContext, CompileId, run_stages
+from ...artifacts.recorder import NullRecorder
 from ...engine.aot.autograd.joint import trace_joint
 from ...engine.aot.control_flow import compile_around, has_control_flow
 from ...engine.graphs.functional_graph import AtenGraph, Captured

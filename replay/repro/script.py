@@ -65,7 +65,7 @@ def _escaped(line: str) -> str:
 
 def environment() -> list[str]:
     """What a bug report needs: versions, and the machine."""
-    from ... import __version__
+    from ...version import __version__
 
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return [f"Written on {datetime.date.today()} with ptdebug {__version__}, torch {torch.__version__}, "

@@ -74,6 +74,9 @@ def compare(value: Any, eager: Any, reference: Any = None) -> Comparison:
 
     Shape, dtype and strides must agree; NaNs must be in the same places, infinities equal.
     """
+    if isinstance(value, float) and isinstance(eager, float):
+        dtype = _read_out_of(value, eager)
+        value, eager, reference = _as_tensor(value, dtype), _as_tensor(eager, dtype), _as_tensor(reference)
     if not isinstance(eager, torch.Tensor) or not isinstance(value, torch.Tensor):
         same = type(value) is type(eager) and (value == eager or (value != value and eager != eager))
         return EQUAL if same else _different(f"{value!r} is not {eager!r}")
@@ -97,6 +100,10 @@ def judge(
     """`found`, or rounding where `draws`, the same value of eager with each operation rounded at random, are about as
     far off: in distance, or, of numbers that jump (comparisons, indices, an overflow), at the same places. `undrawn` is
     the value of the graph that was drawn, if it is not eager's: draws say how far rounding moves that."""
+    if isinstance(value, float) and isinstance(eager, float):
+        dtype = _read_out_of(value, eager)
+        value, eager, undrawn, *draws = (_as_tensor(number, dtype) for number in (value, eager, undrawn, *draws))
+        reference = _as_tensor(reference)
     drawn = [draw for draw in draws if isinstance(draw, torch.Tensor) and isinstance(eager, torch.Tensor)
              and draw.shape == eager.shape and draw.dtype == eager.dtype]
     if found.verdict != "different" or not drawn or not _alike(value, eager):
@@ -123,6 +130,17 @@ def judge(
     why = (f"eager itself is off by {spread:.3g} (root mean square of {len(distances) - 1} runs) where each of its "
            f"operations rounds at random; this by {distances[0]:.3g}")
     return replace(found, verdict="rounding", explanation=why)
+
+
+def _read_out_of(*numbers: float) -> torch.dtype:
+    """The dtype of the tensor that numbers were read out of: Python has floats of 64 bits only."""
+    narrow = torch.tensor(numbers, dtype=torch.float64).to(torch.float32).tolist()
+    is_narrow = all(a == b or b != b for a, b in zip(narrow, numbers))
+    return torch.float32 if is_narrow else torch.float64
+
+
+def _as_tensor(number: Any, dtype: torch.dtype = torch.float64) -> Any:
+    return torch.tensor(number, dtype=dtype) if isinstance(number, float) else number
 
 
 def _furthest(distances: torch.Tensor) -> float:

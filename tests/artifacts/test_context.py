@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptdebug.artifacts.context import CompileContext, CompileId, NullRecorder, Stage, run_stages
+from ptdebug.artifacts.context import CompileContext, CompileId, Stage, run_stages
 from ptdebug.artifacts.decision_kinds import problem
+from ptdebug.artifacts.recorder import NullRecorder
 from ptdebug.artifacts.records import Graph, Node, NodeRef
 from ptdebug.artifacts.subgraph_recorder import PartRecorder
 

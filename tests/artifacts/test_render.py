@@ -5,8 +5,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ptdebug.artifacts import records as r
 from ptdebug.artifacts.listing import printable, source_path, source_ref, text_lines
 from ptdebug.artifacts.provenance import Links, links
@@ -143,3 +142,39 @@ def test_a_kernel_s_schedule_says_what_was_chosen_and_shows_its_loops() -> None:
         parallel
           for i0 in 512
 """)
+
+
+def test_graphs_have_the_programs_names_of_their_inputs(tmp_path: Path) -> None:
+    from ptdebug.artifacts.recording import Recording
+    from ptdebug.artifacts.records import Graph, Guard, Guards, Node, NodeRef, SavedInput, SavedInputs, TensorMeta
+    from ptdebug.artifacts.render import listing
+    from ptdebug.artifacts.store import RecordingWriter
+
+    def meta(*shape: int) -> TensorMeta:
+        return TensorMeta("float32", shape, (1,) * len(shape), "cpu")
+
+    sources = {"L['self']._modules['fc']._parameters['weight']": meta(4), "L['x']": meta(8), "L['other'].sub": meta(2)}
+    spelled = {source: "".join(c if c.isalnum() else "_" for c in source) for source in sources}
+    captured = tuple(Node(spelled[s].lower(), "placeholder", spelled[s], value=m) for s, m in sources.items())
+    aten = tuple(Node(f"arg{i}", "placeholder", f"arg{i}", value=m) for i, m in enumerate(sources.values()))
+    used = Node("add", "call_function", "aten.add.Tensor", (NodeRef("arg0"), NodeRef("arg1"), "arg1"))
+    writer = RecordingWriter(tmp_path / "r", command=["a.py"])
+    writer.begin("0/0", "f", "a.py", 1)
+    writer.record("0/0", "capture", "", Graph("capture", captured))
+    writer.record("0/0", "guards", "", Guards((Guard("g", "L['x']", "TENSOR_MATCH", "", name="x"),)))
+    writer.record("0/0", "runtime", "inputs", SavedInputs(tuple(SavedInput(s, m) for s, m in sources.items())))
+    writer.record("0/0", "forward", "", Graph("forward", (*aten, used), ("arg0 is saved",)))
+    writer.record("0/0", "forward", "segment_1", Graph("forward", (*aten, used)))
+    other = Node("arg1", "placeholder", "arg1", value=meta(5))
+    writer.record("0/0", "joint", "", Graph("joint", (aten[0], other, used)))
+    writer.end("0/0", "compiled", "", {})
+    writer.close(0)
+    with Recording.open(tmp_path / "r") as recording:
+        forward = listing(recording, "0/0", "forward")
+        assert "    self.fc.weight,  # arg0: float32[4]" in forward.text
+        assert "add = aten.add.Tensor(self.fc.weight, x, 'arg1')" in forward.text
+        assert "# self.fc.weight is saved" in forward.text and "    other.sub,  # arg2" in forward.text
+        assert [line.ref for line in forward.lines if "self.fc.weight," in line.text] == ["forward#arg0", "forward#add"]
+        assert "    x,  # l__x__: float32[8]" in listing(recording, "0/0", "capture").text
+        assert "self.fc" not in listing(recording, "0/0", "forward", "segment_1").text  # inputs of its own
+        assert "self.fc" not in listing(recording, "0/0", "joint").text  # its inputs are not those of the capture

@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 import torch
 import torch.fx
-from ptdebug.tracer.shapes.frame_shapes import CaptureFakeMode
+from ptdebug.tracer.shapes.fake_mode import CaptureFakeMode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 

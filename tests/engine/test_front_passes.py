@@ -15,6 +15,12 @@ def optimized(program, *inputs, **settings):
     return aten, keeping
 
 
+def _changed_by(keeping, name):
+    """The record of the pass of that name; artifacts are numbered by its place in the table."""
+    return next(found for (stage, artifact), found in keeping.records.items()
+                if stage == "passes" and artifact.partition("_")[2] == name)
+
+
 def targets(aten):
     return [str(n.target) for n in aten.module.graph.nodes if n.op == "call_function"]
 
@@ -37,7 +43,7 @@ def test_repeated_computations_become_one():
     aten, keeping = optimized(program, torch.randn(3))
     assert targets(aten).count("aten.sin.default") == 1
     assert targets(aten).count("aten.mul.Tensor") == 1
-    record = keeping.records["passes", "03_common-subexpressions"]
+    record = _changed_by(keeping, "common-subexpressions")
     assert [m.removed for m in record.matches] == [("sin_1",), ("mul_1",)]
 
 
@@ -75,7 +81,7 @@ def test_no_ops_go_and_copies_that_the_program_sees_stay():
     assert "aten.view.default" not in targets(aten)
     assert "aten.mul.Tensor" not in targets(aten)
     assert targets(aten).count("aten.clone.default") == 1
-    assert keeping.records["passes", "01_no-ops"].matches
+    assert _changed_by(keeping, "no-ops").matches
 
 
 def test_adding_zero_is_not_a_no_op():
@@ -116,7 +122,7 @@ def test_constants_are_folded():
     assert "aten.sqrt.default" not in targets(aten)
     (result,) = torch.fx.Interpreter(aten.module).run(torch.ones(2))
     assert result.tolist() == [1.0, 2.0]
-    assert keeping.records["passes", "02_constant-folding"].matches[0].rule == "fold"
+    assert _changed_by(keeping, "constant-folding").matches[0].rule == "fold"
 
 
 def test_a_pass_can_be_skipped_by_an_override():

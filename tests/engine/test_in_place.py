@@ -253,3 +253,79 @@ def test_new_results_have_the_count_of_their_writes():
         return [[tensor._version for tensor in function(torch.ones(4))] for _ in range(2)]
 
     assert counts(ptdebug.compile(f)) == counts(f) == [[1, 2, 2, 2, 1, 1, 1]] * 2
+
+
+def _batch_norm(compile):
+    layer = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(inplace=True))
+    function = compile(layer)
+    for _ in range(2):
+        function(torch.ones(2, 3, 6, 6)).sum().backward()
+    return [*layer[1].buffers()]
+
+
+def _running_statistics(compile):
+    mean, count = torch.zeros(3), torch.tensor(0)
+
+    def f(x):
+        mean.mul_(0.9).add_(x.detach(), alpha=0.1)
+        count.add_(1)
+        mean.clamp_(max=1)
+        return (x * 2).sum()
+
+    compile(f)(torch.ones(3, requires_grad=True)).backward()
+    return mean, count
+
+
+def _trained_results(compile):
+    def f(x):
+        y = x.clone()
+        y.add_(1)
+        y[0].mul_(2)
+        return y, y[1:], torch.nn.functional.relu(x * 3, inplace=True), x * 2
+
+    return compile(f)(torch.ones(3, requires_grad=True))
+
+
+def _an_input_with_history(compile):
+    x = torch.ones(3, requires_grad=True).clone()
+
+    def f(x):
+        x.add_(1)
+        x.mul_(2)
+        return x.sin()
+
+    return x, compile(f)(x), x.view(-1)
+
+
+def _a_saved_tensor(compile):
+    seen = []
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            seen.append(ctx.saved_tensors[0]._version)
+            return gradient
+
+    def f(x):
+        y = x.clone()
+        y.add_(1)
+        y.mul_(2)
+        return Doubled.apply(y).sum()
+
+    compile(f)(torch.ones(3, requires_grad=True)).backward()
+    return [torch.empty(0)] * seen[0]
+
+
+@pytest.mark.parametrize(
+    "program", [_batch_norm, _running_statistics, _trained_results, _an_input_with_history, _a_saved_tensor]
+)
+def test_training_counts_writes_as_eager_does(program):
+    def counts(compile):
+        return [tensor._version for tensor in program(compile)]
+
+    assert counts(ptdebug.compile) == counts(lambda f: f)

@@ -25,7 +25,8 @@ from .programs import recording_context
 ROWS = torch.randint(0, 40, (90,), generator=torch.Generator().manual_seed(1))
 HALVES = torch.randn((2, 600), generator=torch.Generator().manual_seed(2)).half()
 LOOPS = ("vector-axis", "parallel-loops", "split-reduction", "accumulators", "split-loop", "tile", "store-policy",
-         "prefetch", "scatter", "half-conversion", "scan-algorithm", "vector-width", "horizontal-fusion")
+         "prefetch", "scatter", "half-conversion", "scan-algorithm", "vector-width", "horizontal-fusion",
+         "invariant-masks")
 INNER = {"parallel-loops:*": "inner"}
 
 

@@ -78,3 +78,14 @@ def test_the_worst_comparison_wins():
     x = torch.tensor([1.0])
     assert worst([compare(x, x), compare(x + 1, x)]).verdict == "different"
     assert worst([]).verdict == "equal"
+
+
+def test_numbers_read_out_of_tensors_are_judged_as_in_the_tensor():
+    eager, ours = torch.tensor(0.25 - 2**-26).item(), 0.25
+    assert compare(ours, eager, 0.25).verdict == "rounding"
+    assert compare(0.26, eager, 0.25).verdict == "different"
+    assert compare(float("nan"), eager, 0.25).verdict == "different"
+    assert compare(float("nan"), float("nan")).verdict == "equal"
+    assert compare(0.1, 0.1 + 1e-16, 0.1).verdict == "rounding"
+    assert compare(0.1 + 1e-9, 0.1, 0.1).verdict == "different"
+    assert compare(1, 1.0).verdict == "different"

@@ -8,7 +8,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
-from ptdebug.replay.ladder import ladder
+from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.ladder.report import UNCHANGED
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
@@ -57,7 +57,7 @@ def recorded(folder, program, dynamic=None):
     (branches, None), (loop, None), (rows, None), (in_place, None), (branches, True)])
 def test_every_rung_runs(tmp_path, program, dynamic):
     recording = recorded(tmp_path, program, dynamic)
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     assert [rung.stage for rung in report.rungs] == RUNGS
     verdicts = {rung.stage: rung.verdict for rung in report.rungs}
     if "passes" not in recording.stages(recording.compiles()[0].id):
@@ -72,7 +72,7 @@ def test_a_wrong_loop_is_found_inside_of_a_branch(tmp_path, monkeypatch):
 
     recording = recorded(tmp_path, branches)
     monkeypatch.setitem(interpreter.ELEMENTWISE, "exp", lambda a: a.exp() * 1.01)
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     verdicts = {rung.stage: rung.verdict for rung in report.rungs}
     assert verdicts["loop_ir"] == "different" and verdicts["kernels"] != "different"
     assert report.first is not None and report.first.location is not None
@@ -86,7 +86,7 @@ def test_gradients_around_an_operator_climb(tmp_path, monkeypatch):
 
     with ptdebug.record(out=str(tmp_path)) as recording:
         ptdebug.compile(program, fullgraph=True)(torch.ones(3), torch.ones(3, requires_grad=True)).backward()
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     assert [rung.stage for rung in report.rungs] == [*RUNGS[:3], "backward", *RUNGS[3:]]
     assert {rung.verdict for rung in report.rungs[1:] if rung.why != UNCHANGED} <= {"equal", "rounding"}, report
     assert [v.name for v in report.rungs[-1].values if v.role == "gradient"] == ["gradient of w"]

@@ -7,7 +7,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.fx_graphs import PLAN
-from ptdebug.replay.ladder import ladder
+from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.recorded.graphs import graph_module
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
@@ -101,7 +101,7 @@ def test_every_rung_runs_untrusted(tmp_path, name, dynamic):
         x = torch.randn(3, 4, requires_grad=True)
     recording = recorded(tmp_path, PROGRAMS[name], x, w, dynamic=dynamic)
     compilation = recording.compiles()[0].id
-    report = ladder.replay(recording, compilation)
+    report = replay(recording, compilation)
     absent = [rung.stage for rung in report.rungs if rung.verdict == "absent"]
     assert [rung.stage for rung in report.rungs][1:] == [
         "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper"]
@@ -138,6 +138,6 @@ def test_forward_derivatives(tmp_path):
         return torch.func.jvp(lambda a: (a @ w).sin(), (x,), (torch.ones_like(x),))[1]
 
     recording = recorded(tmp_path, program, torch.randn(3, 3, requires_grad=True), torch.randn(3, 3))
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     verdicts = {rung.stage: rung.verdict for rung in report.rungs}
     assert verdicts["capture"] == "equal" and verdicts["kernels"] in ("equal", "rounding"), report

@@ -6,10 +6,10 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
+from ptdebug.artifacts.input_names import in_words
 from ptdebug.artifacts.recording import Recording
-from ptdebug.replay.ladder import ladder
+from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.recorded.graphs import ReplayError
-from ptdebug.replay.recorded.inputs import in_words
 from torch.testing._internal.two_tensor import TwoTensor
 
 
@@ -26,7 +26,7 @@ def test_parameters_on_the_meta_device_are_no_hindrance(tmp_path: Path) -> None:
     with ptdebug.record("ensemble", out=str(tmp_path)):
         ptdebug.compile(lambda p, x: torch.func.functional_call(model, p, (x,)).tanh())(parameters, torch.ones(4, 3))
     with Recording.open(tmp_path / "ensemble") as recording:
-        report = ladder.replay(recording, recording.compiles()[0].id)
+        report = replay(recording, recording.compiles()[0].id)
     assert report.verdict in ("equal", "rounding")
 
 
@@ -35,4 +35,4 @@ def test_inputs_that_are_made_of_other_tensors_say_that_they_were_not_kept(tmp_p
         ptdebug.compile(lambda x: torch.sin(x))(TwoTensor(torch.ones(3), torch.ones(3)))
     with Recording.open(tmp_path / "pair") as recording:
         with pytest.raises(ReplayError, match="an input is a TwoTensor"):
-            ladder.replay(recording, recording.compiles()[0].id)
+            replay(recording, recording.compiles()[0].id)

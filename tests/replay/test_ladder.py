@@ -17,6 +17,7 @@ from ptdebug.artifacts.records import Location, SavedInput, SavedInputs
 from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.engine.compile import compile_graph
 from ptdebug.replay.ladder import ladder
+from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.recorded.graphs import ReplayError, resolve, size_value
 from safetensors.torch import save_file
 
@@ -61,7 +62,7 @@ INPUTS = (torch.randn(8, 16), torch.randn(16, 16), torch.randn(16))
 
 
 def test_every_rung_runs_and_none_is_different(tmp_path):
-    report = ladder.replay(record(tmp_path / "r", mlp, *INPUTS), "0/0")
+    report = replay(record(tmp_path / "r", mlp, *INPUTS), "0/0")
     stages = ["program", "capture", "forward", "passes", "loop_ir", "kernels", "wrapper"]
     assert [r.stage for r in report.rungs] == stages
     assert report.rungs[0].verdict == "absent", "there is no program behind this recording"
@@ -93,7 +94,7 @@ def test_a_wrong_lowering_is_found_with_its_node_and_line(tmp_path, monkeypatch)
     from ptdebug.engine.ir import interpreter
 
     monkeypatch.setitem(interpreter.ELEMENTWISE, "tanh", lambda a: torch.tanh(a) * 1.01)
-    report = ladder.replay(recording, "0/0")
+    report = replay(recording, "0/0")
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["forward"] != "different"
     assert verdicts["loop_ir"] == "different"
@@ -109,14 +110,14 @@ def test_a_stage_that_comes_out_otherwise_is_reported_as_drift(tmp_path, monkeyp
     from ptdebug.engine import passes
 
     monkeypatch.setattr(passes, "PASSES", ())
-    assert "loop_ir" in ladder.replay(recording, "0/0").drift or "passes" in ladder.replay(recording, "0/0").drift
+    assert "loop_ir" in replay(recording, "0/0").drift or "passes" in replay(recording, "0/0").drift
 
 
 def test_inputs_that_were_not_kept_are_an_error_that_says_what_to_do(tmp_path):
     recording = record(tmp_path / "r", mlp, *INPUTS)
     (recording.path / "tensors" / "0-0-inputs.safetensors").unlink()
     with pytest.raises(ReplayError, match="record again"):
-        ladder.replay(recording, "0/0")
+        replay(recording, "0/0")
 
 
 def test_recorded_targets_outside_torch_need_trust():

@@ -18,12 +18,13 @@ from ptdebug.replay.failures.case import Case
 from ptdebug.replay.failures.signature import Signature
 from ptdebug.replay.recorded.graphs import ReplayError
 from ptdebug.replay.repro import check, check_pass
+from ptdebug.replay.repro.compilation import Compilation
 from ptdebug.replay.repro.found_values import Found
 from ptdebug.replay.repro.frames import frame_repro
 from ptdebug.replay.repro.graphs import emit_graph, write_repro
 from ptdebug.replay.repro.objects import Objects
 from ptdebug.replay.repro.program_source import Reached
-from ptdebug.replay.repro.recorded import Compilation, captured_graph, repro
+from ptdebug.replay.repro.recorded import captured_graph, repro
 from ptdebug.replay.repro.script import Header, Repro
 from ptdebug.replay.repro.tensors import Tensors
 from ptdebug.replay.repro.verify import verified, verify
@@ -422,7 +423,7 @@ def test_the_command(recording: Recording, ids: dict[str, str], tmp_path: Path, 
 
 def test_code_of_others_does_not_run(recording: Recording, ids: dict[str, str], tmp_path: Path, monkeypatch) -> None:
     """Nothing of a recording from elsewhere runs when its script is written; --check asks for --trust."""
-    monkeypatch.setattr("ptdebug.replay.repro.recorded.is_ours", lambda recording: False)
+    monkeypatch.setattr("ptdebug.replay.repro.compilation.is_ours", lambda recording: False)
     monkeypatch.setattr("ptdebug.replay.program.program.is_ours", lambda recording: False)
     monkeypatch.setattr(subprocess, "run", None)
     made = repro(recording, ids["Stack"])

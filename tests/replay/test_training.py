@@ -7,10 +7,10 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.replay.ladder import ladder
+from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.ladder.report import UNCHANGED
 
-RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper"]
+RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper", "runtime"]
 
 
 def block(x, w, b, state):
@@ -44,7 +44,7 @@ def by_function(recording, name):
 
 
 def test_results_and_gradients_agree_at_every_rung(recorded):
-    report = ladder.replay(recorded, by_function(recorded, "block"))
+    report = replay(recorded, by_function(recorded, "block"))
     assert [r.stage for r in report.rungs] == RUNGS
     assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}, report
     assert report.rungs[2].verdict == "equal" or "gradient of" in report.rungs[2].comparison.why
@@ -56,7 +56,7 @@ def test_a_row_that_a_number_in_a_tensor_chooses(tmp_path):
     with ptdebug.record(out=str(tmp_path)) as recording:
         compiled = ptdebug.compile(lambda x, i: x[i].sin() * 2, fullgraph=True)
         compiled(torch.randn(3, 4, requires_grad=True), torch.tensor(1)).sum().backward()
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     assert {r.verdict for r in report.rungs[1:] if r.verdict != "absent"} <= {"equal", "rounding"}, report
     assert report.rungs[1].verdict == "equal" and report.rungs[-1].verdict != "absent"
 
@@ -73,7 +73,7 @@ def test_parameters_that_no_result_depends_on(tmp_path):
     model(torch.randn(5, 4)).sum().backward()
     with ptdebug.record(out=str(tmp_path)) as recording:
         ptdebug.compile(step)(model(torch.randn(5, 4)).amax(-1))
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     assert [r.stage for r in report.rungs] == RUNGS
     assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}, report
 
@@ -82,7 +82,7 @@ def test_a_size_that_only_the_backward_needs(tmp_path):
     with ptdebug.record(out=str(tmp_path)) as recording:
         compiled = ptdebug.compile(lambda x: x.sum() * 2 + x.mean(0).sum(), dynamic=True)
         compiled(torch.randn(3, 4, requires_grad=True)).backward()
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}, report
 
 
@@ -96,7 +96,7 @@ def test_a_wrong_gradient_is_found_with_its_node_and_line(recorded, monkeypatch)
         return (lambda gradient, output: gradient * (1 - output)) if found is operator else rule_for(found)
 
     monkeypatch.setattr(aten_graph, "rule_for", wrong)
-    report = ladder.replay(recorded, by_function(recorded, "linear"))
+    report = replay(recorded, by_function(recorded, "linear"))
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["joint"] != "different", "what was recorded is right"
     assert verdicts["loop_ir"] == verdicts["kernels"] == "different"
@@ -110,7 +110,7 @@ def test_a_wrong_loop_of_the_backward_is_found(recorded, monkeypatch):
     from ptdebug.engine.ir import interpreter
 
     monkeypatch.setitem(interpreter.ELEMENTWISE, "mul", lambda a, b: a * b * 1.01)
-    report = ladder.replay(recorded, by_function(recorded, "linear"))
+    report = replay(recorded, by_function(recorded, "linear"))
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["backward"] != "different"
     assert verdicts["loop_ir"] == "different"
@@ -127,6 +127,6 @@ def test_a_number_that_data_tells_is_followed_on_all_rungs(tmp_path, recorded_gr
 
     with ptdebug.record(out=str(tmp_path)) as recording:
         ptdebug.compile(told)(torch.tensor(0.5), torch.arange(3.0), torch.ones(3, requires_grad=recorded_grad))
-    report = ladder.replay(recording, recording.compiles()[0].id)
+    report = replay(recording, recording.compiles()[0].id)
     assert {rung.verdict for rung in report.rungs[1:] if rung.why != UNCHANGED} <= {"equal", "rounding"}, report
-    assert report.drift == () and report.rungs[-1].stage == "wrapper"
+    assert report.drift == () and report.rungs[-1].stage == ("runtime" if recorded_grad else "wrapper")

@@ -14,6 +14,7 @@ from ptdebug.engine.ir import interpreter
 from ptdebug.replay.ladder import ladder, steps
 from ptdebug.replay.ladder.arena import Arena
 from ptdebug.replay.ladder.options import Options
+from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.program.program import ProgramAbsent
 from ptdebug.replay.verdicts import classes
 from ptdebug.replay.verdicts.compare import Comparison, compare, judge
@@ -66,7 +67,7 @@ class NoProgram:
 
 
 def replayed(recording, number, **options):
-    return ladder.replay(recording, recording.compiles()[number].id, runs=NoProgram(), options=Options(**options))
+    return replay(recording, recording.compiles()[number].id, runs=NoProgram(), options=Options(**options))
 
 
 def line_of(first):

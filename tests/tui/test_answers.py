@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 from ptdebug.artifacts.recording import Recording
-from ptdebug.tui.act_screen import ACTS, ActScreen
+from ptdebug.tui.act_screen import ActScreen
+from ptdebug.tui.acts import ACTS
 from ptdebug.tui.answer_screen import AnswerScreen, AnswerView
 from ptdebug.tui.answers.answer import Answer, filtered, fixed, unfolded
 from ptdebug.tui.answers.questions import QUESTIONS

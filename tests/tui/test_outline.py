@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from ptdebug.artifacts.listing import Line
 from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.search import find_rows
 from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.tui.code_view import _underline
 from ptdebug.tui.highlight import CHUNK, MAX_LENGTH, Highlighter
 from ptdebug.tui.outline import VisibleRows, opened_at_first, roots
-from ptdebug.tui.session import SOURCE, Session, Target, find_rows, short_name
+from ptdebug.tui.session import SOURCE, Session, Target, short_name
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def test_roots_count_frames_and_set_skipped_ones_apart(session: Session) -> None
     assert [(row.label, row.detail) for row in roots(session)] == [
         ("model-1", "summary"), ("0 forward", "2 ok"),
         ("1 forward, from line 15", "1 ok"), ("skipped frames", "1"), ("graph breaks", "1"),
-        ("questions", "keys 1 to 9"), ("other recordings", "")]
+        ("questions", "keys 0 to 9"), ("other recordings", "")]
 
 
 def test_opening_and_closing_edits_the_visible_rows(session: Session) -> None:
@@ -82,8 +83,7 @@ def test_a_listing_that_is_not_there_says_why(session: Session) -> None:
 
 
 def test_search_goes_through_everything(session: Session) -> None:
-    search = session.search("sigmoid")
-    found = {short_name(t) for t in search.targets() if search.matches(t)}
+    found = {short_name(match.target) for matches in session.search("sigmoid") for match in matches}
     assert {"program model.py", "0/0 capture", "0/1 loop_ir:buf1", "0/0 kernels:unit_0"} <= found
 
 

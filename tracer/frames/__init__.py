@@ -1,6 +1,7 @@
 """The top floor: what happens to a frame that the hook intercepts.
 
-Read `convert.py` first (the stages of one frame, from its code object to the code that replaces it), then
+Read `convert.py` first (the stages of one frame, from its code object to the code that replaces it;
+`root_interpreter.py` is the outermost interpreter), then
 `output_code.py` (how the new code ends: return, or break and resume), `continuation.py` (how the parts of a broken
 frame call each other), `eager_fallback.py` (a graph that raises is repeated in eager), `compilation.py` (one attempt,
 with its record) and `dispatch.py` (the hook's callback, recompilation limits, the public functions).

@@ -6,16 +6,13 @@ of this is ever compiled. Where a branch depends on an unknown value, the search
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..variables.core.base import NULL, Value
 from .break_records import GraphBreak
-from .output_code import pushed, stack_effect
-
-if TYPE_CHECKING:
-    from .convert import RootInterpreter
+from .root_interpreter import RootInterpreter
+from .stack_effects import pushed, stack_effect
 
 log = logging.getLogger("ptdebug")
 _MOST_STOPS = 100  # including consequences of the first breaks

@@ -20,8 +20,9 @@ from ...artifacts.records import Recompile
 from ...dependencies import msgspec
 from ..breaks.raised_errors import TO_THE_PROGRAM, BackendCompilerFailed, kept_in_eager
 from ..fx.backend_call import CompileOptions
-from ..guards import build_tree, explain_recompile, record_guards
+from ..guards import build_tree, check_nanoseconds, explain_recompile, record_guards
 from ..guards.describe import describe
+from ..guards.kinds import check_code
 from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.dynamo_stubs import without_dynamo
@@ -30,7 +31,8 @@ from ..runtime.random_state import runs_alone
 from ..runtime.skips import program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.warning_filters import warnings_are_no_errors
-from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
+from ..shapes.dynamic_policy import DynamicPolicy
+from ..shapes.frame_shapes import MarkedDynamicError
 from .convert import ConvertedFrame, Skip, convert_frame
 from .frame_records import frame_record, location_of, named, runs, subject_of
 from .registry import REGISTRY, is_wanted
@@ -136,7 +138,7 @@ class Compilation:
     def decide_limit(self) -> int:
         """How often a frame is compiled at most, recorded where that is reached or an override says so."""
         why = "compilations of one function before other calls of it run in eager"
-        return self.context.number("recompile-limit", self._subject(), self.options.recompile_limit, why)
+        return self.context.number("recompile-limit", self._subject(), self.options.limit, why)
 
     def refused(self, status: str, why: str, decide: Callable[[], object] | None = None) -> None:
         """Record that the frame was not compiled."""
@@ -165,7 +167,7 @@ class Compilation:
     def _install(self, converted: ConvertedFrame) -> Verdict:
         self.doubtful = any(found.code in ("operator-error", "memory-overlap") for found in converted.breaks)
         self.raises = self.options.fullgraph and bool(converted.breaks)
-        tree = build_tree(converted.guards, self.failures, self.options.versions)
+        tree = build_tree(converted.guards, self.failures, self.options.versions, self.options.keep_guards)
         guards = EntryGuards(tree.root, tree.checks, str(self.id), self.owner)
         if not tree.root.check(self.frame.f_locals):
             frame = self.frame
@@ -174,9 +176,10 @@ class Compilation:
             raise kind(f"its guards reject the call that was compiled: {why}")
         guards.watch(tree.watched, describe)
         nodes, story = converted.needed_by, converted.story
-        self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))
+        self.context.record("guards", lambda: record_guards(
+            tree.checks, nodes, story, self.code, check_nanoseconds(tree.root, self.frame.f_locals)))
         if self.context.recording:  # what the recorder knows the call by
-            self.context.guarded = tuple((c.source.expression, c.kind, c.code) for c in tree.checks)
+            self.context.guarded = tuple((c.source.expression, c.kind, check_code(c)) for c in tree.checks)
             self.context.code = self.code
         REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
         converted.guards.forget()

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...artifacts.records import Runtime
 from ..bytecode.resume_function import is_resume_code
+from ..guards import failures
 from ..runtime import eval_frame
 from ..runtime.eval_frame import EntryGuards
 from ..runtime.per_code import PerCode
@@ -23,14 +24,16 @@ class Registry:
         self.own_codes: weakref.WeakKeyDictionary[Any, types.CodeType] = weakref.WeakKeyDictionary()
         self.ended: dict[str, Runtime] = {}  # statistics of entries that died with the user's objects
         self.stance = "default"
+        self.backend: Any = None  # the one that the stance forces
         self.eager = False  # whether the stance is "force_eager"
 
     def runtime(self, compile_id: str) -> Runtime:
         """How often the graphs of a compilation were called, and how often its guards failed."""
         reference, counters = self.running[compile_id]
         guards = reference()
-        failures = guards.root.fail_count() if guards is not None and guards.root is not None else 0
-        return Runtime(max((counter[0] for counter in counters), default=0), failures)
+        root = guards.root if guards is not None else None
+        failed = (root.fail_count(), failures(root)) if root is not None else (0, {})
+        return Runtime(max((counter[0] for counter in counters), default=0), failed[0], failed=failed[1])
 
     def let_go(self, code: types.CodeType) -> None:
         """Drop what is compiled for code that nothing can call any more, but for its run times: the tracer's caches

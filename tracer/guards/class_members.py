@@ -2,11 +2,10 @@
 
 The code of libraries is taken as fixed, but a program may put another method into a class (`nn.Tanh.forward = ...`), as
 tests and profilers do. A guard for each module of a model would cost more than the model's other guards; here each pair
-of a class and a name is read once, which CPython does by the version of the type.
+of a class and a name is read only when the class has changed since it was read last.
 """
 from __future__ import annotations
 
-import keyword
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -14,17 +13,18 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+from ..runtime.class_versions import unchanged
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a class gives under a name. Nothing of the program is kept alive: references to what no module holds are
-    weak."""
+    """What a class gives under a name, None for nothing. Nothing of the program is kept alive: references to what no
+    module holds are weak."""
 
-    words: str
     name: str
-    cls: Callable[[], type | None]
+    cls: weakref.ref[type]
     function: Callable[[], Any]
-    lasting: bool  # the class is that of a module, and reading the attribute gives the function
+    words: str
 
     def is_kept(self) -> bool:
         """Whether the class still gives this; one that is gone is asked nothing."""
@@ -34,12 +34,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """All of one guard; in words it is their names."""
+    """All of one guard; in words it is their names, those that only must not appear left out."""
 
     items: tuple[Member, ...]
 
     def __str__(self) -> str:
-        return ", ".join(item.words for item in self.items)
+        present = [item.words for item in self.items if item.function() is not None]
+        return ", ".join(present or [item.words for item in self.items])
 
     def changed(self) -> list[Member]:
         """Those that are not what they were."""
@@ -47,17 +48,8 @@ class Members:
 
     def check(self) -> Callable[[Any], bool]:
         """Whether none has changed, as fast as can be."""
-        names: dict[str, Any] = {}
-        conditions = ["True"]
-        for number, item in enumerate(self.items):
-            if item.lasting:
-                names[f"c{number}"], names[f"f{number}"] = item.cls(), item.function()
-                conditions.append(f"c{number}.{item.name} is f{number}")
-            else:
-                names[f"kept{number}"] = item.is_kept
-                conditions.append(f"kept{number}()")
-        holds: Callable[[Any], bool] = eval(f"lambda _: {' and '.join(conditions)}", names)
-        return holds
+        classes = {cls for item in self.items if (cls := item.cls()) is not None}
+        return unchanged(tuple(classes), lambda: all(item.is_kept() for item in self.items))
 
 
 def members_of(found: Iterable[tuple[type, str, Any]]) -> Members:
@@ -66,13 +58,9 @@ def members_of(found: Iterable[tuple[type, str, Any]]) -> Members:
 
 
 def _member(cls: type, name: str, function: Any) -> Member:
-    plain = name.isidentifier() and not keyword.iskeyword(name)
-    lasting = plain and _is_of_module(cls) and type(cls).__getattribute__ is type.__getattribute__
-    lasting = lasting and getattr(cls, name, None) is function
-    if lasting:
-        return Member(f"{cls.__qualname__}.{name}", name, lambda: cls, lambda: function, True)
-    kept = weakref.ref(function) if isinstance(function, FunctionType) else lambda: function  # a library's: it stays
-    return Member(f"{cls.__qualname__}.{name}", name, weakref.ref(cls), kept, False)
+    weak = isinstance(function, FunctionType) and not _is_of_module(cls)
+    kept = weakref.ref(function) if weak else lambda: function  # a library's: it stays
+    return Member(name, weakref.ref(cls), kept, f"{cls.__qualname__}.{name}")
 
 
 def _is_of_module(cls: type) -> bool:

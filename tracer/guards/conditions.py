@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..shapes.frame_shapes import ShapeGuard
+from ..shapes.conditions import ShapeGuard
 from ..sources.source import CallSource, ComputedSource, ItemSource, Source
 
 _FUNCTIONS: dict[str, Any] = {

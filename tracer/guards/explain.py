@@ -23,10 +23,10 @@ from ..sources.display_names import display_name
 from ..sources.source import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source, read_from
 from .conditions import condition_code, on_frame
 from .describe import describe
-from .kinds import KINDS, tensor_differences
+from .kinds import KINDS, check_code, tensor_differences
 from .read import Scope
 from .settings import differences, settings_now
-from .tree import Check
+from .spec import Check
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
     if check.source is GLOBAL_STATE:
         what = _variables(check.expectation) if check.kind == "NO_ALIASING" else "a setting of torch"
         actual = kind.actual(None, check.expectation) if check.kind == "NO_ALIASING" else "changed"
-        return [Difference(check.code, what, expected, actual, check.location, kind.hint)]
+        return [Difference(check_code(check), what, expected, actual, check.location, kind.hint)]
     try:
         value = scope.value(check.source)
     except Exception:  # whatever reading it raises
@@ -192,7 +192,7 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
         actual = kind.actual(value, check.expectation)
     except Exception:
         actual = describe(value)
-    return [Difference(check.code, what, expected, actual, check.location, hint or kind.hint)]
+    return [Difference(check_code(check), what, expected, actual, check.location, hint or kind.hint)]
 
 
 _COUNT = "keep the number of items constant; each number of them is compiled once"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +17,9 @@ from ..runtime.global_modes import without_overrides
 from .class_members import Members, members_of
 from .conditions import conditions_code
 from .describe import describe, subject, type_name
-
-if TYPE_CHECKING:
-    from .builder import GuardSpec
-    from .tree import GuardTree
+from .same_constants import INEXACT, is_same_constant
+from .spec import Check, GuardSpec
+from .tree import GuardTree
 
 
 @dataclass(frozen=True)
@@ -130,39 +129,17 @@ def _install_computable(tree: GuardTree, spec: GuardSpec) -> None:
     tree.root.add_epilogue_lambda_guard(holds, tree.parts(spec), None)
 
 
-_INEXACT = (float, complex, np.inexact)
-
-
 def _is_plainly_equal(value: Any) -> bool:
     """Whether `type(x) is type(value) and x == value` suffices to accept x."""
     if isinstance(value, (complex, np.complexfloating)) and not (value.real and value.imag):
         return False  # parts do not distinguish the sign of a zero either
-    if isinstance(value, _INEXACT):
+    if isinstance(value, INEXACT):
         return bool(value != 0 and value == value)  # 0.0 == -0.0, and no NaN equals itself
     if type(value) is range:
         return False  # equal ranges have equal items
     if type(value) in (tuple, list, set, frozenset, dict):
         return len(value) == 0 or (type(value) in (tuple, frozenset) and all(type(item) is str for item in value))
     return True
-
-
-def is_same_constant(a: Any, b: Any) -> bool:
-    """Whether two constants are indistinguishable: equal in type, value and sign of zero, recursively."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if type(a) in (tuple, list):
-        return len(a) == len(b) and all(is_same_constant(x, y) for x, y in zip(a, b))
-    if type(a) is range:
-        return (a.start, a.stop, a.step) == (b.start, b.stop, b.step)
-    if type(a) is dict:
-        return is_same_constant(list(a.items()), list(b.items()))
-    if type(a) in (set, frozenset):
-        return a == b and is_same_constant(sorted(map(repr, a)), sorted(map(repr, b)))
-    if isinstance(a, _INEXACT):
-        return repr(a) == repr(b)
-    return bool(a == b)
 
 
 # ---- containers and attributes --------------------------------------------------------------------------------------
@@ -317,11 +294,13 @@ _NO_LEVEL = -1  # of forward AD: a frame inside one runs in eager
 def _install_global_state(tree: GuardTree, spec: GuardSpec) -> dict[str, str]:
     # C++ formats the failure of the first itself; these follow its style.
     modes, device = ["GLOBAL_STATE changed: torch function modes"], ["GLOBAL_STATE changed: default device"]
-    tree.root.add_global_state_guard(tree.builder.global_state, tree.parts(spec), None)
-    tree.root.add_torch_function_mode_stack_guard(tree.builder.function_modes, modes, None)
+    tree.root.add_global_state_guard(tree.frame.global_state, tree.parts(spec), None)
+    tree.root.add_torch_function_mode_stack_guard(tree.frame.function_modes, modes, None)
     tree.root.add_default_device_guard(device, None)
+    members = ["GLOBAL_STATE changed: members of torch.Tensor"]
+    tree.root.add_epilogue_lambda_guard(tree.frame.same_tensor_members, members, None)
     tree.root.add_dual_level_match_guard(_NO_LEVEL, ["GLOBAL_STATE changed: a level of forward AD"], None)
-    return tree.builder.settings
+    return tree.frame.settings
 
 
 def _implied(tree: GuardTree, spec: GuardSpec) -> Any:
@@ -460,3 +439,8 @@ KINDS: dict[str, Kind] = {
 
 def _other(actual: str, expected: Identity) -> str:
     return f"another object: {actual}" if actual == expected.words else actual
+
+
+def check_code(check: Check) -> str:
+    """A guard of a tree as Python over L and G."""
+    return KINDS[check.kind].code(check.source.expression, check.expectation)

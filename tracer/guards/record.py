@@ -12,23 +12,25 @@ from ..bytecode.resume_function import name_stack_arguments
 from ..sources.display_names import display_name
 from ..sources.source import ComputedSource, Source, read_from
 from .builder import GuardBuilder
-from .kinds import KINDS
-from .tree import Check
+from .kinds import KINDS, check_code
+from .spec import Check
 
 
 def record_guards(
     checks: Sequence[Check], nodes: Mapping[str, Ref] | None = None, symbols: tuple[Symbol, ...] = (),
-    code: CodeType | None = None,
+    code: CodeType | None = None, check_ns: int = 0,
 ) -> Guards:
-    """Records of `checks`; `nodes` maps a source's expression to the node that needs it, where there is one; `symbols`
-    is the history of each symbol; names of a resume function's arguments are taken from `code`."""
+    """Records of `checks`, all of which take `check_ns`; `nodes` maps a source's expression to the node that needs it,
+    where there is one; `symbols` is the history of each symbol; names of a resume function's arguments are taken from
+    `code`."""
     first: dict[Source, str] = {}
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
     in_program = name_stack_arguments(code) if code is not None else str
     told = [Symbol(s.name, in_program(s.subject), s.source, s.value, in_program(s.why),
                    (*s.events, *_asked_of(s.source, checks))) for s in symbols]
-    return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), tuple(told))
+    return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), tuple(told),
+                  check_ns)
 
 
 def _asked_of(number: str, checks: Sequence[Check]) -> Iterator[SymbolEvent]:
@@ -69,7 +71,7 @@ def _record(
         id=f"g{check.index}",
         source=check.source.expression,
         kind=check.kind,
-        code=check.code,
+        code=check_code(check),
         expected=kind.expected(check.expectation),
         subject=kind.subject(check.expectation),
         location=check.location,

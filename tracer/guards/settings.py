@@ -13,6 +13,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
+from ..runtime.tensor_members import names_replaced
 from .describe import type_name
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")  # the first two of torch's list of devices with autocast; others go by number
@@ -58,6 +59,9 @@ _SETTINGS: dict[str, Setting] = {
         "the default device (torch.set_default_device, `with torch.device(...)`) or another torch function mode",
         "set it once before the first call, or call the function always inside of the `with` block or always outside",
     ),
+    "tensor_members": Setting(
+        "members of torch.Tensor that the program replaced", "replace them before the function is called first"
+    ),
 }
 
 Difference = tuple[str, str, str, str]
@@ -69,6 +73,7 @@ def settings_now(guard: Any = None) -> dict[str, str]:
     found = _flat(json.loads(guard.__getstate__())) if hasattr(guard, "__getstate__") else {}
     modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
     found["function_modes"] = ", ".join(map(_mode_text, modes)) or "none"
+    found["tensor_members"] = names_replaced()
     found["forward_ad"] = _text(forward_ad._current_level >= 0)
     found["inference_mode"] = _text(torch.is_inference_mode_enabled())
     return found

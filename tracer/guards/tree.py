@@ -1,4 +1,4 @@
-"""From collected guards to torch's C++ guard tree.
+"""Torch's C++ guard tree under construction: what the kinds of guards install themselves on.
 
 The tree mirrors how guarded objects are reached: a manager for each object, an accessor for each step from one to the
 next. A manager checks its own guards first, then its accessors; each object is reached once however many guards are
@@ -11,17 +11,17 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._C._dynamo import guards as cpp
 
-from ...artifacts.records import Location
-from ..runtime.dynamo_stubs import guard_manager_type, tensors_always_checked, without_dynamo
+from ..runtime.dynamo_stubs import guard_manager_type
 from ..runtime.eval_frame import local_indices
-from ..shapes.frame_shapes import FrameShapes, ShapeGuard
+from ..shapes.conditions import ShapeGuard
+from ..shapes.frame_shapes import FrameShapes
+from ..sources.cached_results import cached_result
 from ..sources.source import (
     GLOBAL_STATE,
     AttrSource,
@@ -39,14 +39,15 @@ from ..sources.source import (
     Source,
     WeakrefSource,
 )
-from .builder import GuardBuilder, GuardSpec
-from .cached_results import cached_result
+from ..sources.source_functions import FUNCTIONS, item
 from .conditions import on_frame, on_number
 from .describe import type_name
 from .fast_path import with_brief
-from .kinds import KINDS, is_same_constant
+from .guarded_frame import GuardedFrame
 from .python_guards import GuardFunction, PythonGuardManager
-from .read import FUNCTIONS, item, reader
+from .read import reader
+from .same_constants import is_same_constant
+from .spec import Check, GuardSpec
 from .versions import Versions
 
 Manager = Any
@@ -57,77 +58,18 @@ _DICTS_OF_OBJECTS_LIE = sys.version_info >= (3, 13)
 without notifying the watchers of the object's `__dict__`, so what may be one is read by other accessors there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One guard of a tree: what is needed to explain and record it, without references to the user's objects."""
-
-    index: int
-    source: Source
-    kind: str
-    expectation: Any
-    location: Location | None
-
-    @property
-    def code(self) -> str:
-        """The check as Python over L and G."""
-        return KINDS[self.kind].code(self.source.expression, self.expectation)
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltTree:
-    """A guard tree: `checks[i]` is the guard that C++ reports by the string of i; `watched` are objects that must
-    outlive the entry."""
-
-    root: Manager
-    checks: tuple[Check, ...]
-    watched: tuple[Any, ...]
-
-
-def build_tree(
-    builder: GuardBuilder, failures: Mapping[str, int] | None = None,
-    versions: Callable[[], Versions | None] | None = None,
-) -> BuiltTree:
-    """The C++ tree of all guards of `builder` and of the conditions on its symbols.
-
-    The tree checks variables in the order of their first guard here: those whose guards failed most often (`failures`,
-    by variable) before the others, then as the function reads them. Checks in Python come last, and C++ itself moves to
-    the front what fails. `versions` returns the library of `versions.py`, or nothing while it is not compiled.
-    """
-    with without_dynamo(), tensors_always_checked():
-        tree = GuardTree(builder)
-        specs = builder.specs
-        if failures:
-            specs.sort(key=lambda spec: -failures.get(_root_name(spec.source), 0))
-        checks = [
-            Check(spec.index, spec.source, spec.kind, KINDS[spec.kind].install(tree, spec), spec.location)
-            for spec in specs
-        ]
-        tree.add_conditions()
-        tree.finish_alias_check()
-        tree.finish_modules(versions)
-        tree.forget()
-        checks.sort(key=lambda check: check.index)
-        return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()))
-
-
-def _root_name(source: Source) -> str:
-    while source.base is not None:
-        source = source.base
-    return str(getattr(source, "name", ""))
-
-
 class GuardTree:
     """A C++ guard tree under construction."""
 
-    def __init__(self, builder: GuardBuilder) -> None:
-        self.builder = builder
-        self.shapes: FrameShapes = builder.shapes
+    def __init__(self, frame: GuardedFrame, asked: int) -> None:
+        self.frame = frame
+        self.shapes: FrameShapes = frame.shapes
         self.plain = guard_manager_type().GUARD_MANAGER
         self.root: Manager = cpp.RootGuardManager()
         self.watched: dict[int, Any] = {}
         self.implied: list[Check] = []  # checks that no value requested, implied by the others
-        self._asked = len(builder.specs)
-        self._locals = local_indices(builder.code)
+        self._asked = asked  # how many guards values asked for
+        self._locals = local_indices(frame.code)
         self._managers: dict[Source, Manager] = {GLOBAL_STATE: self.root}
         self._in_cpp: dict[Source, Manager] = {}
         self._asks = True  # whether the object being reached belongs to C++, which reads the `__class__` of an example
@@ -136,7 +78,7 @@ class GuardTree:
 
     def value(self, source: Source) -> Any:
         """The real object behind `source`."""
-        return self.builder.value(source)
+        return self.frame.value(source)
 
     def parts(self, spec: GuardSpec) -> list[str]:
         """What C++ reports when the guard fails: its index."""
@@ -224,7 +166,7 @@ class GuardTree:
 
     def reader(self, source: Source) -> Callable[[dict[str, Any]], Any]:
         """What `source` computes, as a function of the frame's locals."""
-        return reader(source, self.builder.scope.f_globals, self.builder.scope.f_builtins)
+        return reader(source, self.frame.scope.f_globals, self.frame.scope.f_builtins)
 
     def equals_on_frame(self, source: Source, value: Any) -> Callable[[dict[str, Any]], bool]:
         """Returns a function of a frame's locals: whether what `source` computes there equals `value`."""
@@ -298,7 +240,7 @@ class GuardTree:
         for home, guards in groups.items():
             parts = self.imply(home, "SHAPE_ENV", tuple(guards))
             if home is GLOBAL_STATE:
-                holds = on_frame(guards, self.builder.scope.f_globals, self.reader)
+                holds = on_frame(guards, self.frame.scope.f_globals, self.reader)
                 self.root.add_epilogue_lambda_guard(holds, parts, None)
             else:
                 self.manager(home).add_lambda_guard(on_number(guards), parts, None)
@@ -308,7 +250,7 @@ class GuardTree:
         if isinstance(source, CallSource) and source.function == "tensor_of":  # a new one each time, of the same array
             manager = self.manager(source.owner)
             tensor = self.value(source.owner)
-        if self.builder.stays_different(source, tensor):
+        if self.frame.stays_different(source, tensor):
             self._unaliased.append((source, tensor, manager))
 
     def finish_alias_check(self) -> None:
@@ -350,7 +292,7 @@ def _globals(tree: GuardTree, variables: dict[str, Any], name: str) -> Manager:
 
 
 def _global(tree: GuardTree, source: GlobalSource) -> Manager:
-    variables = tree.builder.scope.f_globals
+    variables = tree.frame.scope.f_globals
     manager = _globals(tree, variables, "G")
     if source.name in variables:
         return manager.dict_getitem_manager(key=source.name, **tree.step(source))

@@ -11,7 +11,7 @@ from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .interpreter import Interpreter
+    from ..variables.core.base import Translator
 
 _TO_FRAMES = frozenset(("_getframe", "currentframe", "f_back", "stack", "tb_frame"))
 _TO_CALLERS = frozenset(("_getframe", "f_back"))
@@ -31,7 +31,7 @@ def reads_callers(code: CodeType) -> bool:
     return not _IN_FRAMES.isdisjoint(names) or ("f_code" in names and _PLACES.isdisjoint(names))
 
 
-def reader_above(frame: Interpreter) -> str:
+def reader_above(frame: Translator) -> str:
     """The innermost function from `frame` outwards that reads its callers' variables and has a traced caller; "" for
     none."""
     while frame.parent is not None:

@@ -1,36 +1,25 @@
 """Generators in traced code: a nested interpreter that is stepped when a value is needed."""
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from types import CodeType, GeneratorType
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..variables import build
 from ..variables.core.base import ObservedException, Value
-from ..variables.core.constant import REGISTRY, BoundBuiltin
+from ..variables.core.constant import BoundBuiltin
+from ..variables.core.late import late
 from ..variables.python.exceptions import ExceptionValue
+from .interpreter import Interpreter
 
 if TYPE_CHECKING:
     from ..variables.core.base import Translator
-    from .interpreter import Interpreter
 
 
 VERSION = sys.version_info[:2]
-
-
-def is_generator(code: CodeType) -> bool:
-    """Whether calling a function with this code makes a generator."""
-    return bool(code.co_flags & inspect.CO_GENERATOR)
-
-
-def refuse_coroutine(code: CodeType) -> None:
-    """Coroutines and asynchronous generators are left to eager."""
-    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
-        raise Unsupported(Reason.ASYNC, detail=code.co_qualname)
 
 
 def _thrown(tx: Translator, kind: Value, value: Value | None = None, traceback: Value | None = None) -> Value:
@@ -125,7 +114,7 @@ class GeneratorValue(Value):
         if not self.started and error is None and not (sent.is_constant() and sent.as_constant() is None):
             tx.raise_observed(TypeError, "can't send non-None value to a just-started generator")
         frame = self.frame
-        frame.set_parent(cast("Interpreter", tx))
+        frame.set_parent(cast(Interpreter, tx))
         self.running = True
         try:
             value = self._step(tx, sent, error)
@@ -267,8 +256,11 @@ class GeneratorValue(Value):
 
     def reconstruct(self, codegen: Any) -> None:
         """A real generator suspended at the same place: `suspended_generators.py`."""
-        REGISTRY["push_generator"](codegen, self)
+        late.push_generator(codegen, self)
 
     def describe(self) -> str:
         """For messages."""
         return f"the generator {self.frame.code.co_qualname}"
+
+
+late.make_generator = GeneratorValue

@@ -31,12 +31,13 @@ from ..sources.source import GlobalSource, ItemSource, LocalSource, ModuleGlobal
 from ..variables import build
 from ..variables.core.base import ObservedException, Value
 from ..variables.core.finalizers import refuse_visible_death
+from ..variables.core.late import late
 from ..variables.core.opaque import opaque
 from ..variables.python.cells import DELETED, CellValue
 from ..variables.python.exceptions import ExceptionValue
 from ..variables.torch.torch_function_overrides import OverrideState
+from .coroutines import is_generator, refuse_coroutine
 from .frame_introspection import reader_above
-from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .limits import Limits
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Trace:
     limits: Limits
     f_globals: dict[str, Any]
     module_path: str = ""
+    modules: tuple[tuple[int, str, type], ...] = ()  # the nn.Modules being called: a number, the expression, the class
     resumed: bool = False  # whether the frame resumes after a break
     step: int = 0
     statement: int = 0  # the step at which the outermost frame's statement began
@@ -85,7 +87,7 @@ class Trace:
     identities: dict[Value, Value] = field(default_factory=dict)  # id() of objects that the trace made
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: dict[int, CodeType] = field(default_factory=dict)  # by identity
-    generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
+    generators: list[Any] = field(default_factory=list)  # all GeneratorValues that were made
     reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
     random_calls: RandomCalls = field(default_factory=RandomCalls)
     layouts_asked: int = 0  # how often the layout of a tensor was read
@@ -242,7 +244,7 @@ class Interpreter:
         info = code_info(function.code)
         child = Interpreter(self.trace, info, function.f_globals, variables, self, function.closure, function)
         if is_generator(function.code):
-            return GeneratorValue(child)
+            return late.make_generator(child)
         self.trace.active = child
         try:
             return child.run()
@@ -321,21 +323,24 @@ class Interpreter:
 
     def load_cell(self, name: str) -> Value:
         """The content of a cell or free variable."""
-        cell = self.cells[name]
-        content = cell.content
-        if content is None and cell.real is not None:
-            try:
-                real = cell.real.cell_contents
-            except ValueError:
-                real = cell.real = None
-            if cell.real is not None:
-                content = cell.content = build.build(self, real, self._cell_content_source(cell))
+        content = self.cell_content(self.cells[name])
         if content is None or content is DELETED:
             where = "where it is not associated with a value"
             if name in self.code.co_freevars:
                 self.raise_observed(NameError, f"cannot access free variable '{name}' {where} in enclosing scope")
             self.raise_observed(UnboundLocalError, f"cannot access local variable '{name}' {where}")
         return content
+
+    def cell_content(self, cell: CellValue) -> Value | None:
+        """What is in a cell; None or DELETED where it is empty."""
+        if cell.content is None and cell.real is not None:
+            try:
+                real = cell.real.cell_contents
+            except ValueError:
+                real = cell.real = None
+            if cell.real is not None:
+                cell.content = build.build(self, real, self._cell_content_source(cell))
+        return cell.content
 
     def _cell_content_source(self, cell: CellValue) -> Source:
         return LocalSource(cell.name, cell=True) if cell.source is None else cell.source
@@ -462,11 +467,14 @@ class Interpreter:
         return (*self._outer_locations, self.info.location(self.current))
 
     @contextmanager
-    def in_module(self, path: str) -> Iterator[None]:
-        """Nodes made inside the block belong to the nn.Module at `path`."""
-        before = self.trace.module_path
-        self.trace.module_path = path
+    def in_module(self, path: str, source: Source | None, cls: type) -> Iterator[None]:
+        """Nodes made inside the block belong to the nn.Module at `path`, which `source` gives."""
+        trace = self.trace
+        before = trace.module_path, trace.modules
+        trace.module_path = path
+        if source is not None:
+            trace.modules = (*trace.modules, (hash(source), source.expression, cls))
         try:
             yield
         finally:
-            self.trace.module_path = before
+            trace.module_path, trace.modules = before

@@ -29,7 +29,7 @@ from ..effects.reconstruct import Codegen
 from ..effects.stack_slots import ensure_traceback, push_object, slot_of
 from ..runtime.per_code import cached_per_code
 from ..variables.core.base import Value
-from ..variables.core.constant import REGISTRY
+from ..variables.core.late import late
 from ..variables.python.exceptions import Handling
 from ..variables.python.functions import FunctionValue
 from .generators import GeneratorValue
@@ -47,7 +47,7 @@ def push_generator(codegen: Codegen, generator: GeneratorValue) -> None:
         _push_new(codegen, generator.frame)
 
 
-REGISTRY["push_generator"] = push_generator
+late.push_generator = push_generator
 
 
 def _exhausted() -> Iterator[Any]:

@@ -1,105 +1,28 @@
-"""Fake tensors for the inputs of a frame, and which of their sizes are symbols.
-
-`DynamicPolicy` remembers, for a code object, the sizes, strides and ints of each source at earlier compilations: what
-changed becomes a symbol, so that a third value does not recompile. `FrameShapes` holds the fake tensor mode and shape
-environment of one attempt to trace a frame, makes the fake tensors, and finally states the conditions on the symbols
-under which the trace is valid.
-"""
+"""Fake tensors for the inputs of a frame: the fake tensor mode and shape environment of one attempt to trace it, and
+finally the conditions on the symbols under which the trace is valid."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source as TorchSource
-from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
 from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.utils._sympy.numbers import int_oo
+from torch.fx.experimental.symbolic_shapes import DimDynamic
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ...artifacts import records
-from ...artifacts.context import CompileContext
 from ...artifacts.records import Location
-from ...operators.fake_mode import FaithfulFakeMode
 from ..runtime.device_guard import hold_device_guard
 from ..sources.display_names import display_name
 from ..sources.source import SizeSource, Source
-from .wrapper_subclasses import is_wrapper_class
-
-Sizes = tuple[int | None, ...]
-"""An integer for each dimension; None where it is a symbol, or has been seen to change."""
-
-
-class CaptureFakeMode(FaithfulFakeMode):
-    """The mode of a trace, which leaves operators on tensors made of others to their class."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(kind is not FakeTensor and is_wrapper_class(kind) for kind in types):
-            return NotImplemented
-        return super().__torch_dispatch__(func, types, args, kwargs)
-
-
-@dataclass(frozen=True)
-class _Place(symbolic_shapes.SLoc):
-    """Where a guard comes from, in ShapeEnv's terms, with ptdebug's location."""
-
-    ours: Location | None = None
-
-
-_NOWHERE = _Place("", None)
-
-
-class CaptureShapeEnv(ShapeEnv):
-    """A ShapeEnv that names its symbols s0, s1, ... and takes the location of a guard from the tracer instead of the
-    stack.
-
-    `settled` are the symbols that were specialized or expressed by others: (symbol, by what, where).
-    """
-
-    locate: Callable[[], Location] | None = None
-
-    def __init__(self, **options: Any) -> None:
-        self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
-        self._assuming = False
-        super().__init__(**options)
-        self.random_symbols: set[sympy.Symbol] = set()  # symbols for results of Python's random
-
-    def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
-        """Learn from a condition that was just assumed to hold.
-
-        A condition on unbacked symbols is only checked when the graph runs. So it may neither replace one size by
-        another everywhere, since the check itself would then compare a size with itself, nor narrow the range of
-        inputs, since guards would then omit what only the check established.
-        """
-        outer = self._assuming
-        self._assuming = outer or not expr.free_symbols <= self.backed_var_to_val.keys()
-        try:
-            super()._maybe_guard_rel(expr)
-        finally:
-            self._assuming = outer
-
-    def _update_var_to_range(self, symbol: sympy.Symbol, vr: ValueRanges[Any], *args: Any, **options: Any) -> None:
-        if not (self._assuming and symbol in self.backed_var_to_val):
-            super()._update_var_to_range(symbol, vr, *args, **options)
-
-    def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
-        if self._assuming and msg != "find":  # it only shortens a chain of earlier replacements
-            return
-        super()._set_replacement(a, tgt, msg)
-        if self.replacements.get(a) == tgt:
-            self.settled.append((a, tgt, self.locate() if self.locate is not None else None))
-
-    def _generate_unique_id(self, source_name: str) -> int:
-        self.unique_ids.add(len(self.unique_ids))
-        return len(self.unique_ids) - 1
-
-    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[Any, str]:
-        return (_NOWHERE if self.locate is None else _Place("", None, self.locate())), ""
+from .conditions import ShapeGuard, python, with_sign
+from .dynamic_policy import MARKED, DynamicPolicy, Sizes, marked_range
+from .fake_mode import CaptureFakeMode, WithoutGradients, memory_of
+from .shape_env import CaptureShapeEnv
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,131 +36,8 @@ class _SymbolSource(TorchSource):
         return self.ours.expression
 
 
-_MARKED = "marked dynamic by the user"
-
-
 class MarkedDynamicError(symbolic_shapes.ConstraintViolationError):
     """A size marked dynamic was specialized; stock raises ConstraintViolationError as well."""
-
-
-class DynamicPolicy:
-    """Decides which sizes and ints of a code object are symbols.
-
-    `history` outlives the compilation (it is part of the code object's frame state). `dynamic`: None = what has changed
-    between compilations; True = every size of 2 or more from the start; False = nothing. Each size, except of
-    parameters, is a decision of kind "dynamic", made by `context` once per compilation.
-    """
-
-    def __init__(
-        self, history: dict[str, Any], dynamic: bool | None = None, context: CompileContext | None = None
-    ) -> None:
-        self.history = history
-        self.dynamic = dynamic
-        self.context = context
-        self._decided: dict[str, bool] = {}
-        self.reasons: dict[str, str] = {}  # why each size or number is a symbol or not
-
-    def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
-        """(sizes, strides) of `tensor` with None for each symbol. Parameters are static."""
-        sizes, strides = tuple(tensor.size()), tuple(tensor.stride())
-        if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
-            return sizes, strides
-        wanted_sizes, wanted_strides = self._remember(source.expression, sizes, strides)
-        static = getattr(tensor, "_dynamo_static_indices", ())
-        marked, strictly = _marked_dynamic(tensor), getattr(tensor, "_dynamo_dynamic_indices", ())
-        chosen = []
-        for i, size in enumerate(wanted_sizes):
-            varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
-            why = (
-                _MARKED if i in strictly
-                else "maybe_mark_dynamic requests it" if i in marked
-                else "marked static by the user" if i in static
-                else "it had another value at an earlier compilation" if size is None
-                else "dynamic=True" if self.dynamic
-                else "it has not changed so far"
-            )
-            chosen.append(None if self._decide(f"{source.expression}.size()[{i}]", varies, why) else sizes[i])
-        return tuple(chosen), wanted_strides
-
-    def _decide(self, subject: str, varies: bool, why: str) -> bool:
-        """Whether `subject` is a symbol; when tracing restarts, the first answer is reused."""
-        self.reasons[subject] = why
-        if self.context is None or not (self.context.recording or self.context.overrides):
-            return varies
-        if subject not in self._decided:
-            default = "symbol" if varies else "number"
-            options = ("symbol", "number")
-            self._decided[subject] = self.context.decide("dynamic", subject, options, default, why) == "symbol"
-        return self._decided[subject]
-
-    def _remember(self, key: str, sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Sizes, Sizes]:
-        seen = self.history.get(key)
-        if not isinstance(seen, tuple) or len(seen[0]) != len(sizes):
-            self.history[key] = (sizes, strides)
-            return sizes, strides
-        merged = tuple(
-            tuple(old if old == new else None for old, new in zip(before, now))
-            for before, now in zip(seen, (sizes, strides))
-        )
-        self.history[key] = merged
-        return merged[0], merged[1]
-
-    def number(self, source: Source, value: float) -> bool:
-        """Whether the int or float behind `source` is an input: it had another value before."""
-        if self.dynamic is False:
-            return False
-        key = source.expression
-        seen = self.history.setdefault(key, value)
-        if isinstance(seen, tuple):
-            return False
-        if seen is not None and (type(seen) is not type(value) or seen == value):
-            return False
-        self.history[key] = None
-        return self._decide(key, True, "it had another value at an earlier compilation")
-
-
-def _marked_range(tensor: torch.Tensor, dimension: int) -> ValueRanges[Any] | None:
-    """The min and max given to torch._dynamo.mark_dynamic for a dimension."""
-    for marked in getattr(tensor, "_dynamo_dynamic_range", ()):
-        if marked.dim == dimension and (marked.min is not None or marked.max is not None):
-            return ValueRanges(marked.min or 0, int_oo if marked.max is None else marked.max)
-    return None
-
-
-def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
-    """Dimensions that the user marked with torch._dynamo.mark_dynamic, maybe_mark_dynamic or mark_unbacked."""
-    marked: set[int] = set()
-    for attribute in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
-        marked.update(getattr(tensor, attribute, ()))
-    return marked
-
-
-@dataclass(frozen=True)
-class ShapeGuard:
-    """A condition on symbols: `expression` is Python over `names`, whose values are read from `sources`; `location` is
-    the user's line that specialized on it."""
-
-    expression: str
-    names: tuple[str, ...]
-    sources: tuple[Source, ...]
-    location: Location | None = field(default=None, compare=False)
-
-
-def memory_of(fake: torch.Tensor) -> int | None:
-    """The memory of a tensor, below the wrappers of functorch transforms; None without one."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(fake):
-        fake = torch._C._functorch.get_unwrapped(fake)
-    return fake.untyped_storage()._cdata if torch._C._has_storage(fake) else None
-
-
-class _WithoutGradients(MetaTensorDescriber):
-    """Describes a tensor for its fake tensor without `.grad`: that is read from the real tensor, as a separate input,
-    and may have another dtype (after `p.data = ...`), which torch refuses to fake."""
-
-    def describe_tensor(self, t: torch.Tensor, *, recurse: bool = True, trace: bool = False) -> MetaTensorDesc[Any]:
-        described: MetaTensorDesc[Any] = super().describe_tensor(t, recurse=recurse, trace=trace)
-        object.__setattr__(described, "grad", None)
-        return described
 
 
 class FrameShapes:
@@ -250,7 +50,7 @@ class FrameShapes:
         # Data-dependent sizes and values become unbacked symbols, which `TraceGraph` may refuse.
         self.shape_env = CaptureShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
-        self.fake_mode.fake_tensor_converter.meta_converter.describer = _WithoutGradients()
+        self.fake_mode.fake_tensor_converter.meta_converter.describer = WithoutGradients()
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._sources: dict[int, Source] = {}  # of the real tensors with fakes, by id
         self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors with symbols, by id
@@ -275,6 +75,11 @@ class FrameShapes:
         self._fakes[id(tensor)] = (tensor, fake)
         self._sources[id(tensor)] = source
         return fake
+
+    def real_values(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The real tensors of fake ones, until `forget`; what has none is given back."""
+        real = {id(fake): tensor for tensor, fake in reversed(self._fakes.values())}
+        return tuple(real.get(id(value), value) for value in values)
 
     def forget(self) -> None:
         """Release the real tensors: torch swaps two tensors (`swap_tensors`, in conversions of modules) only where
@@ -385,7 +190,7 @@ class FrameShapes:
 
     def _symbolic(self, tensor: torch.Tensor, source: Source, sizes: Sizes, strides: Sizes) -> torch.Tensor:
         fake_sizes = [
-            self._symbol(value, SizeSource(source, "size", i), _marked_range(tensor, i)) if sizes[i] is None else value
+            self._symbol(value, SizeSource(source, "size", i), marked_range(tensor, i)) if sizes[i] is None else value
             for i, value in enumerate(tensor.size())
         ]
         fake_strides = self._strides(tensor, source, fake_sizes, strides)
@@ -490,7 +295,7 @@ class FrameShapes:
         fixed = {symbol for symbol, target, _ in self.shape_env.settled if target.is_number}
         for symbol in fixed:
             source = self._symbols.get(symbol)
-            if source is None or self.policy.reasons.get(source.expression) != _MARKED:
+            if source is None or self.policy.reasons.get(source.expression) != MARKED:
                 continue
             events = next(s.events for s in self.symbol_history() if s.name == str(symbol))
             lines = [f"  {e.text}" + (f"  ({e.location.file}:{e.location.line})" if e.location else "") for e in events]
@@ -503,7 +308,7 @@ class FrameShapes:
     def may_fix(self, symbols: Sequence[sympy.Symbol]) -> bool:
         """Whether guards may specialize each symbol: its value is known at the call, and it is not marked dynamic."""
         sources = [self._symbols.get(symbol) for symbol in symbols]
-        return all(source is not None and self.policy.reasons.get(source.expression) != _MARKED for source in sources)
+        return all(source is not None and self.policy.reasons.get(source.expression) != MARKED for source in sources)
 
     # ---- conditions -------------------------------------------------------------------------------------------------
     def conditions(self) -> Iterator[ShapeGuard]:
@@ -524,36 +329,11 @@ class FrameShapes:
                 continue
             seen.add(expression)
             location = getattr(stated.sloc, "ours", None)
-            yield self._guard(_with_sign(expression), sorted(expression.free_symbols, key=str), location)
+            yield self._guard(with_sign(expression), sorted(expression.free_symbols, key=str), location)
 
     def _guard(self, text: str, symbols: Sequence[sympy.Symbol], location: Location | None = None) -> ShapeGuard:
         return ShapeGuard(text, tuple(map(str, symbols)), tuple(self._symbols[s] for s in symbols), location)
 
 
-def says_not_negative(expression: sympy.Expr) -> bool:
-    """Whether a condition only says that a size is not negative: making the tensor checks that."""
-    if isinstance(expression, sympy.Ge):
-        return expression.lhs.is_Symbol and expression.rhs == 0
-    if isinstance(expression, sympy.Le):
-        return expression.rhs.is_Symbol and expression.lhs == 0
-    return expression is sympy.true
-
-
-def _with_sign(expression: sympy.Expr) -> str:
-    """A condition as Python; for a float that must be 0.0 also that it is not -0.0, which is never traced."""
-    text = python(expression)
-    if isinstance(expression, sympy.Eq) and expression.lhs.is_Symbol and expression.rhs.is_zero:
-        if not expression.lhs.is_integer:
-            return f"{text} and math.copysign(1.0, {expression.lhs}) == 1.0"
-    return text
-
-
 def _numbers(values: Sequence[int | torch.SymInt]) -> Sizes:
     return tuple(v if isinstance(v, int) else None for v in values)
-
-
-def python(expression: sympy.Expr) -> str:
-    """A sympy expression over symbols as Python."""
-    from torch.utils._sympy.printers import PythonPrinter  # takes 0.1 s, and only frames with symbols need it
-
-    return PythonPrinter().doprint(expression)

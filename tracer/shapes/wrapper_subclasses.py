@@ -1,20 +1,16 @@
 """Wrapper tensor subclasses: classes that have no data but hold other tensors (`__tensor_flatten__`), and define
-operators in `__torch_dispatch__`. What a frame assumes about one besides its inner tensors, and its fake tensor, whose
-inner tensors are fakes."""
+operators in `__torch_dispatch__`. What a frame assumes about one besides its inner tensors."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..sources.source import AttrSource, Source
-
-if TYPE_CHECKING:
-    from .frame_shapes import FrameShapes
 
 _NO_DISPATCH: Any = torch._C._disabled_torch_dispatch_impl
 _DEFAULT: Any = torch.Tensor.__dict__["__torch_function__"].__func__
@@ -102,33 +98,3 @@ def inner_tensors(tensor: torch.Tensor, layout: Layout, source: Source) -> Itera
     for name in layout.names:
         if name not in without:
             yield getattr(tensor, name), AttrSource(source, name)
-
-
-def _has_sizes(context: Any, sizes: tuple[Any, ...]) -> bool:
-    """Whether a wrapper's metadata contains its sizes (a DTensor's does): then they cannot be symbols."""
-    if isinstance(context, dict):
-        context = tuple(context.values())
-    if not isinstance(context, (tuple, list)):
-        return False
-    return tuple(context) == sizes != () or any(_has_sizes(part, sizes) for part in context)
-
-
-Seen = Callable[[torch.Tensor, Source, "Layout | None"], None]
-
-
-def fake_of(shapes: FrameShapes, tensor: torch.Tensor, source: Source, seen: Seen) -> torch.Tensor:
-    """A wrapper of fake tensors like a real one. `seen` is called with each tensor that it consists of, itself last."""
-    layout = Layout.of(tensor)
-    parts: dict[str, Any] = dict(layout.held)
-    static = _has_sizes(layout.context, tuple(tensor.shape))
-    for inner, place in inner_tensors(tensor, layout, source):
-        assert isinstance(place, AttrSource)
-        if is_wrapper_class(type(inner)):
-            parts[place.name] = fake_of(shapes, inner, place, seen)
-        else:
-            parts[place.name] = shapes.fakify(inner, place, static)
-            seen(inner, place, None)
-    sizes, strides = shapes.wrapper_sizes(tensor, source, static)
-    made: torch.Tensor = layout.cls.__tensor_unflatten__(parts, layout.context, sizes, strides)
-    seen(tensor, source, layout)
-    return made

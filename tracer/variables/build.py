@@ -9,13 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
+from .containers.dicts import make_dict
 from .containers.lists import make_list
-from .containers.mappings import make_dict
 from .containers.sequences import make_tuple
 from .containers.sets import make_set
 from .containers.slices import SliceValue
 from .core.base import Value
-from .core.constant import REGISTRY, constant
+from .core.constant import constant
+from .core.late import late
 from .core.registry import build, from_python, wrap_result
 from .python.builtins import format_value
 from .python.exceptions import make_exception
@@ -41,9 +42,9 @@ def make_slice(tx: object, parts: list[Value]) -> Value:
     return SliceValue(padded)
 
 
-REGISTRY["make_tuple"] = make_tuple
-REGISTRY["make_dict"] = make_dict
-REGISTRY["make_list"] = make_list
-REGISTRY["make_exception"] = make_exception
+late.make_tuple = make_tuple
+late.make_dict = make_dict
+late.make_list = make_list
+late.make_exception = make_exception
 
 _load_all()

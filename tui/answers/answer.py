@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...artifacts.records import Ref
+from ..acts import Act
 from ..session import Session, Target
 
 MOST = 5000
@@ -15,15 +17,16 @@ Details = Callable[[], Sequence[str]]
 @dataclass(frozen=True)
 class Answer:
     """One row. `details` are its lines in full, made when the row is selected; `opens` is where Enter leads (a target
-    and a row of it). Rows of greater `depth` lie below. `hint` is what can be done about it, ready to be copied;
-    `compares` are two compilations whose difference says more."""
+    and a row of it, or an item that a row shows). Rows of greater `depth` lie below. `hint` is what can be done about
+    it, ready to be copied; `compares` are two compilations whose difference says more; `acts` what can be tried."""
 
     title: str
     details: Details
-    opens: tuple[Target, int] | None = None
+    opens: tuple[Target, int | Ref] | None = None
     depth: int = 0
     hint: str = ""
     compares: tuple[str, str] | None = None
+    acts: tuple[Act, ...] = ()
 
 
 @dataclass(frozen=True)

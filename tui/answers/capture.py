@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from ...artifacts.diff.compilations import Comparison, Side
 from ...artifacts.diff.summary import compilation_sentences
 from ...artifacts.listing import plural, short_place
-from ...artifacts.records import Guard, Guards, Recompile
-from ...artifacts.render_lists import guard_text, recompile_lines, symbol_lines
+from ...artifacts.records import Guard, Guards, Recompile, Runtime
+from ...artifacts.render_graph import source_text
+from ...artifacts.render_lists import (
+    failed_objects,
+    failed_text,
+    guard_text,
+    guards_cost,
+    recompile_lines,
+    symbol_lines,
+)
 from ...artifacts.render_summary import render_summary
 from ...artifacts.resumed import display_name, resumed
 from ...artifacts.summary import summary
@@ -53,9 +61,14 @@ def guards(session: Session, compile_id: str) -> list[Answer]:
     """The guards as a tree: an object, and below it what is reached through it."""
     rows = []
     for owner, record in session.recording.records(Guards, compile_id or None):
+        runtime = session.recording.find(Runtime, owner, "runtime")
+        took = f", {record.check_ns:,} ns a check" if record.check_ns else ""
+        failed = failed_objects(record, runtime)
+        often = f"; {failed_text(failed, 1)}" if failed else ""
         rows.append(Answer(f"{owner}  {session.recording.compile(owner).function}: "
-                           f"{plural(len(record.guards), 'guard')}", _guards(record), (Target(owner, "guards"), 0)))
-        rows += _tree(session, owner, record)
+                           f"{plural(len(record.guards), 'guard')}{took}{often}", _guards(record, failed, runtime),
+                           (Target(owner, "guards"), 0)))
+        rows += _tree(session, owner, record, runtime)
         for symbol in record.symbols:
             lines = [line.text.removeprefix("# ") for line in symbol_lines(symbol, session.recording.source)]
             title = f"{symbol.name}: {symbol.subject} is dynamic"
@@ -63,17 +76,22 @@ def guards(session: Session, compile_id: str) -> list[Answer]:
     return rows
 
 
-def _guards(record: Guards) -> Details:
+def _guards(record: Guards, failed: Sequence[tuple[str, int]], runtime: Runtime | None) -> Details:
     def details() -> Sequence[str]:
         kinds: dict[str, int] = defaultdict(int)
         for guard in record.guards:
             kinds[guard.kind] += 1
-        return [f"{number:5}  {kind}" for kind, number in sorted(kinds.items(), key=lambda e: -e[1])]
+        lines = [f"cost: {guards_cost(record)}"]
+        if runtime is not None:
+            lines.append(f"checked {plural(runtime.calls + runtime.guard_failures, 'time')}, "
+                         f"failed {plural(runtime.guard_failures, 'time')}")
+        lines += [f"  {plural(times, 'failure')} at {name}" for name, times in failed]
+        return [*lines, "", *(f"{number:5}  {kind}" for kind, number in sorted(kinds.items(), key=lambda e: -e[1]))]
 
     return details
 
 
-def _tree(session: Session, owner: str, record: Guards) -> list[Answer]:
+def _tree(session: Session, owner: str, record: Guards, runtime: Runtime | None) -> list[Answer]:
     children: dict[str, list[Guard]] = defaultdict(list)
     ids = {guard.id for guard in record.guards}
     for guard in record.guards:
@@ -88,20 +106,31 @@ def _tree(session: Session, owner: str, record: Guards) -> list[Answer]:
         seen.add(guard.id)
         place = guard.location
         opens = (Target(owner, SOURCE, place.file), place.line - 1) if place else None
-        rows.append(Answer(guard_text(guard), _guard(guard), opens, depth))
+        rows.append(Answer(guard_text(guard), _guard(session, guard, record, runtime), opens, depth))
         todo += [(depth + 1, child) for child in reversed(children[guard.id])]
     return rows
 
 
-def _guard(guard: Guard) -> Details:
-    implicit = " (only checks the type of a container)" if guard.implicit else ""
-    lines = [guard.text or guard.code, f"kind: {guard.kind}{implicit}"]
-    lines += [f"expected: {guard.expected}"] if guard.expected else []
-    lines += [f"object: {guard.subject}"] if guard.subject else []
-    lines += [f"reached as: {guard.source}"]
-    lines += [f"needed by: {short_place(guard.location)}"] if guard.location else []
-    lines += [f"check: {guard.code}"] if guard.code and guard.code != guard.text else []
-    return fixed(*lines)
+def _guard(session: Session, guard: Guard, record: Guards, runtime: Runtime | None) -> Details:
+    def details() -> Sequence[str]:
+        implicit = " (only checks the type of a container)" if guard.implicit else ""
+        lines = [guard.text or guard.code, f"kind: {guard.kind}{implicit}"]
+        lines += [f"expected: {guard.expected}"] if guard.expected else []
+        lines += [f"object: {guard.subject}"] if guard.subject else []
+        lines += [f"reached as: {guard.source}"]
+        if guard.location:
+            text = source_text(guard.location, session.recording.source)
+            lines += [f"needed by: {short_place(guard.location)}  {text}".rstrip()]
+        lines += [f"check: {guard.code}"] if guard.code and guard.code != guard.text else []
+        if record.check_ns:
+            lines.append(f"cost: about {record.check_ns / len(record.guards):.0f} ns, as an average: only a check of "
+                         f"all {len(record.guards)} is measured ({record.check_ns:,} ns)")
+        times = runtime.failed.get(guard.source, 0) if runtime is not None else 0
+        lines += [f"failed: {plural(times, 'time')}, this guard or another one of the same object, or of what is "
+                  "reached through it"] if times else []
+        return lines
+
+    return details
 
 
 def run(session: Session, compile_id: str) -> list[Answer]:

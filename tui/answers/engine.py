@@ -4,12 +4,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from ...artifacts.listing import plural
+from ...artifacts.decision_kinds import BEFORE_GRAPH
+from ...artifacts.listing import plural, short_place
 from ...artifacts.recording import CompileInfo
-from ...artifacts.records import BufferPlan, Decision, Fusion, FusionCandidate, Pass, Schedule, ScheduledGroup
+from ...artifacts.records import (
+    BufferPlan,
+    Decision,
+    Fusion,
+    FusionCandidate,
+    Pass,
+    Ref,
+    Schedule,
+    ScheduledGroup,
+    ref,
+)
+from ...artifacts.render_graph import source_text
 from ...artifacts.render_lists import candidate_lines, decision_lines, loop_choices
 from ...artifacts.render_partition import bytes_text
 from ...artifacts.stages import TIMINGS
+from ..acts import flip, flips
 from ..session import SOURCE, Session, Target
 from .answer import Answer, Details, fixed
 
@@ -42,8 +55,8 @@ def fusion(session: Session, compile_id: str) -> list[Answer]:
             fused = f"{sum(c.fused for c in candidates)} of {plural(len(candidates), 'pair')} fused"
             title = f"{info.id}{part}  {plural(len(schedule.groups), 'group')}, {fused}"
             rows.append(Answer(title, fixed(*_picture(schedule)), (target, 0)))
-            for number, group in enumerate(schedule.groups):
-                rows += _group_rows(group, candidates, target, number)
+            for group in schedule.groups:
+                rows += _group_rows(session, group, candidates, target)
     return rows
 
 
@@ -60,31 +73,59 @@ def _picture(schedule: Schedule) -> list[str]:
     return lines
 
 
+def _kernel_target(session: Session, schedule: Target) -> Target:
+    """The source of the kernels of a schedule: the one of its part that is for the machine where it ran."""
+    names = session.names(schedule.compile, "kernels")
+    part = f"{schedule.name}." if schedule.name else ""
+    own = [name for name in names if name.startswith(part)] if part else names
+    return Target(schedule.compile, "kernels", own[0]) if own else schedule
+
+
 def _group_rows(
-    group: ScheduledGroup, candidates: Sequence[FusionCandidate], target: Target, number: int
+    session: Session, group: ScheduledGroup, candidates: Sequence[FusionCandidate], target: Target
 ) -> list[Answer]:
     inside = set(group.members)
     size = f", {group.bytes:,} bytes" if group.bytes is not None else ""
-    title = f"{group.id}  {group.kind}: {' + '.join(group.members)}{size}"
-    lines = [title, f"loops: {' '.join(group.loop_order) or 'one'}",
-             f"reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"]
-    lines += [f"never in memory: {', '.join(group.internal)}"] if group.internal else []
-    if group.schedule is not None:
-        lines += [f"{name}: {chosen}" for name, chosen in loop_choices(group.schedule).items()]
-    lines += [text for c in candidates if c.fused and {c.first, c.second} <= inside for text in _pair(c)]
-    rows = [Answer(title, fixed(*lines), (target, 0), 1)]
+    what = " + ".join(group.members) if group.kind == "loops" else group.kernel
+    title = f"{group.id}  {group.kind}: {what}{size}"
+    fused = [c for c in candidates if c.fused and {c.first, c.second} <= inside]
+    selector = session.selector(Target(target.compile))
+    acts = tuple(flip(c.decision, "separate", selector) for c in fused if c.decision)
+    item = ref("schedule", group.id, target.name)
+    opens = _kernel_target(session, target) if group.kind == "loops" else target
+    rows = [Answer(title, _group(session, group, fused, target.compile, item), (opens, item), 1, acts=acts)]
     for candidate in candidates:
         if not candidate.fused and candidate.first in inside:
-            hint = f"{candidate.decision} = fuse" if candidate.legal and candidate.decision else candidate.enabled_by
+            free = candidate.legal and candidate.decision
+            hint = f'"{candidate.decision}" = "fuse"' if free else candidate.enabled_by
+            acts = (flip(candidate.decision, "fuse", selector),) if free else ()
+            opens = Target(target.compile, "fusion", target.name)
             rows.append(Answer(f"not fused with {candidate.second}: {candidate.why}", fixed(*_pair(candidate)),
-                               (Target(target.compile, "fusion", target.name), 0), 2, hint))
+                               (opens, ref("fusion", candidate.id, target.name)), 2, hint, acts=acts))
     return rows
+
+
+def _group(
+    session: Session, group: ScheduledGroup, fused: Sequence[FusionCandidate], compile_id: str, item: Ref
+) -> Details:
+    def details() -> Sequence[str]:
+        lines = [f"from {short_place(place)}  {source_text(place, session.recording.source)}".rstrip()
+                 for place in session.program_places(compile_id, item)]
+        lines += [f"loops: {' '.join(group.loop_order) or 'one'}"] if group.kind == "loops" else []
+        lines += [f"reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"]
+        lines += [f"never in memory: {', '.join(group.internal)}"] if group.internal else []
+        if group.schedule is not None:
+            lines += [f"{name}: {chosen}" for name, chosen in loop_choices(group.schedule).items()]
+        lines += [text for c in fused for text in _pair(c)]
+        return lines
+
+    return details
 
 
 def _pair(candidate: FusionCandidate) -> list[str]:
     lines = [line.text for line in candidate_lines(candidate)]
     if not candidate.fused and candidate.legal and candidate.decision:
-        lines.append(f"to force it: an override file with  \"{candidate.decision}\" = \"fuse\"")
+        lines.append(f"to force it: an override file with  \"{candidate.decision}\" = \"fuse\"; x tries it")
     return lines
 
 
@@ -103,7 +144,7 @@ def decisions(session: Session, compile_id: str) -> list[Answer]:
             place = decision.location
             opens = (Target(owner, SOURCE, place.file), place.line - 1) if place else (Target(owner, "decisions"), 0)
             rows.append(Answer(title + (" (forced)" if decision.forced else ""), _decision(decision), opens, 1,
-                               _override(decision)))
+                               _override(decision), acts=flips(decision, session.selector(Target(owner)))))
     return rows
 
 
@@ -122,7 +163,8 @@ def _override(decision: Decision) -> str:
 def _decision(decision: Decision) -> Details:
     lines = [line.text for line in decision_lines(decision)]
     if text := _override(decision):
-        lines += ["", "to choose otherwise, in a file for --override:", f"  {text}"]
+        tried = "" if decision.kind in BEFORE_GRAPH else " (x tries it)"
+        lines += ["", f"to choose otherwise{tried}, in a file for --override:", f"  {text}"]
     return fixed(*lines)
 
 

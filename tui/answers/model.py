@@ -1,10 +1,11 @@
 """The captured graph by nn.Module: repeated layers that are alike are one row."""
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...artifacts.diff.graphs import node_text
+from ...artifacts.input_names import input_names, named_text
 from ...artifacts.listing import plural, short_place
 from ...artifacts.records import Graph, Node, ref
 from ...artifacts.render_graph import value_text
@@ -74,16 +75,20 @@ def model(session: Session, compile_id: str) -> list[Answer]:
         places = {line.ref: row for row, line in reversed(list(enumerate(listing.lines))) if line.ref}
         rows.append(Answer(f"{info.id}  {info.function}: {plural(tree.size, 'operation')}",
                            fixed(*_operators(tree)), (target, 0)))
-        rows += _rows(tree, 1, target, places)
+        names = input_names(session.recording, info.id, "capture", "", graph)
+        rows += _rows(tree, 1, target, places, names)
     return rows
 
 
-def _rows(module: Module, depth: int, target: Target, places: dict[str, int]) -> Iterator[Answer]:
+def _rows(
+    module: Module, depth: int, target: Target, places: dict[str, int], names: Mapping[str, str]
+) -> Iterator[Answer]:
     for node in module.nodes:
         place = node.stack[-1] if node.stack else None
         where = [f"at {short_place(place)} in {place.function}"] if place is not None else []
         opens = target, places.get(ref("capture", node.id), 0)
-        yield Answer(node_text(node), fixed(node_text(node), *where), opens, depth)
+        text = named_text(node_text(node), names)
+        yield Answer(text, fixed(text, *where), opens, depth)
     runs = list(layers(module))
     for run in runs:
         first, last = run[0], run[-1]
@@ -94,7 +99,7 @@ def _rows(module: Module, depth: int, target: Target, places: dict[str, int]) ->
             alike = f" x{len(run)}, all alike, each" if len(runs) == 1 else f" x{len(run)}, alike, each"
         title = f"{name}{alike}: {plural(first.size, 'operation')}"
         yield Answer(title, fixed(first.path, *_operators(first)), _first_place(first, target, places), depth)
-        yield from _rows(first, depth + 1, target, places)
+        yield from _rows(first, depth + 1, target, places, names)
 
 
 def _first_place(module: Module, target: Target, places: dict[str, int]) -> tuple[Target, int]:

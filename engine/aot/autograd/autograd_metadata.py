@@ -27,7 +27,7 @@ def autograd_metadata_of(halves: Partitioned) -> AutogradMetadata:
         tuple(i for i in range(results) if i not in tangents), _reached(joint), joint.shared, *_reads(halves),
         len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached,
         eager_facts(joint, frozenset(s.node for s in halves.saved)), joint.forward.uncounted,
-        joint.order, joint.cuts,
+        joint.order, joint.cuts, tuple((k - inside, count) for k, count in joint.written.items()),
     )
 
 

@@ -29,7 +29,8 @@ class AutogradMetadata:
     that what it leads to is computed with; `alone` the sets of tangents that some such computation depends on, and on
     no others. `changed` are the inputs that the graph writes, `unreached` those that require grad and that no tangent
     leads to, `uncounted` the forward's, `order` the joint graph's. `cuts` are the results of the captured graph that
-    other results depend on (`dependent_results.py`).
+    other results depend on (`dependent_results.py`). `written` are results that the program writes in place, each with
+    autograd's count of that.
     """
 
     results: int
@@ -48,6 +49,7 @@ class AutogradMetadata:
     uncounted: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
     cuts: tuple[int, ...] = ()
+    written: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,9 @@ class CompiledGraph(torch.autograd.Function):
         ctx.call = graph.eager.remember(inputs)
         values = graph.forward(*inputs)
         facts = graph.facts
+        if facts.written:
+            counted, counts = zip(*facts.written)
+            torch._C._autograd._unsafe_set_version_counter(tuple([values[k] for k in counted]), counts)
         count = facts.results
         last = count + facts.saved_tensors
         ctx.save_for_backward(*values[count:last])

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ....artifacts.context import CompileContext
 from ...graphs.aliasing import returns_alias
 from ...graphs.autograd_graphs import BACKWARD, FORWARD, NEVER, JointGraph
-from ...graphs.functional_graph import AtenGraph, Captured, fake_mode_of
+from ...graphs.functional_graph import AtenGraph, Captured, FromGraph, Output, ViewOfGraph, fake_mode_of
 from ...unsupported import EngineUnsupported
 from ..aten_graph import AtenTracer, functionalization
 from ..output_aliasing import further_writes, mutated_inputs, uncounted_writes
@@ -129,15 +129,26 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
     uncounted = uncounted_writes(captured, wrapped, inside)
-    further = further_writes(captured, wrapped, inside)
+    further = further_writes(captured, wrapped, mutated)
     forward = AtenGraph(
         module, captured.inputs, dict(enumerate(inside)), results.outputs, uncounted=uncounted, further=further
     )
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
     return JointGraph(
         forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared, tuple(order),
-        cuts, related,
+        cuts, related, _written(captured, results.outputs),
     )
+
+
+def _written(captured: Captured, outputs: Sequence[Output]) -> dict[int, int]:
+    """How often each graph output was written before it was returned, by its index."""
+    returned: Any = captured.module.graph.output_node().args[0]
+    values = [node.meta.get("val") if isinstance(node, torch.fx.Node) else None for node in returned]
+    return {
+        output.index: value._version for output, value in zip(outputs, values)
+        if isinstance(output, (FromGraph, ViewOfGraph)) and isinstance(value, torch.Tensor) and not value.is_inference()
+        and value._version
+    }
 
 
 def _refuse_inference_mode(captured: Captured) -> None:

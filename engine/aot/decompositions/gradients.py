@@ -75,6 +75,15 @@ def binary_cross_entropy_backward(
     return result / x.numel() if reduction == MEAN else result
 
 
+def _shared_format(*images: torch.Tensor) -> torch.memory_format | None:
+    """The memory format that all of the images have: row-major, or with the channels innermost; None if they differ."""
+    for form in (torch.contiguous_format, torch.channels_last, torch.channels_last_3d):
+        fits = form is torch.contiguous_format or images[0].dim() == (4 if form is torch.channels_last else 5)
+        if fits and all(image.is_contiguous(memory_format=form) for image in images):
+            return form
+    return None
+
+
 def _max_pool_backward(rank: int) -> Callable[..., Any]:
     def max_pool_backward(
         grad: torch.Tensor, x: torch.Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
@@ -83,11 +92,18 @@ def _max_pool_backward(rank: int) -> Callable[..., Any]:
         """Where windows overlap, each gives its gradient to one element, in the order of ATen's kernel; asking for
         each element which windows chose it takes several loads, along no line of memory."""
         wide = grad.dtype in (torch.float32, torch.float64)
-        if grad.device.type != "cpu" or not (wide and x.is_contiguous() and indices.is_contiguous()):
+        form = _shared_format(x, indices)
+        if grad.device.type != "cpu" or not wide or form is None:
             return NotImplemented
         sizes, steps, widths = ([*given] * (rank // len(given)) for given in (kernel, stride or kernel, dilation))
         if not any(width * (size - 1) >= step for size, step, width in zip(sizes, steps, widths)):
             return NotImplemented
+        if form is not torch.contiguous_format:  # the channels of a pixel are neighbours: they are rows of their own
+            turned, (grad, indices) = x.movedim(1, -1), [t.movedim(1, -1) for t in (grad, indices)]
+            plane, windows = ((t.shape[0], math.prod(t.shape[1:-1]), t.shape[-1]) for t in (turned, indices))
+            start = torch.zeros(plane, dtype=grad.dtype, device=grad.device)
+            added = start.scatter_add(1, indices.reshape(windows), grad.reshape(windows))
+            return added.view(turned.shape).movedim(-1, 1)
         plane, windows = ((*tensor.shape[:-rank], math.prod(tensor.shape[-rank:])) for tensor in (x, indices))
         start = torch.zeros(plane, dtype=grad.dtype, device=grad.device)
         return start.scatter_add(-1, indices.reshape(windows), grad.reshape(windows)).view(x.shape)

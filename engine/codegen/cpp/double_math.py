@@ -1,8 +1,9 @@
 """Vectorizable versions of libm's double functions, as C++ text that gcc inlines (see prelude.py).
 
 Calls of libmvec spill every vector register, and are up to 2.7 ulp off; these are within 0.9. The logarithm is fdlibm's
-(e_log.c); exp's polynomial interpolates (exp(f) - 1) / f at Chebyshev nodes. fmod, which libmvec lacks, is exact and a
-call: it works lane by lane, so that the loop around it stays vectorized.
+(e_log.c), and so is the quotient that is exp in a sigmoid (e_exp.c); exp's own polynomial interpolates (exp(f) - 1) / f
+at Chebyshev nodes. fmod, which libmvec lacks, is exact and a call: it works lane by lane, so that the loop around it
+stays vectorized.
 """
 from __future__ import annotations
 
@@ -45,13 +46,20 @@ INLINE double exp_double(double x) {  // the power of two in two factors; the se
   return exp_near(f) * bits_double((first + 1023) << 52) * (none ? 0.0 : scale);
 }""",
     "sigmoid_double": """\
-INLINE double sigmoid_double(double x) {  // 1 / (1 + exp(-x)), where exp is as above: one factor is enough for a 1 more
-  double low = x > 708.0 ? -708.0 : -x, clipped = low > 710.0 ? 710.0 : low;
-  double j = fused_double(clipped, 1.4426950408889634, 6755399441055744.0), n = j - 6755399441055744.0;
-  double f = fused_double(n, -0.6931471803691238, clipped);
-  f = fused_double(n, -1.9082149292705877e-10, f);
-  double half = bits_double((double_bits(j) + 1022) << 52);
-  return 1.0 / fused_double(exp_near(f) * 2.0, half, 1.0);
+INLINE double sigmoid_double(double x) {  // 1 / (1 + exp(-x)), where exp(2 f) is above / below: one division for both
+  double h = -0.5 * x;
+  h = h < -354.0 ? -354.0 : h;
+  h = h > 355.0 ? 355.0 : h;
+  double j = fused_double(h, 2.8853900817779268, 6755399441055744.0), n = j - 6755399441055744.0;
+  double f = fused_double(n, -0.3465735901845619, h);
+  f = fused_double(n, -9.541074646352939e-11, f);
+  double z = f * f, p = 2.118726040093306e-05;
+  p = fused_double(p, z, -0.00021163394822995522);
+  p = fused_double(p, z, 0.002116402022860139);
+  p = fused_double(p, z, -0.022222222221612475);
+  p = fused_double(p, z, 0.33333333333333204);
+  double s = fused_double(p, z, 1.0), above = s + f, below = s - f;
+  return below / fused_double(above * 2.0, bits_double((double_bits(j) + 1022) << 52), below);
 }""",
     "log_double": """\
 INLINE double log_double(double a) {

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import sympy
 
 from ....artifacts.records import ref
-from ...ir.ir import Statement
+from ...ir.ir import Axis, Statement
 from ...ir.loop_nest import (
     VECTOR,
     Blocks,
@@ -16,6 +16,7 @@ from ...ir.loop_nest import (
     Loop,
     Owners,
     Parallel,
+    Part,
     Piece,
     Privatized,
     Reduction,
@@ -35,11 +36,39 @@ from .statements import StatementWriter
 LINE = 64  # bytes of a cache line
 
 
-def loop(p: Emission, node: Loop) -> None:
+def loop(p: StatementWriter, node: Loop) -> None:
     """The current range of an axis."""
+    ends = _mask_ends(p, node)
     pragma(p, node)
     with p.loop(header(node.axis, *p.span(node.axis))):
+        for (part, mask), end in ends.items():
+            known = p.scopes.get(("lanes", end))
+            if known is None:
+                known = p.scopes.put(("lanes", end), p.scopes.name(end.removesuffix("_end") + "_lane"))
+                p.writer.line(f"const bool {known} = ({_counted_in(node.axis)}){node.axis.symbol} < {end};")
+            p.scopes.put(("value", part.key, mask), known)
         p.nodes(node.body)
+
+
+def _mask_ends(p: StatementWriter, node: Loop) -> dict[tuple[Part, str], str]:
+    """Where the lanes end for which each mask of a loop holds: before all of them, or behind."""
+    ends: dict[tuple[Part, str], str] = {}
+    named: dict[str, str] = {}
+    first, last = p.ends(node.axis)
+    for part, mask in node.masks:
+        text = p.value(part, mask)
+        if text in ("true", "false"):
+            continue
+        if text not in named:
+            named[text] = p.scopes.name(f"{text}_end")
+            kind = _counted_in(node.axis)
+            p.writer.line(f"const {kind} {named[text]} = ({kind})({text} ? {last} : {first});")
+        ends[part, mask] = named[text]
+    return ends
+
+
+def _counted_in(axis: Axis) -> str:
+    return "int32" if axis.extent.is_Integer and int(axis.extent) < 1 << 31 else "int64"
 
 
 def pragma(p: Emission, node: Loop) -> None:

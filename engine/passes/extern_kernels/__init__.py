@@ -2,26 +2,24 @@
 
 The last rewrites of an ATen graph, and the only ones that benchmark: each choice is a decision, and the times measured
 on this machine (`../../toolchain/benchmarking.py`, kept on disk) are the scores of its options. In the order in which
-they run: `bmm_to_mm.py` folds a batched product with one shared matrix into an `mm`; `convolution.py` has the
-implementations of one convolution, and `conv_layouts.py` assigns them for the whole graph, since neighbours share a
-memory format; `weight_prepacking.py` packs frozen weights of convolutions for oneDNN; `weight_gradients.py` splits the
-backward of depthwise convolutions; `addmm_unfusing.py` moves the bias of an `addmm` into the loops that read it;
-`small_matmul.py` multiplies small matrices in generated loops; `matmul.py` and `attention.py` choose between the
-libraries' kernels and ptdebug's; `pad_mm.py` pads rows for tensor cores, also in a joint graph before it is
-partitioned.
+they run: `int8/` computes on the integers of quantized graphs; `bmm_to_mm.py` folds a batched product with one shared
+matrix into an `mm`; `convolution.py` has the implementations of one convolution, and `conv_layouts.py` assigns them for
+the whole graph, since neighbours share a memory format (`image_layouts.py` spreads it); `weight_prepacking.py` packs
+frozen weights of convolutions for oneDNN; `weight_gradients.py` splits the backward of depthwise convolutions;
+`addmm_unfusing.py` moves the bias of an `addmm` into the loops that read it; `small_matmul.py` multiplies small
+matrices in generated loops; `matmul.py` and `attention.py` choose between the libraries' kernels and ptdebug's;
+`pad_mm.py` pads rows for tensor cores, also in a joint graph before it is partitioned.
 """
 from __future__ import annotations
 
-import time
-
 from ....artifacts.context import CompileContext
-from ....artifacts.fx_graphs import graph_record
-from ....artifacts.records import Pass, RuleMatch
 from ...graphs.functional_graph import AtenGraph
+from ..rewriting import Matches
 from .addmm_unfusing import split_bias
 from .attention import choose_attention
 from .bmm_to_mm import join_batches
 from .conv_layouts import choose_layouts, turn_images
+from .int8 import use_integers
 from .matmul import choose_products
 from .pad_mm import pad_rows
 from .small_matmul import multiply_in_loops
@@ -30,26 +28,15 @@ from .weight_prepacking import pack_convolutions
 
 __all__ = ["choose", "lay_out"]
 
-NAME = "extern-kernels"  # of the pass
-
-
-def lay_out(aten: AtenGraph, context: CompileContext) -> None:
+def lay_out(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
     """Layouts of matrices and images, chosen before a joint graph is partitioned, since both halves see them."""
-    start = time.perf_counter()
-    _record(aten, context, (*pad_rows(aten, context), *turn_images(aten, context)), start)
+    return aten, (*pad_rows(aten, context), *turn_images(aten, context))
 
 
-def choose(aten: AtenGraph, context: CompileContext) -> None:
-    """Rewrite `aten` in place for the fastest extern kernels here; recorded as a pass if it changed."""
-    start = time.perf_counter()
-    matches = (*join_batches(aten, context), *choose_layouts(aten, context), *pack_convolutions(aten, context),
+def choose(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
+    """Rewrite `aten` in place for the fastest extern kernels here."""
+    matches = (*use_integers(aten, context), *join_batches(aten, context), *choose_layouts(aten, context),
+               *pack_convolutions(aten, context),
                *part_gradients(aten, context), *split_bias(aten, context), *multiply_in_loops(aten, context),
                *choose_products(aten, context), *choose_attention(aten, context))
-    _record(aten, context, (*matches, *pad_rows(aten, context), *turn_images(aten, context)), start)
-
-
-def _record(aten: AtenGraph, context: CompileContext, matches: tuple[RuleMatch, ...], start: float) -> None:
-    if matches:
-        seconds = time.perf_counter() - start
-        record = lambda: Pass(NAME, graph_record(aten.module.graph, NAME, "capture"), matches, seconds)
-        context.record("passes", record, NAME)
+    return aten, (*matches, *pad_rows(aten, context), *turn_images(aten, context))

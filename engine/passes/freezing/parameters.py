@@ -17,13 +17,16 @@ _OF_A_MODULE = re.compile(r"\._(?:parameters|buffers)\['[^']*'\]$")
 
 
 def mark(aten: AtenGraph, captured: Captured, context: CompileContext) -> bool:
-    """Set meta["frozen"] of the placeholders of `aten` that are frozen; whether there are any.
+    """Set meta["frozen"] of the placeholders of `aten` that are frozen, or else meta["packable"] of quantized weights;
+    whether any are frozen.
 
     A decision of kind "freezing" (options fold, keep): "keep" unless freezing is enabled.
     """
     found = [node for index, node in enumerate(_placeholders(aten)) if _can_be_frozen(index, node, aten, captured)]
     if not found:
         return False
+    for node in found:
+        node.meta["packable"] = bool(node.users) and all(map(_is_dequantization, node.users))
     asked = context.freezing
     why = "freezing is enabled" if asked else "freezing is not enabled"
     why = f"{len(found)} inputs are parameters and buffers that the graph does not write; {why}"
@@ -32,6 +35,15 @@ def mark(aten: AtenGraph, captured: Captured, context: CompileContext) -> bool:
     for node in found:
         node.meta["frozen"] = True
     return True
+
+
+def is_packable(node: torch.fx.Node) -> bool:
+    """Whether an input is frozen, or may be where it is only packed: a quantized weight, its scales or its zeros."""
+    return bool(node.meta.get("frozen") or node.meta.get("packable"))
+
+
+def _is_dequantization(node: torch.fx.Node) -> bool:
+    return str(node.target) == "quantized_decomposed.dequantize_per_channel.default"
 
 
 def _placeholders(aten: AtenGraph) -> list[torch.fx.Node]:
@@ -56,13 +68,16 @@ def _is_plain(value: Any) -> bool:
 def frozen_nodes(graph: torch.fx.Graph) -> frozenset[torch.fx.Node]:
     """The frozen inputs, and every node whose result depends on them and on constants alone.
 
-    A node without inputs (arange) counts where the graph has frozen inputs: with one, it makes a frozen value.
+    A node without inputs (arange) counts where the graph has frozen inputs: with one, it makes a frozen value. Of an
+    input that is only packable the packed weight counts, nothing else.
     """
-    placeholders = [n for n in graph.nodes if n.op == "placeholder" and n.meta.get("frozen")]
+    placeholders = [n for n in graph.nodes if n.op == "placeholder" and is_packable(n)]
     found: set[torch.fx.Node] = set(placeholders)
     for node in graph.nodes if placeholders else ():
         if node.op == "get_attr" or (node.op == "call_function" and _is_fixed(node)):
-            if all(n in found for n in node.all_input_nodes):
+            only_packed = not node.meta.get("packed") and any(not n.meta.get("frozen") for n in node.all_input_nodes
+                                                              if n.op == "placeholder")
+            if all(n in found for n in node.all_input_nodes) and not only_packed:
                 found.add(node)
     return frozenset(found)
 

@@ -15,7 +15,7 @@ from ptdebug.tracer.frames.convert import ConvertedFrame, Skip, convert_frame
 from ptdebug.tracer.frames.dispatch import optimize, reset
 from ptdebug.tracer.fx.backend_call import CapturedGraph, CompileOptions
 from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
-from ptdebug.tracer.shapes.frame_shapes import DynamicPolicy
+from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
 
 
 @dataclass

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import torch
-from ptdebug.artifacts.context import CompileContext, NullRecorder
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.artifacts.recorder import NullRecorder
 from ptdebug.tracer.frames.dispatch import optimize, reset
 from ptdebug.tracer.fx.backend_call import CompileOptions
 

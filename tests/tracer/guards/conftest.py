@@ -11,7 +11,8 @@ from ptdebug.tracer.guards.describe import describe
 from ptdebug.tracer.guards.read import Scope
 from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
 from ptdebug.tracer.runtime.eval_frame import EntryGuards
-from ptdebug.tracer.shapes.frame_shapes import DynamicPolicy, FrameShapes
+from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
+from ptdebug.tracer.shapes.frame_shapes import FrameShapes
 
 
 class Guarded:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from ptdebug.artifacts.context import CompileContext, NullRecorder
+from hypothesis import HealthCheck, given, settings, strategies as st
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.artifacts.recorder import NullRecorder
 from ptdebug.tracer.breaks.raised_errors import FullGraphError
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.fx.backend_call import CompileOptions

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
-from ptdebug.tracer.shapes.frame_shapes import DynamicPolicy, FrameShapes
+from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
+from ptdebug.tracer.shapes.frame_shapes import FrameShapes
 from ptdebug.tracer.sources.source import LocalSource
 
 A, B = LocalSource("a"), LocalSource("b")
@@ -170,7 +170,8 @@ def test_strides_that_changed_are_symbols_too(make_guards):
 
 
 def test_group_norm_of_symbolic_sizes_has_the_reference_layouts():
-    from ptdebug.tracer.shapes.frame_shapes import CaptureFakeMode, CaptureShapeEnv
+    from ptdebug.tracer.shapes.fake_mode import CaptureFakeMode
+    from ptdebug.tracer.shapes.shape_env import CaptureShapeEnv
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
     images = [torch.randn(2, 8, 4, 5), torch.randn(2, 8, 4, 5).to(memory_format=torch.channels_last),

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
-from ..core.base import Value, each, with_arguments
+from ..core.base import Value, with_arguments
 from ..core.constant import constant, fold
+from ..core.iteration import each
 from ..core.operators import equal
 from ..core.registry import builds
 from .lists import ListValue
-from .sequence_iterators import DequeIterator
+from .sequence_iterators import SequenceIterator
 from .sequences import read_items
 from .slices import as_index
 
@@ -111,6 +112,31 @@ class DequeValue(ListValue):
         super().reconstruct(codegen)
         codegen.const(self.maxlen)
         codegen.call(2)
+
+
+class DequeIterator(SequenceIterator):
+    """As for other sequences, but nothing may be added or removed meanwhile."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self, sequence: DequeValue, step: int = 1) -> None:
+        super().__init__(sequence, step)
+        self.changes = sequence.changes
+
+    def _changed(self) -> bool:
+        return self.sequence.changes != self.changes  # type: ignore[attr-defined]
+
+    def next(self, tx: Translator) -> Value | None:
+        """The next item."""
+        if self._changed():
+            tx.raise_observed(RuntimeError, "deque mutated during iteration")
+        return super().next(tx)
+
+    def parts(self) -> tuple[Callable[..., Any], list[Value]]:
+        """As for other sequences."""
+        if self._changed():
+            raise Unsupported(Reason.RECONSTRUCT, detail="an iterator over a deque that changed")
+        return super().parts()
 
 
 # ---- methods that change a deque -------------------------------------------------------------------------------------

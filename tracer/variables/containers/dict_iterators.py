@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
-from ..core.constant import REGISTRY, OneByOneIterator, constant
+from ..core.constant import OneByOneIterator, constant
+from ..core.late import late
+from .mappings import DictValue
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
-    from .mappings import DictValue
 
 _END = object()
 
@@ -60,7 +61,7 @@ class DictIterator(OneByOneIterator):
         if self.what == "keys":
             return shown
         value = self.owner.read(tx, key)
-        return value if self.what == "values" else REGISTRY["make_tuple"](tx, [shown, value])
+        return value if self.what == "values" else late.make_tuple(tx, [shown, value])
 
     def parts(self) -> tuple[Callable[..., Any], list[Value]]:
         """The call that makes an iterator over the same dict at the same position: function and arguments, the dict
@@ -87,3 +88,6 @@ def view_iterator_at(owner: Mapping[Any, Any], what: str, step: int, taken: int)
     for _ in range(taken if taken >= 0 else len(view) + 1):
         next(iterator, None)
     return iterator
+
+
+late.dict_iterator = DictIterator

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ..core.base import Value, each
-from ..core.constant import REGISTRY, constant, is_none
+from ..core.base import Value
+from ..core.constant import constant, is_none
 from ..core.finalizers import refuse_visible_deaths
+from ..core.iteration import each
+from ..core.late import late
 from ..core.registry import from_python
 from .dict_views import DictView
 from .mappings import METHODS, DictValue, raise_key_error
@@ -100,7 +102,7 @@ def _of_class(tx: Translator, cls: type, keys: Value, value: Value | None = None
     return made
 
 
-REGISTRY["fromkeys"] = _of_class
+late.fromkeys = _of_class
 
 
 def _setitem(tx: Translator, self: DictValue, key: Value, value: Value) -> Value:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from ..core.operators import equal
 from .dict_iterators import DictIterator
 from .mappings import DictValue
@@ -70,7 +71,7 @@ class DictView(Value):
         """Views of keys and pairs are like sets."""
         if self.what == "values":
             return None
-        return REGISTRY["with_views"](tx, function, left, right)
+        return late.with_views(tx, function, left, right)
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The special methods."""

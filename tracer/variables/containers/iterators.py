@@ -12,8 +12,9 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import can_be_called
 from ..core.base import ObservedException, Value
-from ..core.constant import REGISTRY, SnapshotIterator, constant, is_none
+from ..core.constant import SnapshotIterator, constant, is_none
 from ..core.handlers import handles
+from ..core.late import late
 from ..core.operators import apply
 from ..python.objects import ObjectValue
 from .dict_views import DictView
@@ -49,7 +50,7 @@ def _next_of_object(tx: Translator, value: ObjectValue) -> Value | None:
         return None
 
 
-REGISTRY["next_of"] = _next_of_object
+late.next_of = _next_of_object
 
 
 class ZipIterator(SteppedIterator):

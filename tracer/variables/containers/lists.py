@@ -12,9 +12,11 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import ItemSource, Source
-from ..core.base import Value, collected, each
-from ..core.constant import REGISTRY, constant
+from ..core.base import Value
+from ..core.constant import constant
 from ..core.finalizers import refuse_visible_deaths
+from ..core.iteration import collected, each
+from ..core.late import late
 from ..core.operators import apply, equal
 from ..core.registry import FRESH, RESULTS, build, builds, from_python, wrap_result
 from ..python.operand_errors import call_method_with
@@ -250,7 +252,7 @@ _DROPPING = ("__init__", "clear", "remove")
 def build_list(tx: Translator, obj: list[Any], source: Source | None) -> Value:
     """A list. Subclasses are objects of their class."""
     if type(obj) is not list:
-        return REGISTRY["object"](tx, obj, source)
+        return late.build_object(tx, obj, source)
     if source is None:
         return ListValue([from_python(tx, item) for item in obj], list)
     value = ListValue([], list, source)

@@ -17,8 +17,9 @@ from ...sources.mapping_proxies import mapping_of
 from ...sources.source import AttrSource, CallSource, Source
 from ..core.attributes import is_user_defined
 from ..core.base import Value
-from ..core.constant import REGISTRY, ConstantValue, attribute_of_builtin, constant, fold
+from ..core.constant import ConstantValue, attribute_of_builtin, constant, fold
 from ..core.handlers import handles
+from ..core.late import late
 from ..core.operators import apply
 from ..core.registry import FRESH, build, builds, from_python, importable
 from .mappings import DICT_TYPES, DictValue
@@ -160,4 +161,4 @@ def _proxy(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return MappingProxy(mapping)
 
 
-REGISTRY["class_dict"] = class_dict
+late.class_dict = class_dict

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import ObservedException, Value
-from ..core.constant import REGISTRY, OneByOneIterator, constant
+from ..core.constant import OneByOneIterator, constant
+from ..core.late import late
 from ..core.operators import equal
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class _Ended:
 
 
 _BY_INDEX = type(iter(_Ended()))
-REGISTRY["by_index"] = IndexIterator
+late.index_iterator = IndexIterator
 
 
 class ReversedIterator(SteppedIterator):

@@ -10,11 +10,11 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
 from ..core.constant import OneByOneIterator, constant
+from ..core.late import late
+from .sequences import SequenceValue
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
-    from .deques import DequeValue
-    from .sequences import SequenceValue
 
 
 class SequenceIterator(OneByOneIterator):
@@ -56,31 +56,6 @@ class SequenceIterator(OneByOneIterator):
         codegen.call_const(*self.parts())
 
 
-class DequeIterator(SequenceIterator):
-    """As for other sequences, but nothing may be added or removed meanwhile."""
-
-    __slots__ = ("changes",)
-
-    def __init__(self, sequence: DequeValue, step: int = 1) -> None:
-        super().__init__(sequence, step)
-        self.changes = sequence.changes
-
-    def _changed(self) -> bool:
-        return self.sequence.changes != self.changes  # type: ignore[attr-defined]
-
-    def next(self, tx: Translator) -> Value | None:
-        """The next item."""
-        if self._changed():
-            tx.raise_observed(RuntimeError, "deque mutated during iteration")
-        return super().next(tx)
-
-    def parts(self) -> tuple[Callable[..., Any], list[Value]]:
-        """As for other sequences."""
-        if self._changed():
-            raise Unsupported(Reason.RECONSTRUCT, detail="an iterator over a deque that changed")
-        return super().parts()
-
-
 def iterator_at(sequence: Any, index: int, step: int) -> Any:
     """iter(sequence) (reversed for a `step` of -1) whose next item is number `index`; exhausted for -1."""
     iterator = iter(sequence) if step > 0 else reversed(sequence)
@@ -93,3 +68,6 @@ def iterator_at(sequence: Any, index: int, step: int) -> Any:
     else:
         iterator.__setstate__(index)
     return iterator
+
+
+late.sequence_iterator = SequenceIterator

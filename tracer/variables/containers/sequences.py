@@ -15,11 +15,11 @@ from ...sources.display_names import display_name
 from ...sources.source import AttrSource, ItemSource, Source
 from ..core.attributes import MISSING, bind, is_python_method, lookup, method_of, type_source
 from ..core.base import Value
-from ..core.constant import REGISTRY, BoundBuiltin, attribute_of_builtin, constant
+from ..core.constant import BoundBuiltin, attribute_of_builtin, constant
+from ..core.late import late
 from ..core.operators import REFLECTED, UNARY, apply, equal, operator_method
 from ..core.registry import FRESH, build, builds, from_python
 from ..python.operand_errors import call_method_with
-from .sequence_iterators import SequenceIterator
 from .slices import as_index, position, sliced
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class SequenceValue(Value):
 
     def iter(self, tx: Translator) -> Value:
         """An iterator that sees later changes of a list."""
-        return SequenceIterator(self)
+        return late.sequence_iterator(self, 1)
 
     def reversed(self, tx: Translator) -> Value:
         """An iterator from the end, that also sees later changes."""
-        return SequenceIterator(self, -1)
+        return late.sequence_iterator(self, -1)
 
     def length(self, tx: Translator) -> Value:
         """The number of items."""
@@ -385,7 +385,7 @@ def build_tuple(tx: Translator, obj: tuple[Any, ...], source: Source | None) -> 
     """A tuple, named tuple or torch.Size."""
     kind = type(obj)
     if kind not in (tuple, torch.Size) and (not field_names(kind) or not is_plain(kind) or _has_attributes(obj)):
-        return REGISTRY["object"](tx, obj, source)
+        return late.build_object(tx, obj, source)
     if kind.__dictoffset__ and source is not None:
         tx.guards.add(AttrSource(source, "__dict__"), "LENGTH", 0)
     computed = any(getattr(kind, name) is not getattr(tuple, name) for name in ("__iter__", "__len__", "__getitem__"))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from .dict_views import DictView
 from .sets import ALGEBRA, COMPARISONS, IN_PLACE, SetValue, combined, kind_of_dict
 
@@ -32,7 +33,7 @@ def with_views(tx: Translator, function: Callable[..., Any], left: Value, right:
     return result.chosen(tx, real)
 
 
-REGISTRY["with_views"] = with_views
+late.with_views = with_views
 
 
 def _as_set(tx: Translator, value: Value) -> Any:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
-from ..core.base import Value, each
-from ..core.constant import REGISTRY, SnapshotIterator, attribute_of_builtin, constant, same_kinds
+from ..core.base import Value
+from ..core.constant import SnapshotIterator, attribute_of_builtin, constant, same_kinds
+from ..core.iteration import each
 from ..core.keys import HashedKey, checked_key, has_hashed, objects_of
+from ..core.late import late
 from ..core.operators import operator_method
 from ..core.registry import FRESH, builds, from_python, is_stable
 from ..python.operand_errors import call_method_with
@@ -135,7 +137,7 @@ class SetValue(Value):
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Set algebra and comparison."""
         if isinstance(left, DictView) or isinstance(right, DictView):
-            of_views: Value | None = REGISTRY["with_views"](tx, function, left, right)
+            of_views: Value | None = late.with_views(tx, function, left, right)
             return of_views
         if not (isinstance(left, SetValue) and isinstance(right, SetValue)):
             return None
@@ -449,7 +451,7 @@ def build_set(tx: Translator, obj: Any, source: Source | None) -> Value:
     """A real set of constants, classes or functions, guarded by its items; constants also by the order, which sets made
     from it inherit."""
     if type(obj) not in (set, frozenset):
-        return REGISTRY["object"](tx, obj, source)
+        return late.build_object(tx, obj, source)
     return items_of_set(tx, obj, type(obj), source)
 
 

@@ -10,7 +10,8 @@ from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source
 from ..core.attributes import is_python_method
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from ..core.operators import COMPARISONS, apply
 from ..core.registry import FRESH, build, builds
 
@@ -58,7 +59,7 @@ class SliceValue(Value):
         """Compared as the tuple of the parts."""
         if function not in COMPARISONS or not isinstance(left, SliceValue) or not isinstance(right, SliceValue):
             return None
-        return apply(tx, function, *[REGISTRY["make_tuple"](tx, side.parts) for side in (left, right)])
+        return apply(tx, function, *[late.make_tuple(tx, side.parts) for side in (left, right)])
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Push the parts, then the slice."""

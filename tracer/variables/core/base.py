@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import BuiltinFunctionType, CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -226,26 +226,6 @@ def builtin_new(cls: type) -> Any:
     return next(new for new in found if isinstance(new, BuiltinFunctionType))
 
 
-def each(tx: Translator, value: Value, hint: bool = False) -> Iterator[Value]:
-    """The items of iter(value), one at a time: code that runs between two of them sees the effects of the first. With
-    `hint`, Python reads the length hint."""
-    own = type(value)
-    if own.iter is Value.iter and own.next is Value.next:
-        yield from value.iterate(tx)
-        return
-    iterator = value.iter(tx) if own.iter is not Value.iter else value
-    if hint:
-        value.hint(tx)
-    while (item := iterator.next(tx)) is not None:
-        tx.trace.spend()
-        yield item
-
-
-def collected(tx: Translator, value: Value) -> list[Value]:
-    """The items of list(value)."""
-    return list(value.iterate(tx) if type(value).hint is Value.hint else each(tx, value, hint=True))
-
-
 def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """function(*args, **kwargs). Raises Unsupported where the arguments do not fit its parameters: eager raises
     TypeError."""
@@ -425,6 +405,7 @@ class Trace(Protocol):
     step: int
     statement: int
     module_path: str
+    modules: tuple[tuple[int, str, type], ...]
     layouts_asked: int
     layouts_assumed: int
     inference_modes: list[Any]
@@ -510,9 +491,10 @@ class Translator(Protocol):
     def current_exception(self) -> Value | None: ...
     def load_local(self, name: str) -> Value: ...
     def load_cell(self, name: str) -> Value: ...
+    def cell_content(self, cell: Any) -> Value | None: ...
     def is_bound(self, name: str) -> bool: ...
     def bound_cells(self) -> list[str]: ...
     def location(self) -> Location: ...
     def own_location(self) -> Location: ...
     def stack_locations(self) -> tuple[Location, ...]: ...
-    def in_module(self, path: str) -> AbstractContextManager[None]: ...
+    def in_module(self, path: str, source: Source | None, cls: type) -> AbstractContextManager[None]: ...

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from .base import Value
-from .constant import REGISTRY, constant
+from .constant import constant
+from .late import late
 
 if TYPE_CHECKING:
     from .base import Translator
@@ -37,7 +38,7 @@ def bind_arguments(
     bound: dict[str, Value] = dict(zip(names[:count], args))
     extra = len(names)
     if code.co_flags & inspect.CO_VARARGS:
-        bound[code.co_varnames[extra]] = REGISTRY["make_tuple"](tx, list(args[count:]))
+        bound[code.co_varnames[extra]] = late.make_tuple(tx, list(args[count:]))
         extra += 1
     rest: dict[str, Value] = {}
     if not code.co_flags & inspect.CO_VARKEYWORDS:
@@ -58,7 +59,7 @@ def bind_arguments(
             tx.raise_observed(TypeError, f"{signature.name}() got an unexpected keyword argument '{name}'")
     if code.co_flags & inspect.CO_VARKEYWORDS:
         keys: list[Value] = [constant(name) for name in rest]
-        bound[code.co_varnames[extra]] = REGISTRY["make_dict"](tx, keys, list(rest.values()))
+        bound[code.co_varnames[extra]] = late.make_dict(tx, keys, list(rest.values()))
     if len(args) > count and not code.co_flags & inspect.CO_VARARGS:
         _too_many(tx, signature, len(args), sum(name in names[count:] for name in kwargs))
     _fill_defaults(tx, signature, bound, names)

@@ -23,6 +23,7 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from .base import Value
+from .late import late
 
 if TYPE_CHECKING:
     from .base import Codegen, Translator
@@ -64,7 +65,7 @@ class ConstantValue(Value):
     def truth(self, tx: Translator) -> bool:
         """bool(object)."""
         if isinstance(self.value, enum.Enum):
-            return bool(REGISTRY["truth_of_member"](tx, self))
+            return bool(late.truth_of_member(tx, self))
         return bool(self.value)
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
@@ -94,7 +95,7 @@ class ConstantValue(Value):
     def getattr(self, tx: Translator, name: str) -> Value:
         """An attribute of the object; methods are bound to this value."""
         if isinstance(self.value, enum.Enum):
-            told: Value | None = REGISTRY["attribute_of_member"](tx, self, name)
+            told: Value | None = late.attribute_of_member(tx, self, name)
             if told is not None:
                 return told
         try:
@@ -102,13 +103,13 @@ class ConstantValue(Value):
         except AttributeError as error:
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(found, MethodType):
-            return REGISTRY["python_method"](tx, self, found)
+            return late.python_method(tx, self, found)
         if isinstance(found, FunctionType):  # the documentation of a property
-            return REGISTRY["existing"](tx, found)
+            return late.existing(tx, found)
         if callable(found) and not isinstance(found, type):
             return BoundBuiltin(self, name)
         if isinstance(self.value, enum.Enum):
-            return REGISTRY["existing"](tx, found)
+            return late.existing(tx, found)
         return fold_result(tx, found)
 
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -116,7 +117,7 @@ class ConstantValue(Value):
         if not isinstance(self.value, (GenericAlias, _ALIAS)):
             return super().call(tx, args, kwargs)
         origin: Any = self.value.__origin__  # type: ignore[union-attr]
-        made: Value = REGISTRY["from_python"](tx, origin).call(tx, args, kwargs)
+        made: Value = late.from_python(tx, origin).call(tx, args, kwargs)
         if made.python_type().__dictoffset__:
             made.setattr(tx, "__orig_class__", self)
         return made
@@ -127,7 +128,7 @@ class ConstantValue(Value):
         if method is None or getattr(method, "__code__", None) is not None:
             return self.getattr(tx, name).call(tx, args, kwargs)
         if method is str.format and not all(arg.is_constant() for arg in (*args, *kwargs.values())):
-            return REGISTRY["formatted"](tx, self.value, args, kwargs)
+            return late.format_string(tx, self.value, args, kwargs)
         if not all(arg.is_constant() for arg in args):
             args = [_materialized(tx, arg) for arg in args]
         if method is None and not hasattr(self.value, name):
@@ -141,7 +142,7 @@ class ConstantValue(Value):
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """`%` of a string; operators of constants are folded."""
         if function is operator.mod and left is self and type(self.value) is str and not right.is_constant():
-            return REGISTRY["percent"](tx, self.value, right)
+            return late.format_percent(tx, self.value, right)
         return None
 
     def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
@@ -348,11 +349,6 @@ def begun(made_by: Callable[[Any], Any], of: Any, index: int) -> Any:
     return iterator
 
 
-REGISTRY: dict[str, Callable[..., Any]] = {}
-"""Hooks that later modules fill in, so that constants need not import what builds on them: `from_python` and
-`python_method` (a Python method of a constant, such as an enum's)."""
-
-
 def constant(value: Any) -> ConstantValue:
     """The Value of an immutable object that the trace made."""
     return ConstantValue(value)
@@ -386,7 +382,7 @@ def _exact(item: Any) -> Any:
 def _in_range(tx: Translator, number: Value, numbers: range) -> bool:
     """Whether a range contains an int that is not known, by comparisons that are guarded."""
     def holds(function: Callable[..., Any], left: Value, right: int) -> bool:
-        answer = REGISTRY["apply_numbers"](tx, function, [left, constant(right)])
+        answer = late.apply_numbers(tx, function, [left, constant(right)])
         return bool(answer.truth(tx))
 
     if not numbers or not holds(operator.ge, number, min(numbers[0], numbers[-1])):
@@ -395,14 +391,14 @@ def _in_range(tx: Translator, number: Value, numbers: range) -> bool:
         return False
     if abs(numbers.step) == 1:
         return True
-    steps = REGISTRY["apply_numbers"](tx, operator.sub, [number, constant(numbers.start)])
-    steps = REGISTRY["apply_numbers"](tx, operator.mod, [steps, constant(abs(numbers.step))])
+    steps = late.apply_numbers(tx, operator.sub, [number, constant(numbers.start)])
+    steps = late.apply_numbers(tx, operator.mod, [steps, constant(abs(numbers.step))])
     return holds(operator.eq, steps, 0)
 
 
 def fold_result(tx: Translator, result: Any) -> Value:
     """The Value of what Python computed from constants."""
-    return REGISTRY["from_python"](tx, result)
+    return late.from_python(tx, result)
 
 
 def fold(

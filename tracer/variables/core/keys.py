@@ -12,7 +12,7 @@ from ...breaks.unsupported import Unsupported
 from ..containers.sequences import TupleValue
 from .attributes import is_python_method, method_of, special
 from .base import Value
-from .constant import REGISTRY
+from .late import late
 from .operators import equal, note_identity_comparison
 from .registry import from_python, is_stable
 
@@ -51,7 +51,7 @@ def _value_of(tx: Translator, key: Any) -> Value:
     if isinstance(key, HashedKey):
         return key.value
     if isinstance(key, tuple):
-        return REGISTRY["make_tuple"](tx, [_value_of(tx, part) for part in key])
+        return late.make_tuple(tx, [_value_of(tx, part) for part in key])
     return key if isinstance(key, Value) else from_python(tx, key)
 
 

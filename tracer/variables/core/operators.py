@@ -10,7 +10,8 @@ from ...breaks.unsupported import Unsupported
 from ...sources.source import ComputedSource
 from ..python.operand_errors import OPERATORS, refuse_types
 from .base import Value
-from .constant import REGISTRY, constant, fold
+from .constant import constant, fold
+from .late import late
 
 if TYPE_CHECKING:
     from .base import Translator
@@ -184,7 +185,7 @@ def _apply_numbers(tx: Translator, function: Callable[..., Any], args: Sequence[
     return apply(tx, function, *args)
 
 
-REGISTRY["apply_numbers"] = _apply_numbers
+late.apply_numbers = _apply_numbers
 
 
 def _is(tx: Translator, left: Value, right: Value) -> Value:

@@ -19,8 +19,9 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import LocalSource, ModuleGlobalSource, Source, WeakrefSource
 from .base import Value
-from .constant import REGISTRY, ConstantValue
+from .constant import ConstantValue
 from .handlers import comes_from
+from .late import late
 
 if TYPE_CHECKING:
     from .base import Codegen, Translator
@@ -89,12 +90,12 @@ def build_constant(tx: Translator, obj: Any, source: Source) -> Value:
     elif kind is bool:
         tx.guards.add(source, "BOOL", obj)
     elif kind is int or kind is float:
-        node_value = REGISTRY["symbolic_int" if kind is int else "symbolic_float"](tx, obj, source)
+        node_value = (late.symbolic_int if kind is int else late.symbolic_float)(tx, obj, source)
         if node_value is not None:
             return node_value
         tx.guards.add(source, "EQUALS_MATCH", obj)
     elif kind is str and tx.trace.resumed and type(source) is LocalSource:
-        given: Value = REGISTRY["given_text"](tx, obj, source)
+        given: Value = late.carried_string(tx, obj, source)
         return given
     elif kind in BY_IDENTITY or issubclass(kind, enum.Enum):
         tx.guards.add(source, "ID_MATCH", obj)
@@ -189,7 +190,7 @@ class DataclassFields(ConstantValue):
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`values()`, to iterate over."""
         if name == "values":
-            fields: Value = REGISTRY["make_tuple"](tx, [ConstantValue(part) for part in self.value.values()])
+            fields: Value = late.make_tuple(tx, [ConstantValue(part) for part in self.value.values()])
             return fields
         return super().call_method(tx, name, args, kwargs)
 
@@ -231,5 +232,5 @@ def wrap_result(tx: Translator, node: torch.fx.Node, fake: Any) -> Value:
     raise Unsupported(Reason.UNKNOWN_TYPE, type(fake), detail=f", the result of {node.target}")
 
 
-REGISTRY["from_python"] = from_python
-REGISTRY["existing"] = existing
+late.from_python = from_python
+late.existing = existing

@@ -18,7 +18,8 @@ from ...breaks.unsupported import Unsupported
 from ..containers.sequences import SequenceValue, TupleValue
 from ..containers.slices import SliceValue
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from ..python.symbolic_numbers import NumberValue
 from ..torch.runtime_asserts import rely_on_rerun
 from ..torch.tensor import TensorValue
@@ -211,6 +212,6 @@ def _as_places(tx: Translator, array: NdarrayValue) -> Value:
     return tx.graph.call("to", [array.tensor, constant(torch.int64)], {}, tx, op="call_method")
 
 
-REGISTRY["arrays_as_places"] = arrays_as_places
+late.arrays_as_places = arrays_as_places
 INDEXING["get"] = _get
 INDEXING["set"] = _set

@@ -13,8 +13,9 @@ from ...breaks.subjects import name_of_subject
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source, WeakrefSource
 from ..core.base import Value, with_arguments
-from ..core.constant import REGISTRY, fold
+from ..core.constant import fold
 from ..core.handlers import handler_of, is_pure
+from ..core.late import late
 from ..core.registry import build, builds, from_python, importable, is_library, is_stable
 from ..torch.graph_functions import is_graph_function
 from .floats import FloatValue
@@ -65,8 +66,8 @@ class BuiltinValue(Value):
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """By the tables: a handler, a node of the graph, or evaluation on constants."""
         function = self.function
-        if tx.trace.overrides.may_ask and (is_graph_function(function) or REGISTRY["is_overridable"](function)):
-            asked = REGISTRY["override"](tx, function, args, kwargs)
+        if tx.trace.overrides.may_ask and (is_graph_function(function) or late.is_overridable(function)):
+            asked = late.torch_function_override(tx, function, args, kwargs)
             if asked is not None:
                 return asked
         handler = handler_of(function)
@@ -83,18 +84,18 @@ class BuiltinValue(Value):
             if len(args) == 1 and isinstance(args[0], NumberValue):
                 return args[0].math(tx, function)
             if _is_math_of_ints(function, args) and not kwargs:
-                return REGISTRY["compute_from_ints"](tx, function, args)
+                return late.compute_from_ints(tx, function, args)
             return fold(tx, function, args, kwargs)
         kind = type(function)
         if kind in (MethodDescriptorType, WrapperDescriptorType) and args:
             if not issubclass(args[0].python_type(), function.__objclass__):
                 raise Unsupported(Reason.RAISES, detail=f"TypeError: {self.describe()} of {args[0].describe()}")
-            return REGISTRY["base_method"](tx, args[0], function, args[1:], kwargs)
+            return late.base_method(tx, args[0], function, args[1:], kwargs)
         owner = getattr(function, "__self__", None)
         if isinstance(owner, GetSetDescriptorType) and function.__name__ == "__get__":  # Tensor.shape.__get__(x)
             return args[0].getattr(tx, owner.__name__)
         if isinstance(owner, type) and issubclass(owner, dict) and function.__name__ == "fromkeys":
-            made: Value = with_arguments(REGISTRY["fromkeys"], tx, owner, *args, **kwargs)
+            made: Value = with_arguments(late.fromkeys, tx, owner, *args, **kwargs)
             return made
         if isinstance(owner, (str, bytes, tuple, int, float)) or owner in (int, float, bytes, str):  # int.from_bytes
             return fold(tx, function, args, kwargs)

@@ -20,10 +20,12 @@ from ..containers.sequences import TupleValue
 from ..containers.sets import SetValue
 from ..containers.slices import SliceValue, as_index
 from ..core.attributes import SuperValue, can_be_called, is_python_method, special
-from ..core.base import ObservedException, Value, collected, each, with_arguments
-from ..core.constant import REGISTRY, constant, fold, is_none
+from ..core.base import ObservedException, Value, with_arguments
+from ..core.constant import constant, fold, is_none
 from ..core.handlers import handles
+from ..core.iteration import collected, each
 from ..core.keys import check_hash, hash_of
+from ..core.late import late
 from ..core.operators import apply
 from ..core.registry import from_python
 from ..strings.strings import CarriedString, StringValue, number_text, string_of
@@ -270,7 +272,7 @@ def _locals(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         raise Unsupported(Reason.FRAME_INTROSPECTION, locals)
     tx.locals_asked = True
     bound = {name: (tx.load_cell if name in tx.cells else tx.load_local)(name) for name in _bound(tx, "locals")}
-    return REGISTRY["make_dict"](tx, [constant(name) for name in bound], list(bound.values()))
+    return late.make_dict(tx, [constant(name) for name in bound], list(bound.values()))
 
 
 def _bound(tx: Translator, asked: str) -> list[str]:

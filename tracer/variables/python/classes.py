@@ -27,9 +27,10 @@ from ..core.attributes import (
     stored_in_class,
 )
 from ..core.base import Value
-from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant, fold
+from ..core.constant import BoundBuiltin, SnapshotIterator, constant, fold
 from ..core.handlers import PURE, handler_of, handles
 from ..core.identity_guards import guard_library_member, guard_unchanged
+from ..core.late import late
 from ..core.operators import REFLECTED
 from ..core.registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_library, is_stable
 from ..torch.context_manager import CONSTRUCTORS
@@ -81,7 +82,7 @@ class ClassValue(Value):
         if name == "__dict__":
             if self in tx.effects.attributes:
                 raise Unsupported(Reason.ATTRIBUTE, self, "__dict__", detail="after stores to it")
-            shown: Value = REGISTRY["class_dict"](tx, self.cls, self.source)
+            shown: Value = late.class_dict(tx, self.cls, self.source)
             return shown
         if name in _TYPE_ATTRIBUTES or isinstance(lookup(type(self.cls), name), property):
             return self._of_metaclass(tx, name)
@@ -283,7 +284,7 @@ class BuiltinNew(Value):
         """object.__new__(cls), tuple.__new__(cls, items), ..."""
         cls = args[0].as_constant()
         if issubclass(cls, torch.Tensor):
-            return REGISTRY["new_tensor"](tx, cls, args[1:])
+            return late.new_tensor(tx, cls, args[1:])
         if field_names(cls) and is_plain(cls):
             return TupleValue(args[1].iterate(tx), cls)
         if not _is_made_by_builtin(cls, self.cls.__new__):
@@ -408,7 +409,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)) and _has_plain_new(cls), _named_tuple),
     (typing.is_typeddict, _typed_dict),
     (lambda cls: isinstance(cls, enum.EnumMeta), member_of),
-    (lambda cls: issubclass(cls, torch.Tensor), lambda tx, *call: REGISTRY["make_tensor"](tx, *call)),
+    (lambda cls: issubclass(cls, torch.Tensor), lambda tx, *call: late.make_tensor(tx, *call)),
     (lambda cls: cls.__module__.startswith(_REFUSED) and not is_traced(cls), _refused),
 ]
 """(predicate, make(tx, cls, args, kwargs)): the result of calling a class of the family. First match."""

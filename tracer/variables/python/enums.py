@@ -10,8 +10,9 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import MISSING, bind, is_python_method, is_user_defined, lookup, special
 from ..core.base import Value
-from ..core.constant import REGISTRY, ConstantValue, fold
+from ..core.constant import ConstantValue, fold
 from ..core.identity_guards import guard_unchanged
+from ..core.late import late
 from ..core.registry import existing, is_library
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def truth_of_member(tx: Translator, member: ConstantValue) -> bool:
     return bool(member.value)
 
 
-REGISTRY["attribute_of_member"] = attribute_of_member
-REGISTRY["truth_of_member"] = truth_of_member
+late.attribute_of_member = attribute_of_member
+late.truth_of_member = truth_of_member
 
 
 def is_plain_enum(cls: type) -> TypeGuard[type[enum.Enum]]:

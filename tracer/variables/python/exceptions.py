@@ -11,7 +11,8 @@ from ...sources.source import Source
 from ..core.attributes import MISSING, bind, is_data_descriptor, is_python_method, lookup, special
 from ..core.base import Value
 from ..core.constant import constant, fold_result
-from ..core.registry import REGISTRY, builds
+from ..core.late import late
+from ..core.registry import builds
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
@@ -74,9 +75,9 @@ class ExceptionValue(Value):
         if name == "args":
             if issubclass(self.cls, OSError) and len(self.args) > 2:  # it extracts the names of files
                 return fold_result(tx, self.as_real().args)
-            return REGISTRY["make_tuple"](tx, list(self.args))
+            return late.make_tuple(tx, list(self.args))
         if name == "exceptions" and issubclass(self.cls, BaseExceptionGroup) and len(self.args) == 2:
-            return REGISTRY["make_tuple"](tx, self.args[1].iterate(tx))
+            return late.make_tuple(tx, self.args[1].iterate(tx))
         if name == "message" and issubclass(self.cls, BaseExceptionGroup) and len(self.args) == 2:
             return self.args[0]
         if name == "value" and issubclass(self.cls, StopIteration):
@@ -84,7 +85,7 @@ class ExceptionValue(Value):
         if name == "code" and issubclass(self.cls, SystemExit) and len(self.args) == 1:
             return self.args[0]
         if name == "__class__":
-            return REGISTRY["from_python"](tx, self.cls)
+            return late.from_python(tx, self.cls)
         if name in LINKS:
             if name == "__traceback__" and self.raised_at is not None:
                 return TracebackValue()
@@ -108,7 +109,7 @@ class ExceptionValue(Value):
         if name == "add_note":
             if len(args) != 1 or not issubclass(args[0].python_type(), str):
                 raise Unsupported(Reason.RAISES, detail=f"TypeError: {self.describe()}.add_note")
-            notes = self.attributes.setdefault("__notes__", REGISTRY["make_list"](tx, []))
+            notes = self.attributes.setdefault("__notes__", late.make_list(tx, []))
             return notes.call_method(tx, "append", args, {})
         if name == "with_traceback":
             self.setattr(tx, "__traceback__", args[0])
@@ -131,7 +132,7 @@ class ExceptionValue(Value):
             return bind(tx, found, name, self, self.cls, None).call(tx, [], {})
         own_repr = is_python_method(special(tx, self.cls, "__repr__"))
         if found is BaseException.__str__ and len(self.args) == 1 and not self.args[0].is_constant():
-            return REGISTRY["string_of"](tx, self.args[0], str)
+            return late.string_of(tx, self.args[0], str)
         if own_repr and function is not repr and found is not BaseException.__str__:
             raise Unsupported(Reason.UNSUPPORTED_BUILTIN, str, given=(self,))
         return constant(function(self.as_real()))
@@ -217,7 +218,7 @@ def build_exception(tx: Translator, obj: BaseException, source: Source | None) -
     """An existing exception, such as one that eager raised: an ordinary object."""
     if source is None:
         raise Unsupported(Reason.UNKNOWN_TYPE, type(obj))
-    return REGISTRY["object"](tx, obj, source)
+    return late.build_object(tx, obj, source)
 
 
 class Handling(Value):

@@ -19,7 +19,8 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import ComputedSource, ConstantSource, Source
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant, fold
+from ..core.constant import constant, fold
+from ..core.late import late
 from ..core.operators import IN_PLACE
 from .symbolic_numbers import NumberValue, is_number, origin
 
@@ -173,19 +174,19 @@ def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value])
         raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, function, detail="of NumPy's numbers")
     if result is None:
         known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
-        return REGISTRY["apply_numbers"](tx, function, known)
+        return late.apply_numbers(tx, function, known)
     source = ComputedSource(function, tuple(s for s in sources if s is not None))
     value = tx.trace.values_by_source.get(source)
     if value is not None:
         return value
     if is_random:
-        value = REGISTRY["computed_from_random"](tx, source, result)
+        value = late.computed_from_random(tx, source, result)
     elif type(result) in VARYING and fits_symbol(result):
         _guard_computable(tx, source)
         value = VARYING[type(result)](tx, result, source)
     else:
         tx.trace.guards.add(source, "COMPUTED", result)
-        return REGISTRY["from_python"](tx, result) if isinstance(result, np.generic) else constant(result)
+        return late.from_python(tx, result) if isinstance(result, np.generic) else constant(result)
     tx.trace.values_by_source[source] = value
     return value
 
@@ -227,7 +228,7 @@ def _evaluated(tx: Translator, source: Source) -> Any:
     return tx.guards.value(source)
 
 
-REGISTRY["compute_from_ints"] = _compute_from_ints
+late.compute_from_ints = _compute_from_ints
 
 
 def _source_of(tx: Translator, value: Value) -> Source | None:
@@ -255,4 +256,4 @@ def symbolic_float(tx: Translator, obj: float, source: Source) -> Value | None:
     return FloatValue(tx, obj, source)
 
 
-REGISTRY["symbolic_float"] = symbolic_float
+late.symbolic_float = symbolic_float

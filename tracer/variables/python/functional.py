@@ -13,15 +13,17 @@ import torch
 from ....operators.effects import may_draw
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...guards.cached_results import NOT_CACHED, cached_result
+from ...sources.cached_results import NOT_CACHED, cached_result
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
 from ..core.attributes import can_be_called, lookup
-from ..core.base import ObservedException, Value, each
-from ..core.constant import REGISTRY, constant
+from ..core.base import ObservedException, Value
+from ..core.constant import constant
 from ..core.handlers import handler_of, handles, is_pure
+from ..core.iteration import each
 from ..core.keys import checked_key
+from ..core.late import late
 from ..core.operators import COMPARISONS, apply
 from ..core.registry import build, builds, from_python, is_library, is_stable
 from .builtin_functions import BuiltinValue
@@ -68,7 +70,7 @@ class PartialKeywords(DictValue):
         codegen.load_attr("keywords")
 
 
-REGISTRY["keywords"] = PartialKeywords
+late.partial_keywords = PartialKeywords
 
 
 @handles(functools.reduce)

@@ -13,9 +13,10 @@ from ...runtime.compile_wrappers import is_compiled
 from ...sources.source import AttrSource, CellSource, DefaultSource, Source
 from ..core.base import Value
 from ..core.binding import Signature, bind_arguments
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
 from ..core.disabled_functions import is_compiled_by_stock, is_marked_for_others, refuse_marked
 from ..core.identity_guards import guard_unchanged
+from ..core.late import late
 from ..core.registry import build, from_python, is_library, is_stable
 from .cells import CellValue
 from .partials import MethodValue, PartialValue
@@ -115,7 +116,11 @@ class FunctionValue(Value):
 
     @property
     def kwdefaults(self) -> dict[str, Value]:
-        """Defaults of keyword-only parameters."""
+        """Defaults of keyword-only parameters. Raises Unsupported where traced code has changed the dict of them."""
+        if self.function is not None and self.tx is not None:
+            read = self.tx.trace.values_by_id.get(id(self.function.__kwdefaults__))
+            if read is not None and self.tx.effects.has_changed(read):
+                raise Unsupported(Reason.ATTRIBUTE, self, "__kwdefaults__", detail="after changes of it")
         if self._kwdefaults is None:
             real = self.function.__kwdefaults__ or {}  # type: ignore[union-attr]
             self._kwdefaults = {name: self._default(name, value) for name, value in real.items()}
@@ -220,7 +225,12 @@ class FunctionValue(Value):
         if self.function is not None:
             if name == "__defaults__":
                 self._guard_defaults(tx, self.code.co_varnames[: self.code.co_argcount])
-                return REGISTRY["make_tuple"](tx, self.defaults) if self.function.__defaults__ else constant(None)
+                return late.make_tuple(tx, self.defaults) if self.function.__defaults__ else constant(None)
+            if name == "__closure__":
+                return late.make_tuple(tx, self.closure) if self.function.__closure__ else constant(None)
+            if name == "__kwdefaults__" and self.function.__kwdefaults__ and self._kwdefaults is None:
+                if self.source is not None and not is_stable(self.source):
+                    return build(tx, self.function.__kwdefaults__, AttrSource(self.source, name))
             if name in _PARTS and getattr(self.function, name):
                 raise Unsupported(Reason.ATTRIBUTE, self, name)
             try:
@@ -245,11 +255,13 @@ class FunctionValue(Value):
             if self.wrapped is not None:
                 return self.wrapped.getattr(tx, name)
             parts = self.annotations.iterate(tx) if self.annotations is not None else ()
-            self.attributes[name] = made = REGISTRY["make_dict"](tx, parts[::2], parts[1::2])
+            self.attributes[name] = made = late.make_dict(tx, parts[::2], parts[1::2])
             return made
         if name == "__dict__":
             own = {constant(n): value for n, value in self.attributes.items() if n not in (*_TEXTS, "__annotations__")}
-            return REGISTRY["make_dict"](tx, list(own), list(own.values()))
+            return late.make_dict(tx, list(own), list(own.values()))
+        if name == "__closure__":
+            return late.make_tuple(tx, self.closure) if self.closure else constant(None)
         if name in ("__kwdefaults__", "__defaults__") and not self.defaults and not self.kwdefaults:
             return constant(None)
         if not hasattr(FunctionType, name):
@@ -367,4 +379,4 @@ def make_function(
     return function
 
 
-REGISTRY["existing_function"] = make_existing
+late.existing_function = make_existing

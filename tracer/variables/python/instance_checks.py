@@ -19,8 +19,9 @@ from ..containers.sequences import TupleValue
 from ..containers.slices import SliceValue
 from ..core.attributes import is_python_method, lookup, method_of, special
 from ..core.base import Value
-from ..core.constant import REGISTRY, fold
+from ..core.constant import fold
 from ..core.identity_guards import guard_unchanged
+from ..core.late import late
 from ..core.opaque import OpaqueTensorValue
 from ..core.registry import build, from_python, importable, is_library
 from ..torch.tensor import TensorValue
@@ -128,7 +129,7 @@ def by_class(tx: Translator, value: Value, kind: Any) -> bool:
     if _is_below(real, kind, asks):
         return True
     if kind is torch.nn.Parameter and is_wrapper_class(real):
-        return bool(REGISTRY["is_parameter"](tx, value))
+        return bool(late.is_parameter(tx, value))
     says = real in weakref.ProxyTypes or is_python_method(lookup(real, "__getattribute__"))
     if says or isinstance(lookup(real, "__class__"), property):
         said = value.getattr(tx, "__class__")

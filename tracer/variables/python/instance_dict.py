@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource
-from ..containers.mappings import DictValue, fill_from_real
+from ..containers.dicts import fill_from_real
+from ..containers.mappings import DictValue
 from ..core.attributes import lookup
 from ..core.base import Value
+from ..core.late import late
+from .objects import ObjectValue
+from .own_dict import instance_dict
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
-    from .objects import ObjectValue
 
 
 class InstanceDict(DictValue):
@@ -78,26 +81,4 @@ class InstanceDict(DictValue):
         codegen.load_attr("__dict__")
 
 
-NO_DICT: dict[str, Any] = {}
-
-
-def own_dict(tx: Translator, owner: Value, real: Any, changes: bool = False) -> dict[str, Any]:
-    """`real.__dict__`. Raises Unsupported where user code also holds it as a dict (since before a break, or because it
-    shares it), and that has changed or is about to."""
-    own = instance_dict(real)
-    if changes and own is not real:
-        tx.effects.own_dicts[id(own)] = own
-    held = tx.trace.values_by_id.get(id(own))
-    if held is not None and own is not real and (changes or tx.effects.has_changed(held)):
-        raise Unsupported(
-            Reason.ATTRIBUTE, detail=f"an attribute of {owner.describe()}, whose __dict__ the program holds"
-        )
-    return own
-
-
-def instance_dict(real: Any) -> dict[str, Any]:
-    """`real.__dict__`, bypassing overrides; empty for objects without one."""
-    try:
-        return object.__getattribute__(real, "__dict__")
-    except AttributeError:
-        return NO_DICT
+late.instance_dict = InstanceDict

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
+from ..containers.dicts import fill_from_real
 from ..containers.lists import ListValue
-from ..containers.mappings import DictValue, fill_from_real
+from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue, read_items
 from ..containers.sets import SetValue, items_of_set
 from ..core.attributes import is_python_method, lookup
 from ..core.base import Value
-from ..core.constant import REGISTRY
+from ..core.late import late
 from ..core.registry import builds
 from ..torch.tensor import TensorValue
 from ..torch.torch_function_overrides import note_class
@@ -103,5 +104,5 @@ def _base_method(
     return owner.call_method(tx, function.__name__, args, kwargs)
 
 
-REGISTRY["object"] = build_object
-REGISTRY["base_method"] = _base_method
+late.build_object = build_object
+late.base_method = _base_method

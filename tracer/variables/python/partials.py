@@ -10,8 +10,9 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
 from ..core.handlers import handler_of
+from ..core.late import late
 from ..core.registry import build, builds, from_python
 from ..torch.context_manager import CONSTRUCTORS as MODES
 
@@ -106,9 +107,9 @@ class PartialValue(Value):
         if name == "func":
             return self.function
         if name == "args" and name not in self.parts:
-            self.parts[name] = REGISTRY["make_tuple"](tx, self.args)
+            self.parts[name] = late.make_tuple(tx, self.args)
         if name == "keywords" and name not in self.parts:
-            self.parts[name] = REGISTRY["keywords"](tx, self)
+            self.parts[name] = late.partial_keywords(tx, self)
         if name in self.parts:
             return self.parts[name]
         if name in self.own or (self.own and name == "__dict__"):
@@ -118,7 +119,7 @@ class PartialValue(Value):
         if name in ("__module__", "__doc__"):  # of the class
             return constant(getattr(functools.partial, name))
         if name == "__dict__":
-            return REGISTRY["make_dict"](tx, [], [])
+            return late.make_dict(tx, [], [])
         if any(name in kind.__dict__ for kind in functools.partial.__mro__):
             raise Unsupported(Reason.ATTRIBUTE, self, name)
         if self.source is not None:
@@ -173,4 +174,4 @@ def _by_name(tx: Translator, keywords: Value) -> dict[str, Value]:
     return {key.as_constant(): value for key, value in keywords.pairs(tx)}  # type: ignore[attr-defined]
 
 
-REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)
+late.python_method = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)

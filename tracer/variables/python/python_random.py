@@ -22,8 +22,9 @@ from ...sources.source import AttrSource, ComputedSource, ConstantSource, ItemSo
 from ..containers.lists import ListValue
 from ..containers.sequences import SequenceValue
 from ..core.base import Value
-from ..core.constant import REGISTRY, BoundBuiltin, constant
+from ..core.constant import BoundBuiltin, constant
 from ..core.handlers import handles
+from ..core.late import late
 from ..core.registry import build, builds
 from .builtin_functions import BOUND
 from .floats import FloatValue, compute
@@ -118,7 +119,7 @@ def _computed(tx: Translator, source: ComputedSource, example: Any) -> Value:
     return _number(tx, type(example), example, source)
 
 
-REGISTRY["computed_from_random"] = _computed
+late.computed_from_random = _computed
 
 
 # ---- generators ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name, expression_of
 from ...sources.source import ComputedSource, ConstantSource, Source
 from ..core.base import Value
-from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, of_64_bits
+from ..core.constant import attribute_of_builtin, constant, fold, of_64_bits
+from ..core.late import late
 from ..core.operators import IN_PLACE, apply
 from ..core.registry import RESULTS
 
@@ -137,7 +138,7 @@ class NumberValue(Value):
             a, b = (_fixed(tx, side) if type(side) in _TYPES else side for side in (a, b))
         if function is operator.pow and type(b) is torch.SymInt and tx.graph.shapes.may_fix([*_symbols(b)]):
             if type(a) in (float, torch.SymFloat):  # 0.9**step
-                return REGISTRY["compute_from_ints"](tx, function, [left, right])
+                return late.compute_from_ints(tx, function, [left, right])
             b = _fixed(tx, b)  # torch's formulas have no such power of a negative number, nor do kernels
         _check_divisor(tx, function, b)
         if _is_error(function, a, b):
@@ -200,7 +201,7 @@ class NumberValue(Value):
         where the number is made from the user's own numbers; else they specialize it."""
         known = _MATH.get(function)
         if known is None:
-            return REGISTRY["compute_from_ints"](tx, function, [self])
+            return late.compute_from_ints(tx, function, [self])
         if function is math.sqrt and self.is_backed() and bool(self.symbol < 0):
             return fold(tx, function, [constant(self.specialize(tx))])
         return self.computed(tx, known, [self], known(self.symbol))
@@ -264,7 +265,7 @@ def _check_divisor(tx: Translator, function: Callable[..., Any], divisor: Any) -
     if function in (*_DIVISIONS, operator.truediv) and type(divisor) in _TYPES and free_unbacked_symbols(divisor):
         nonzero = sympy.Ne(divisor.node.expr, 0)
         why = Unsupported(_reason(divisor, Reason.DATA_DEPENDENT_VALUE), function)
-        REGISTRY["check_at_run_time"](tx, [nonzero], why)
+        late.check_at_run_time(tx, [nonzero], why)
 
 
 def _is_error(function: Callable[..., Any], a: Any, b: Any) -> bool:
@@ -373,7 +374,7 @@ def size_value(
     if not isinstance(size, torch.SymInt):
         return constant(size)
     if size.node.is_nested_int():
-        ragged: Value = REGISTRY["ragged_size"](tx, size, owner, function, dimension)
+        ragged: Value = late.ragged_size(tx, size, owner, function, dimension)
         return ragged
     known = _known(size)
     if known is not None:
@@ -398,7 +399,7 @@ def symbolic_int(tx: Translator, obj: int, source: Source) -> Value | None:
     return NumberValue(number, node=tx.graph.add_placeholder(source, number), source=source)
 
 
-REGISTRY["symbolic_int"] = symbolic_int
+late.symbolic_int = symbolic_int
 
 
 def _wrap_number(tx: Translator, node: torch.fx.Node, fake: Any) -> Value:

@@ -14,7 +14,8 @@ from ...breaks.unsupported import Unsupported
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant, fold
+from ..core.constant import constant, fold
+from ..core.late import late
 from ..python.builtins import format_value
 from ..python.symbolic_numbers import NumberValue
 from .strings import joined, number_text, string_of
@@ -136,5 +137,5 @@ def _folded(tx: Translator, template: str, value: Value) -> Value:
     return fold(tx, operator.mod, [constant(template), constant((value.as_constant(),))])
 
 
-REGISTRY["formatted"] = _formatted
-REGISTRY["percent"] = _percent
+late.format_string = _formatted
+late.format_percent = _percent

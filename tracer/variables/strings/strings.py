@@ -21,7 +21,8 @@ from ..containers.sequences import TupleValue
 from ..containers.sets import SetValue
 from ..core.attributes import special
 from ..core.base import Value
-from ..core.constant import REGISTRY, ConstantValue, constant, fold
+from ..core.constant import ConstantValue, constant, fold
+from ..core.late import late
 from ..core.registry import from_python
 from ..python.exceptions import ExceptionValue
 from ..python.objects import ObjectValue
@@ -90,7 +91,7 @@ class CarriedString(_VaryingString):
         return "a string from before a break"
 
 
-REGISTRY["given_text"] = CarriedString
+late.carried_string = CarriedString
 
 
 class StringValue(_VaryingString):
@@ -188,8 +189,7 @@ def string_of(
     return fold(tx, function, [value])
 
 
-REGISTRY["string_of"] = string_of
-REGISTRY["joined"] = joined
+late.string_of = string_of
 
 
 def _string_of_items(tx: Translator, value: ListValue | TupleValue, around: tuple[Value, ...]) -> Value:

@@ -11,11 +11,12 @@ import torch
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
-from ..containers.mappings import make_dict
+from ..containers.dicts import make_dict
 from ..containers.sequences import make_tuple
 from ..core.base import Value
-from ..core.constant import REGISTRY, ConstantValue, constant, fold
+from ..core.constant import ConstantValue, constant, fold
 from ..core.handlers import NAMED
+from ..core.late import late
 from ..core.registry import BUILDERS_BY_NAME, from_python
 from .pytree import flatten
 from .tensor import TensorValue
@@ -101,7 +102,7 @@ def _layout_attribute(tx: Translator, value: WrapperValue, name: str) -> Value |
     return from_python(tx, getattr(value.fake, name))
 
 
-REGISTRY["wrapper_attribute"] = _layout_attribute
+late.wrapper_attribute = _layout_attribute
 
 
 for _name in _KINDS:

@@ -19,7 +19,8 @@ import torch.fx
 
 from ...breaks.unsupported import Unsupported
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from ..core.operators import apply
 from ..python.symbolic_numbers import NumberValue
 from .tensor import TensorValue
@@ -47,7 +48,7 @@ def check_at_run_time(
         add_check(tx, node, why)
 
 
-REGISTRY["check_at_run_time"] = check_at_run_time
+late.check_at_run_time = check_at_run_time
 
 
 def add_check(tx: Translator, condition: torch.fx.Node, why: Unsupported) -> None:

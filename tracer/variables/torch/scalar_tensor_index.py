@@ -26,11 +26,12 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ....operators.graph_calls import chosen_row, without_dimension
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...shapes.frame_shapes import memory_of
+from ...shapes.fake_mode import memory_of
 from ..containers.sequences import TupleValue
 from ..containers.slices import SliceValue
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from .runtime_asserts import rely_on_rerun
 from .tensor import PLAIN_TYPES, TensorValue
 from .tensor_assignment import is_recorded
@@ -261,5 +262,5 @@ def _has_rows(tx: Translator, whole: TensorValue, dim: int) -> bool:
     return tuple(fake.stride()[1:]) == make_contiguous_strides_for(fake.shape[1:])
 
 
-REGISTRY["chosen_row"] = take_rows
-REGISTRY["written_at"] = written_at
+late.take_rows = take_rows
+late.written_at = written_at

@@ -18,7 +18,8 @@ from ...sources.display_names import display_name, expression_of
 from ...sources.source import AttrSource, ModuleGlobalSource, Source
 from ..containers.sequences import TupleValue
 from ..core.base import Value
-from ..core.constant import REGISTRY, BoundBuiltin, SnapshotIterator, constant
+from ..core.constant import BoundBuiltin, SnapshotIterator, constant
+from ..core.late import late
 from ..core.operators import IN_PLACE, apply
 from ..core.registry import RESULTS, build, builds, from_python, is_library
 from ..python.partials import MethodValue
@@ -145,8 +146,8 @@ class TensorValue(Value):
         if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
             if not key.is_constant() and key.python_type() is int and key.is_backed() and self._has_row(key.symbol):
                 return tx.graph.call(torch.select, [self, constant(0), key], {}, tx)
-        key = REGISTRY["arrays_as_places"](tx, key)
-        if isinstance(key, (TensorValue, TupleValue)) and (row := REGISTRY["chosen_row"](tx, self, key)) is not None:
+        key = late.arrays_as_places(tx, key)
+        if isinstance(key, (TensorValue, TupleValue)) and (row := late.take_rows(tx, self, key)) is not None:
             return row
         return tx.graph.call(operator.getitem, [self, key], {}, tx)
 
@@ -159,8 +160,8 @@ class TensorValue(Value):
         are Python floats too."""
         if issubclass(value.python_type(), np.generic) and not issubclass(value.python_type(), float):
             raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"a tensor's part set to {value.describe()}")
-        key = REGISTRY["arrays_as_places"](tx, key)
-        tx.graph.call(operator.setitem, [self, *REGISTRY["written_at"](tx, self, key, value)], {}, tx)
+        key = late.arrays_as_places(tx, key)
+        tx.graph.call(operator.setitem, [self, *late.written_at(tx, self, key, value)], {}, tx)
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """`in` reads the data."""
@@ -382,7 +383,7 @@ PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", tor
 def build_tensor(tx: Translator, obj: torch.Tensor, source: Source | None) -> Value:
     """An input of the graph."""
     if type(obj) not in PLAIN_TYPES and source is not None:
-        return REGISTRY["tensor_subclass"](tx, obj, source)
+        return late.build_tensor_subclass(tx, obj, source)
     if source is None:
         raise Unsupported(Reason.UNSUPPORTED_TENSOR, detail="a tensor that is no variable of the program")
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)

@@ -23,9 +23,10 @@ from ..containers.lists import ListValue, make_list
 from ..containers.sequences import TupleValue
 from ..core.attributes import MISSING, bind, is_python_method, lookup, type_source
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
 from ..core.handlers import handles
 from ..core.identity_guards import guard_unchanged
+from ..core.late import late
 from ..core.operators import IN_PLACE, REFLECTED
 from ..core.registry import build, from_python
 from .tensor import TensorValue
@@ -202,7 +203,7 @@ def build_subclass(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
     """An input of the graph: the data of a tensor of a user-defined class."""
     cls = type(obj)
     if is_wrapper_class(cls):
-        wrapper: Value = REGISTRY["wrapper"](tx, obj, source)
+        wrapper: Value = late.build_wrapper(tx, obj, source)
         return wrapper
     _refuse_unlike_data(cls)
     if obj.__dict__.get("_is_param") and not issubclass(cls, torch.nn.Parameter):
@@ -279,7 +280,7 @@ METHODS["as_subclass"] = _as_subclass
 def make_tensor(tx: Translator, cls: type, args: Args, kwargs: Kwargs) -> Value:
     """`cls(tensor)` for a subclass: its `__new__`, or a view of the tensor; then its `__init__`."""
     if is_wrapper_class(cls):
-        wrapper: Value = REGISTRY["make_wrapper"](tx, cls, args, kwargs)
+        wrapper: Value = late.make_wrapper(tx, cls, args, kwargs)
         return wrapper
     _refuse_unlike_data(cls)
     new = lookup(cls, "__new__")
@@ -360,6 +361,6 @@ def _converted(tx: Translator, result: Value, cls: type) -> Value:
     return result
 
 
-REGISTRY["tensor_subclass"] = build_subclass
-REGISTRY["make_tensor"] = make_tensor
-REGISTRY["new_tensor"] = new_tensor
+late.build_tensor_subclass = build_subclass
+late.make_tensor = make_tensor
+late.new_tensor = new_tensor

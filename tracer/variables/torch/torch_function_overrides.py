@@ -18,12 +18,13 @@ import torch.overrides
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...shapes.wrapper_subclasses import has_torchs_overrides
+from ..containers.dicts import make_dict
 from ..containers.lists import ListValue, make_list
-from ..containers.mappings import make_dict
 from ..containers.sequences import TupleValue, make_tuple
 from ..core.attributes import MISSING, bind, is_python_method, lookup, type_source
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from ..core.operators import IN_PLACE, REFLECTED, UNARY
 from ..core.registry import from_python
 
@@ -92,7 +93,7 @@ def override(tx: Translator, operation: Callable[..., Any], args: Args, kwargs: 
     question = _question(tx, operation, args, kwargs)
     if question is None or not (question.types or state.modes):
         if question is not None and isinstance(operation, FunctionType):  # nested calls are overridden too
-            return tx.inline(REGISTRY["existing_function"](tx, operation), args, kwargs)
+            return tx.inline(late.existing_function(tx, operation), args, kwargs)
         return None
     return _answer(tx, question, found)
 
@@ -293,5 +294,5 @@ def is_overridable(function: Any) -> bool:
         return False
 
 
-REGISTRY["override"] = override
-REGISTRY["is_overridable"] = is_overridable
+late.torch_function_override = override
+late.is_overridable = is_overridable

@@ -14,11 +14,13 @@ import torch.fx
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
-from ...shapes.wrapper_subclasses import Layout, fake_of, has_torchs_overrides, is_wrapper_class
+from ...shapes.fake_wrappers import fake_of
+from ...shapes.wrapper_subclasses import Layout, has_torchs_overrides, is_wrapper_class
 from ...sources.source import Source
 from ..core.attributes import lookup
 from ..core.base import Value
-from ..core.constant import REGISTRY, constant
+from ..core.constant import constant
+from ..core.late import late
 from ..core.registry import CONSTANT_TYPES, RESULTS, from_python
 from .tensor import NodeValue
 from .tensor_subclasses import SubclassValue
@@ -38,7 +40,7 @@ class WrapperValue(SubclassValue):
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """Inner tensors are nodes."""
-        found: Value | None = REGISTRY["wrapper_attribute"](tx, self, name)
+        found: Value | None = late.wrapper_attribute(tx, self, name)
         if found is not None:
             return found
         if name in _inner_names(self.fake):
@@ -206,7 +208,7 @@ def make_wrapper(tx: Translator, cls: type, args: Args, kwargs: Kwargs) -> Value
     return made
 
 
-REGISTRY["ragged_size"] = _ragged_size
-REGISTRY["make_wrapper"] = make_wrapper
-REGISTRY["wrapper"] = build_wrapper
-REGISTRY["is_parameter"] = is_parameter
+late.ragged_size = _ragged_size
+late.make_wrapper = make_wrapper
+late.build_wrapper = build_wrapper
+late.is_parameter = is_parameter

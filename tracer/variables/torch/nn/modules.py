@@ -22,13 +22,14 @@ from ....sources.source import AttrSource, ItemSource, ModuleGlobalSource, Sourc
 from ...containers.mappings import DictValue
 from ...core.attributes import MISSING, bind, lookup, type_source
 from ...core.base import Value
-from ...core.constant import REGISTRY, constant
+from ...core.constant import constant
 from ...core.handlers import MEANINGS, NAMED, handles
 from ...core.identity_guards import guard_library_member
+from ...core.late import late
 from ...core.opaque import OpaqueValue
 from ...core.registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
-from ...python.instance_dict import own_dict
 from ...python.objects import ObjectValue
+from ...python.own_dict import own_dict
 
 if TYPE_CHECKING:
     from ...core.base import Codegen, Translator
@@ -66,7 +67,11 @@ class ModuleValue(ObjectValue):
             if lookup(self.cls, name) is MISSING and lookup(self.cls, "__getattr__") is _MODULE_GETATTR:
                 entry = self._entry(tx, name)
                 if entry is not None:
+                    tx.guards.member(self.cls, "__getattr__", _MODULE_GETATTR)
+                    tx.guards.member(self.cls, name, None)
                     return entry
+        elif name in self.real.__dict__ and lookup(self.cls, name) is MISSING:
+            tx.guards.member(self.cls, name, None)  # a property would come first
         return super().find_attr(tx, name)
 
     def guard_missing(self, tx: Translator, name: str) -> None:
@@ -166,7 +171,7 @@ class ModuleValue(ObjectValue):
         """`forward`, or nn.Module's own path with hooks where there are any."""
         custom = lookup(self.cls, "__call__")
         guard_library_member(tx, self.cls, "__call__", custom)
-        with tx.in_module(self.path):
+        with tx.in_module(self.path, self.source, self.cls):
             if custom is not torch.nn.Module.__call__ or not is_library(custom.__module__):  # which may be replaced
                 return bind(tx, custom, "__call__", self, self.cls, type_source(self)).call(tx, args, kwargs)
             return self.call_module(tx, args, kwargs)
@@ -327,7 +332,7 @@ def _as_written(
     tx: Translator, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:
     """A method of a module that the trace made: an ordinary object, for which torch's own code is interpreted."""
-    return tx.inline(REGISTRY["existing_function"](tx, function), args, kwargs)
+    return tx.inline(late.existing_function(tx, function), args, kwargs)
 
 
 # ---- Python modules ------------------------------------------------------------------------------------------------

@@ -1,0 +1,119 @@
+"""A 2-d convolution of quantized images with a quantized weight, what is added, an activation, and a quantization."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.fx
+
+from ....kernels import int8  # noqa: F401  # which defines the operators
+from .post_ops import AFTER_SUM, BOTH, PostOp, post_op
+from .quantities import OTHERWISE, Quantity, Weight, is_quantization, like, only_user, quantity, quantized, weight
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Nodes that become one call; `out` is None where the result stays float32."""
+
+    nodes: tuple[torch.fx.Node, ...]
+    image: Quantity
+    weight: Weight
+    other: Quantity | None
+    post: PostOp
+    out: Quantity | None
+    turns = True  # images have their channels innermost
+
+    def operands(self) -> list[torch.fx.Node]:
+        """What it reads, and will not any more: each after what it is made of."""
+        return [n for node in self.nodes for n in node.all_input_nodes if is_quantization(n)]
+
+    @property
+    def why(self) -> str:
+        """What was joined, for the match's record."""
+        parts = ["quantized operands"] + ["a quantized image is added"] * (self.other is not None)
+        parts += [self.post.name] * (self.post.name != "none") + ["quantized"] * (self.out is not None)
+        return f"one convolution of oneDNN on 8-bit integers: {', '.join(parts)}"
+
+    def write(self) -> torch.fx.Node:
+        """The call, which takes the place of the last node."""
+        node, last = self.nodes[0], self.nodes[-1]
+        arguments: tuple[Any, ...] = node.args
+        _, _, bias, stride, padding, dilation, _, _, groups = arguments
+        image, order = self.image, (stride, padding, dilation, groups)
+        out = self.out or Quantity(last, 1.0, 0, last)
+        dtype = torch.float32 if self.out is None else last.meta["val"].dtype
+        value = torch.empty_like(last.meta["val"], dtype=dtype, memory_format=torch.channels_last)
+        with node.graph.inserting_before(last):
+            packed = like(node, torch.ops.ptdebug.pack_int8_convolution.default, self.weight.node, self.weight.scales,
+                          self.weight.zeros, image.scale, image.zero, *order, _static(image.node.meta["val"].shape),
+                          val=self.weight.node.meta["val"])
+            packed.meta["packed"] = True
+            first = (image.node, image.scale, image.zero, packed, self.weight.scales, self.weight.zeros)
+            if self.other is None:
+                call = like(last, torch.ops.onednn.qconv_pointwise.default, *first, bias, *order, out.scale, out.zero,
+                            dtype, self.post.name, list(self.post.numbers), self.post.algorithm, val=value)
+            else:
+                call = like(last, torch.ops.ptdebug.int8_convolution_sum.default, *first, self.other.node, bias, *order,
+                            out.scale, out.zero, dtype, self.other.scale, self.other.zero, self.post.name, val=value)
+        call.meta["turns"] = True
+        call.meta["origins"] = tuple(dict.fromkeys(o for n in self.nodes for o in n.meta.get("origins", ())))
+        last.replace_all_uses_with(call)
+        for dead in reversed(self.nodes):
+            node.graph.erase_node(dead)
+        return call
+
+
+def convolution(node: torch.fx.Node) -> tuple[Convolution | None, str]:
+    """The quantized convolution that begins with `node`, or why it is none ("": nothing of it is quantized)."""
+    arguments: tuple[Any, ...] = node.args
+    image, filters, _, stride, padding, dilation, transposed, _, groups = arguments
+    given, kernel = quantity(image), weight(filters)
+    if given is None and kernel is None:
+        return None, ""
+    if given is None or given.dynamic or kernel is None:
+        return None, f"its {'weight' if kernel is None else 'image'} is {OTHERWISE}"
+    if transposed or node.kwargs or node.meta["val"].dim() != 4:
+        return None, "it is transposed, or not of images"
+    if not all(type(number) is int for number in (*stride, *padding, *dilation, groups)):
+        return None, "its stride, padding or dilation varies"
+    if any(not isinstance(size, int) for size in filters.meta["val"].shape):
+        return None, "the sizes of its weight vary"
+    return _continued(Convolution((node,), given, kernel, None, PostOp(), None)), ""
+
+
+def _continued(found: Convolution) -> Convolution:
+    """With what follows and is read by nothing else: a sum, an activation, a quantization."""
+    node = found.nodes[-1]
+    user = only_user(node)
+    other = _added(user, node)
+    plus = found
+    if user is not None and other is not None:
+        plus = replace(found, nodes=(*found.nodes, user), other=other)
+        node, user = user, only_user(user)
+    post = post_op(user, BOTH if plus.other is None else AFTER_SUM)
+    if user is not None and post is not None:
+        plus = replace(plus, nodes=(*plus.nodes, user), post=post)
+        node, user = user, only_user(user)
+    out = quantized(user) if user is not None else None
+    if user is not None and out is not None:
+        same = plus.other is None or plus.other.node.meta["val"].dtype == user.meta["val"].dtype
+        if same:
+            return replace(plus, nodes=(*plus.nodes, user), out=out)
+    return plus if plus.other is None else found  # a sum without a quantization is float32's: the loops add
+
+
+def _added(user: torch.fx.Node | None, node: torch.fx.Node) -> Quantity | None:
+    """What is added to the convolution's result, of the same shape, if it is quantized."""
+    if user is None or user.target is not aten.add.Tensor or user.kwargs or len(user.args) != 2:
+        return None
+    left, right = user.args
+    found = quantity(right if left is node else left) if left is not right else None
+    fits = found is not None and not found.dynamic and found.node.meta["val"].shape == node.meta["val"].shape
+    return found if fits else None
+
+
+def _static(shape: Any) -> list[int] | None:
+    return list(shape) if all(type(size) is int for size in shape) else None

@@ -1,0 +1,201 @@
+"""Graphs as PT2E quantizes them: loops round as torch does, and products run on oneDNN's integers."""
+from __future__ import annotations
+
+import ptdebug
+import pytest
+import torch
+import torch.ao.quantization.fx._decomposed
+import torch.nn.functional as F
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.records import Pass, Schedule
+from ptdebug.tracer.frames import dispatch
+
+q = torch.ops.quantized_decomposed
+U8, S8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
+
+
+def fake_quantized(x: torch.Tensor, scale: float = 0.05, zero: int = 20, bounds: tuple = U8) -> torch.Tensor:
+    return q.dequantize_per_tensor.default(q.quantize_per_tensor.default(x, scale, zero, *bounds), scale, zero, *bounds)
+
+
+class Layer(torch.nn.Module):
+    """A float layer whose weight is quantized, a scale for each output."""
+
+    def __init__(self, *shape: int, zero: int = 0, **options) -> None:
+        super().__init__()
+        weight = torch.randn(shape) / torch.tensor(shape[1:]).prod() ** 0.5
+        self.register_buffer("scales", weight.abs().amax(tuple(range(1, len(shape)))) / 60)
+        self.register_buffer("zeros", torch.full(shape[:1], zero))
+        self.register_buffer("weight", q.quantize_per_channel.default(weight, self.scales, self.zeros, 0, *S8))
+        self.bias = torch.nn.Parameter(torch.randn(shape[0]))
+        self.options = options
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = q.dequantize_per_channel.default(self.weight, self.scales, self.zeros, 0, *S8)
+        if weight.dim() == 4:
+            return F.conv2d(x, weight, self.bias, **self.options)
+        return F.linear(x, weight, self.bias)
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """A function's compiled results, the extern kernels of its graph, and the decisions about integers."""
+    def run(function, *inputs):
+        dispatch.reset()
+        with torch.no_grad(), ptdebug.record("r", out=tmp_path):
+            result = ptdebug.compile(function)(*inputs)
+        assert not ptdebug.stats()["reasons"]
+        with Recording.open(tmp_path / "r") as recording:
+            plans = [record for _, record in recording.records(Schedule)]
+            calls = [group.kernel for plan in plans for group in plan.groups if group.kind == "extern"]
+            decisions = {d.subject: d for _, d in recording.decisions() if d.kind == "int8"}
+        return result, calls, decisions
+
+    return run
+
+
+def same(got: torch.Tensor, wanted: torch.Tensor, step: float = 0.0) -> bool:
+    """Equal but for rounding, or for one step of the last quantization in few places."""
+    assert got.dtype == wanted.dtype and got.shape == wanted.shape and got.stride() == wanted.stride()
+    away = (got.double() - wanted.double()).abs()
+    return bool(away.max() <= step * 1.01 + 1e-4 and (away > 1e-4).float().mean() < 0.01)
+
+
+def test_quantization_in_loops_rounds_as_torch_does():
+    def everything(x, weight, scales, zeros, scale, zero):
+        positive = fake_quantized(x).relu() + 1
+        per_tensor = q.quantize_per_tensor.tensor(x * 2, scale, zero, *S8)
+        per_channel = q.quantize_per_channel.default(weight, scales, zeros, 0, *S8)
+        narrow = q.quantize_per_channel.default(weight, scales[:5], zeros[:5], 1, -100, 100, torch.int8)
+        bytes_ = q.quantize_per_tensor.default(x, 0.03, 120, *U8)
+        half = q.dequantize_per_tensor.default(bytes_, 0.03, 120, *U8, out_dtype=torch.bfloat16)
+        return (per_tensor, q.dequantize_per_tensor.tensor(per_tensor, scale, zero, *S8), per_channel, narrow, bytes_,
+                q.dequantize_per_channel.default(per_channel, scales, zeros, 0, *S8), half, positive)
+
+    torch.manual_seed(0)
+    x = torch.cat([torch.randn(500) * 4, torch.tensor([float("inf"), -float("inf"), float("nan"), -0.0, 1e30])])
+    arguments = (x, torch.randn(7, 5, 10), torch.rand(7) / 10, torch.randint(-5, 5, (7,)), torch.tensor(0.0777),
+                 torch.tensor(3))
+    for got, wanted in zip(ptdebug.compile(everything)(*arguments), everything(*arguments)):
+        assert got.dtype == wanted.dtype and torch.equal(got.nan_to_num(), wanted.nan_to_num())
+    assert not ptdebug.stats()["reasons"]
+
+
+@pytest.mark.parametrize(("activation", "name"), [
+    (lambda y: y, "none"), (torch.relu, "relu"), (F.relu6, "hardtanh"), (F.hardswish, "hardswish"), (F.silu, "swish"),
+])  # fmt: skip
+def test_a_convolution_and_its_activation_are_one_call(compiled, tmp_path, activation, name):
+    torch.manual_seed(0)
+    layer, x = Layer(8, 4, 3, 3, padding=1, stride=2), torch.randn(2, 4, 9, 9)
+
+    def function(x):
+        return fake_quantized(activation(layer(fake_quantized(x))), 0.02, 30)
+
+    got, calls, decisions = compiled(function, x)
+    assert same(got, function(x), 0.02) and calls == ["onednn.qconv_pointwise.default"]
+    (decision,) = decisions.values()
+    assert decision.chosen == "int8"
+    with Recording.open(tmp_path / "r") as recording:
+        (match,) = [m for _, p in recording.records(Pass) for m in p.matches if m.rule == "int8"]
+    assert (name in match.why) == (name != "none") and match.why.endswith("quantized")
+
+
+def test_a_residual_block_stays_on_integers(compiled):
+    torch.manual_seed(0)
+    one, two = Layer(8, 8, 3, 3, padding=1), Layer(8, 8, 3, 3, padding=1)
+
+    def function(x):
+        x = q.quantize_per_tensor.default(x, 0.04, 9, *U8)
+
+        def again():
+            return q.dequantize_per_tensor.default(x, 0.04, 9, *U8)
+
+        y = fake_quantized(one(again()).relu(), 0.03, 0)
+        z = fake_quantized((two(y) + again()).relu(), 0.05, 0)
+        return F.max_pool2d(z, 2), z.flatten(1)
+
+    x = torch.randn(2, 8, 6, 6)
+    got, calls, _ = compiled(function, x)
+    assert calls == ["onednn.qconv_pointwise.default", "ptdebug.int8_convolution_sum.default"]
+    assert all(same(a, b, 0.05) for a, b in zip(got, function(x)))
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_linear_layers_of_several_rows(compiled, approximate):
+    torch.manual_seed(0)
+    one, two = Layer(24, 16), Layer(10, 24)
+
+    def function(x):
+        y = F.gelu(one(fake_quantized(x)), approximate=approximate)
+        return two(fake_quantized(y, 0.02, 10))
+
+    x = torch.randn(3, 5, 16)
+    got, calls, _ = compiled(function, x)
+    assert calls == ["onednn.qlinear_pointwise.default"] * 2 and same(got, function(x), 0.02)
+
+
+def test_scales_that_are_chosen_at_each_call(compiled):
+    torch.manual_seed(0)
+    layer = Layer(6, 4)
+
+    def function(x):
+        scale, zero = q.choose_qparams.tensor(x, 0, 255, 1e-5, torch.uint8)
+        x = q.quantize_per_tensor.tensor(x, scale, zero, *U8)
+        return layer(q.dequantize_per_tensor.tensor(x, scale, zero, *U8)), scale, zero
+
+    x = torch.randn(3, 4)
+    for odd in (x[0, 0].item(), 0.0, float("inf"), float("nan")):
+        x[0, 0] = odd
+        (result, *chosen), calls, _ = compiled(function, x)
+        wanted, *right = function(x)
+        assert calls == ["onednn.qlinear_pointwise.tensor"]
+        assert all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(chosen, right))
+        assert same(result, wanted) or not wanted.isfinite().all()
+
+
+def test_what_keeps_a_layer_from_integers_is_said(compiled):
+    torch.manual_seed(0)
+    layer, x = Layer(6, 4), torch.randn(3, 4)
+    got, calls, decisions = compiled(lambda x: layer(x) * 2, x)
+    (decision,) = decisions.values()
+    assert decision.chosen == "dequantized" and "its rows are not quantized" in decision.why
+    assert not any("qlinear" in call for call in calls) and same(got, layer(x) * 2)
+
+
+@pytest.mark.parametrize("zero", [3, 100])
+def test_weights_with_a_zero_of_their_own(zero):
+    """oneDNN would ignore it. What does not fit in 8 bits without it runs in eager."""
+    dispatch.reset()
+    torch.manual_seed(0)
+    layer = Layer(6, 4, zero=zero)
+    with torch.no_grad():
+        function = ptdebug.compile(lambda x: layer(fake_quantized(x)))
+        for _ in range(2):
+            x = torch.randn(3, 4)
+            assert same(function(x), layer(fake_quantized(x)))
+
+
+def test_a_changed_weight_is_packed_anew():
+    torch.manual_seed(0)
+    layer, x = Layer(6, 4), torch.randn(3, 4)
+    with torch.no_grad():
+        function = ptdebug.compile(lambda x: layer(fake_quantized(x)))
+        assert same(function(x), layer(fake_quantized(x)))
+        layer.weight.neg_()
+        assert same(function(x), layer(fake_quantized(x)))
+
+
+def test_integers_at_sizes_that_vary():
+    torch.manual_seed(0)
+    convolve, project = Layer(8, 4, 3, 3, padding=1), Layer(5, 8)
+
+    def function(x):
+        y = fake_quantized(convolve(fake_quantized(x)).relu(), 0.02, 0)
+        return project(fake_quantized(y.mean((2, 3)), 0.01, 0))
+
+    with torch.no_grad():
+        compiled = ptdebug.compile(function, dynamic=True)
+        for batch, size in ((2, 8), (3, 6), (5, 9)):
+            x = torch.randn(batch, 4, size, size)
+            assert same(compiled(x), function(x), 0.02)
+    assert not ptdebug.stats()["reasons"]

@@ -1,0 +1,71 @@
+"""The shape environment of a trace: torch's, with ptdebug's names and locations."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+from torch.fx.experimental import symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from ...artifacts.records import Location
+
+
+@dataclass(frozen=True)
+class _Place(symbolic_shapes.SLoc):
+    """Where a guard comes from, in ShapeEnv's terms, with ptdebug's location."""
+
+    ours: Location | None = None
+
+
+_NOWHERE = _Place("", None)
+
+
+class CaptureShapeEnv(ShapeEnv):
+    """A ShapeEnv that names its symbols s0, s1, ... and takes the location of a guard from the tracer instead of the
+    stack.
+
+    `settled` are the symbols that were specialized or expressed by others: (symbol, by what, where).
+    """
+
+    locate: Callable[[], Location] | None = None
+
+    def __init__(self, **options: Any) -> None:
+        self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
+        self._assuming = False
+        super().__init__(**options)
+        self.random_symbols: set[sympy.Symbol] = set()  # symbols for results of Python's random
+
+    def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
+        """Learn from a condition that was just assumed to hold.
+
+        A condition on unbacked symbols is only checked when the graph runs. So it may neither replace one size by
+        another everywhere, since the check itself would then compare a size with itself, nor narrow the range of
+        inputs, since guards would then omit what only the check established.
+        """
+        outer = self._assuming
+        self._assuming = outer or not expr.free_symbols <= self.backed_var_to_val.keys()
+        try:
+            super()._maybe_guard_rel(expr)
+        finally:
+            self._assuming = outer
+
+    def _update_var_to_range(self, symbol: sympy.Symbol, vr: ValueRanges[Any], *args: Any, **options: Any) -> None:
+        if not (self._assuming and symbol in self.backed_var_to_val):
+            super()._update_var_to_range(symbol, vr, *args, **options)
+
+    def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        if self._assuming and msg != "find":  # it only shortens a chain of earlier replacements
+            return
+        super()._set_replacement(a, tgt, msg)
+        if self.replacements.get(a) == tgt:
+            self.settled.append((a, tgt, self.locate() if self.locate is not None else None))
+
+    def _generate_unique_id(self, source_name: str) -> int:
+        self.unique_ids.add(len(self.unique_ids))
+        return len(self.unique_ids) - 1
+
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[Any, str]:
+        return (_NOWHERE if self.locate is None else _Place("", None, self.locate())), ""
