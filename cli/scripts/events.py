@@ -232,9 +232,10 @@ def _top(value: Any) -> float:
 
 
 def _per_element(roots: Sequence[Any], leaves: Sequence[torch.Tensor]) -> float:
-    """How large the parts are that a gradient adds up: a root's share of one element of a leaf."""
+    """How large the parts are that a gradient adds up, at a guess: a root's change with one element of a leaf, if that
+    has its share at random."""
     top = max(map(_top, roots), default=0.0)
-    return max((top / (leaf.numel() * max(_top(leaf), 1e-6)) for leaf in leaves if leaf.numel()), default=0.0)
+    return max((top / (leaf.numel() ** 0.5 * max(_top(leaf), 1e-6)) for leaf in leaves if leaf.numel()), default=0.0)
 
 
 def _snapshot(value: Any) -> torch.Tensor | None:

@@ -1,10 +1,9 @@
 """Cases and what comes of them: the kinds of outcomes, signatures, files."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,10 +12,9 @@ import torch.nn.functional as F
 from ptdebug.artifacts.records import Autocast, TensorMeta
 from ptdebug.engine import compile
 from ptdebug.engine.lowering import LOWERINGS
-from ptdebug.replay.failures import observe as observe_module
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.failures.decisions import Decisions
-from ptdebug.replay.failures.observe import observe
+from ptdebug.replay.failures.observe import Run, _compare, observe
 from ptdebug.replay.failures.outcome import Outcome
 from ptdebug.replay.failures.rebuild import rebuild
 from ptdebug.replay.failures.signature import Signature, normalized
@@ -74,22 +72,14 @@ def test_the_state_around_the_call_is_restored():
     assert all(line in emit_graph(case) for line in lines)
 
 
-def test_what_eager_has_not_written_is_not_compared(monkeypatch: pytest.MonkeyPatch):
-    """One element of three is unwritten in eager, too; then another one is wrong as well."""
-    case = case_of(lambda x: torch.cat([x, torch.empty(1)]), torch.ones(2))
-    compiled = observe_module._compiled
-
-    def other(change: int) -> Callable[..., Any]:
-        def run(*inputs: Any) -> Any:
-            (result,) = made(*inputs)
-            return (torch.cat([result[:2] + change, torch.full((1,), 7.0)]),)
-
-        made = compiled(case, case.inputs.values(), None)
-        return lambda *_: run
-
-    for change in (0, 1):
-        monkeypatch.setattr(observe_module, "_compiled", other(change))
-        assert observe(case).kind == ("values" if change else "passed")
+def test_what_eager_has_not_written_is_not_compared():
+    """The last element is unwritten in eager, too; then another one is wrong as well."""
+    case = case_of(lambda x: x + 1, torch.ones(2))
+    run = lambda *values: Run((torch.tensor(values),), (), ())
+    eager, again = run(1.0, 2.0, 3e38), run(1.0, 2.0, -1.5)
+    for ran, kind in ((run(1.0, 2.0, 7.0), "passed"), (run(1.0, 5.0, 7.0), "values")):
+        assert _compare(case, ran, eager, None).failed
+        assert _compare(case, ran, eager, eager, again).kind == kind
 
 
 def test_inputs_that_are_written_and_need_gradients():
