@@ -66,4 +66,5 @@ def picture(pilot: Pilot[None]) -> str:
     """The text on the screen."""
     strips = pilot.app.screen._compositor.render_strips()
     lines = ["".join(segment.text for segment in strip).translate(_BARS).rstrip() for strip in strips]
-    return "\n".join(re.sub(r"versions  .*", "versions ...", line) for line in lines)
+    text = re.sub(r"versions  .*", "versions ...", "\n".join(lines))
+    return re.sub(r"recording took \d\.\d+ s", "recording took 0.000 s", text)
