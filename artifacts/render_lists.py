@@ -307,13 +307,8 @@ def loop_choices(schedule: LoopSchedule) -> dict[str, str]:
 
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:
-    """Calls, guard failures, and the time of each kernel."""
-    first = f", first call {1000 * record.first_call_seconds:.2f} ms" if record.first_call_seconds else ""
-    lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}{first}")]
-    for kernel in sorted(record.kernels, key=lambda k: -k.seconds):
-        each = kernel.seconds / kernel.calls * 1e6 if kernel.calls else 0.0
-        lines.append(Line(printable(f"  {kernel.name}: {kernel.calls} calls, {1000 * kernel.seconds:.3f} ms, "
-                                    f"{each:.1f} us each")))
+    """Calls and guard failures."""
+    lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}")]
     return Listing("runtime", "text", tuple(lines))
 
 
