@@ -43,8 +43,8 @@ def main() -> None:
             (False, "own"), (True, "own"), (False, "child")))
         inside = statistics.median(one["inside"] for one in found[True])
         whole = plain + child
-        share = 100 * (recorded - plain) / whole
-        print(f"{layers:>6}  {plain:>9.2f}  {recorded:>9.2f}  {child:>7.2f}  {share:>6.1f}%  {100 * inside / whole:>6.1f}%  "
+        share, inside = 100 * (recorded - plain) / whole, 100 * inside / whole
+        print(f"{layers:>6}  {plain:>9.2f}  {recorded:>9.2f}  {child:>7.2f}  {share:>6.1f}%  {inside:>6.1f}%  "
               f"{found[True][0]['mb']:>6.2f}", flush=True)
 
 
