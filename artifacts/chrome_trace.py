@@ -50,7 +50,7 @@ def _process(compile_id: str, meta: dict[str, Any]) -> int:
 
 def _names(recording: Recording, infos: list[CompileInfo], meta: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for pid in dict.fromkeys([_process("", meta), *(_process(info.id, meta) for info in infos)]):
-        for thread, title in ((0, "program"), (1, "compilations"), (2, "kernels, as measured")):
+        for thread, title in ((0, "program"), (1, "compilations")):
             yield {"ph": "M", "pid": pid, "tid": thread, "name": "thread_name", "args": {"name": title}}
         yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"ptdebug {recording.name}"}}
 
@@ -83,11 +83,6 @@ def _compilation(
             yield {"ph": "X", "pid": pid, "tid": 1, "name": phase, "cat": "stage", "ts": at, "dur": duration,
                    "args": {"seconds": info.seconds[phase]}}
             at += duration
-    kernels_at = end
-    for kernel in runtime.kernels if runtime is not None else ():
-        yield {"ph": "X", "pid": pid, "tid": 2, "name": printable(kernel.name), "cat": "kernel", "ts": kernels_at,
-               "dur": _us(kernel.seconds), "args": {"calls": kernel.calls, "seconds": kernel.seconds}}
-        kernels_at += _us(kernel.seconds)
 
 
 def _instants(

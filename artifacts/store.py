@@ -306,7 +306,7 @@ class RecordingWriter:
 
     def _write_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
         for compile_id, runtime in runtimes.items():
-            self._artifact(compile_id, "runtime", "", runtime, len(runtime.kernels))
+            self._artifact(compile_id, "runtime", "", runtime, 0)
 
     def _artifact(self, compile_id: str, stage: str, name: str, record: AnyRecord, items: int) -> None:
         facts = facts_of(record)

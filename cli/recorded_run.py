@@ -80,6 +80,8 @@ class RecordedRun:
             from .machine_code import add_machine_code  # loads the engine, which a program without torch does not need
 
             add_machine_code(recorder)
+        for rerun in torch_compile_patch.reruns():
+            self.session.say(f"ptdebug: {rerun}")
         for message in self.session.messages:
             recorder.note(message.removeprefix("ptdebug: "))
         if self.output is not None:

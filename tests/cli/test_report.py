@@ -10,8 +10,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
-from ptdebug.artifacts import html_report
-from ptdebug.artifacts import records as r
+from ptdebug.artifacts import html_report, records as r
 from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.cli import api
 from ptdebug.cli.main import main
