@@ -1,8 +1,7 @@
 """A recording as a trace in Chrome's format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A compilation begins where it was recorded and takes as long as it took; its stages' seconds are measured, and drawn one
-after the other from its beginning, since only their sums are recorded. Kernels have their measured times where a
-recording holds such.
+after the other from its beginning, since only their sums are recorded. Kernels are not timed in a run: `replay --time`.
 """
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..recording import CompileInfo, Recording
 from ..records import Frame, Graph, Location
-from ..resumed import display_name, resumed
+from ..resumed import Resumed, display_name, resumed
 from ..summary import breaks, recompiles, summary
 from .changes import Keyed, StageDiff
 from .compilations import Comparison, CompilationDiff, Side
@@ -46,16 +46,29 @@ def diff_recordings(first: Recording, second: Recording) -> RecordingDiff:
     """Compare all compilations of two recordings, and the runs."""
     texts = ProgramText(first), ProgramText(second)
     found = []
+    names = resumed(first), resumed(second)
     for a, b in _pairs(first, second, texts):
+        shown = _named(a, names[0], b), _named(b, names[1], a)
         if a is not None and b is not None:
             sides = Side(first, a.id, texts[0]), Side(second, b.id, texts[1])
-            found.append(Comparison(*sides).all())
+            found.append(replace(Comparison(*sides).all(), first=shown[0], second=shown[1]))
         else:
-            found.append(CompilationDiff(a, b, (), _where_now(a, first, second) if a else _where_now(b, second, first)))
+            why = _where_now(a, first, second) if a else _where_now(b, second, first)
+            found.append(CompilationDiff(*shown, (), why))
     changes, same = break_rule(texts).compare([b for _, b, _ in breaks(first)], [b for _, b, _ in breaks(second)])
     return RecordingDiff((first.name, second.name), _run(first, second),
                          StageDiff("breaks", "", "graph break", changes, same), _recompiles(first, second, texts),
                          tuple(found))
+
+
+def _named(info: CompileInfo | None, after: Mapping[str, Resumed], partner: CompileInfo | None) -> CompileInfo | None:
+    """With the name that people know the function by; stock's records have no qualified ones."""
+    if info is None:
+        return None
+    name = display_name(info, after)
+    if partner is not None and partner.function.endswith(f".{name}"):
+        name = partner.function
+    return replace(info, function=name)
 
 
 def _run(first: Recording, second: Recording) -> RunDiff:

@@ -29,7 +29,10 @@ def recording_sentences(diff: RecordingDiff) -> list[str]:
     alone = [c for c in diff.compilations if c.first is None or c.second is None]
     if alone:
         found.append(_alone(alone))
-    details = [f"{_title(c)}: {text}" for c in both for text in compilation_sentences(c)]
+    if any(name == "compiler" for name, _, _ in diff.run.facts):
+        found.append(f"compile time: {diff.run.seconds[0]:.2f} s -> {diff.run.seconds[1]:.2f} s")
+    details = [f"{_title(c)}{_absorbed(c, alone) if number == 0 else ''}: {text}"
+               for c in both for number, text in enumerate(compilation_sentences(c))]
     found += details[:DETAILS]
     if len(details) > DETAILS:
         found.append(f"and {len(details) - DETAILS} more of {plural(len(both), 'compilation')} that both have")
@@ -71,6 +74,17 @@ def _title(diff: CompilationDiff) -> str:
     assert first is not None and second is not None
     ids = first.id if first.id == second.id else f"{first.id} -> {second.id}"
     return f"{ids} {second.function}"
+
+
+def _absorbed(diff: CompilationDiff, alone: list[CompilationDiff]) -> str:
+    """The compilations of one side whose code is part of this one on the other: what seems new came from there."""
+    merged = [gone.first.id for gone in alone
+              if gone.first is not None and diff.second is not None and gone.why == f"part of {diff.second.id} there"]
+    split = [new.second.id for new in alone
+             if new.second is not None and diff.first is not None and new.why == f"part of {diff.first.id} there"]
+    texts = [f"now with the code of {', '.join(merged)}"] if merged else []
+    texts += [f"without the code that is now {', '.join(split)}"] if split else []
+    return f" ({'; '.join(texts)})" if texts else ""
 
 
 def _list_sentences(diff: StageDiff) -> list[str]:

@@ -1,7 +1,6 @@
 """Write the timeline of a recording in Chrome's trace format, for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
-The run, each compilation with the seconds of its stages, graph breaks, recompilations, and kernels where they were
-measured.
+The run, each compilation with the seconds of its stages, graph breaks, and recompilations.
 """
 from __future__ import annotations
 
