@@ -16,9 +16,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "random": ("input", "break"), "inline": ("inline", "break"), "inline-depth": (r"\d+",),
     "recompile-limit": (r"\d+",), "trace-limit": (r"\d+",),
     # stock's own: a setting of Inductor
-    "config": (r".*",),
+    "config": (r"[^\n]*",),
     # whole graphs
-    "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "memory-budget": (r"\d+(\.\d+)?",),
+    "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "ddp-bucket": ("cut", "join"),
+    "memory-budget": (r"\d+(\.\d+)?",),
     "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),
     # ATen operators
     "decompose": ("rule", "keep"), "save-for-backward": ("save", "recompute"), "pass": ("run", "skip"),
@@ -28,7 +29,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # kernels of libraries
     "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
     "pad-mm": ("padded", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
-    "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"), "weight-grad": ("fused", "split"),
+    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"),
+    "weight-grad": ("fused", "split"),
     # the schedule
     "fuse": ("fuse", "separate"), "horizontal-fusion": ("fuse", "separate"), "column-sum": ("by-rows", "by-columns"),
     "operand-layout": ("transposed-copy", "as-is"), "loop-order": (r"\w+(,\w+)*",), "unroll": ("unroll", "loop"),

@@ -29,7 +29,6 @@ from .codegen.triton import warm_up
 from .failure_origin import origin_of
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
-from .graphs.ddp import active_buckets
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
 from .lowering import lowerings
@@ -69,8 +68,8 @@ def compile_graph(
             return compile_apart(captured, context, compile_graph)
         if has_control_flow(captured):
             return compile_around(captured, context, compile_graph)
-        buckets = active_buckets() if training else None
-        groups = bucket_groups(captured, buckets, context) if buckets is not None and not context.part else []
+        buckets = context.buckets if training and not context.part else None
+        groups = bucket_groups(captured, *buckets, context) if buckets is not None else []
         if len(groups) > 1:
             return compile_in_buckets(captured, groups, context, compile_graph)
         compiled = _train(captured, context, keep) if training else None

@@ -14,27 +14,27 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
-from ..graphs.ddp import Buckets
 from ..graphs.functional_graph import Captured
 from .segments import Compile, Compiled, Node, cut, in_parts, placed
 
 
-def bucket_groups(captured: Captured, buckets: Buckets, context: CompileContext) -> list[list[Node]]:
-    """The computed nodes in order, cut where a bucket is full: decisions of kind "ddp-bucket"."""
+def bucket_groups(captured: Captured, first: int, others: int, context: CompileContext) -> list[list[Node]]:
+    """The computed nodes in order, cut where a bucket of gradients is full, of `first` bytes or as many as the
+    `others`: decisions of kind "ddp-bucket"."""
     graph, groups = captured.module.graph, [list[Node]()]
     parameters = _parameters(captured)
     left = set(parameters)  # which no node after the current one reads
-    bytes_there, limit = 0, buckets.first
+    bytes_there, limit = 0, first
     for node in reversed(graph.nodes):
         if node.op in ("placeholder", "get_attr", "output"):
             continue
         if bytes_there >= limit and left:
             why = (f"{bytes_there:,} bytes of gradients after it fill a bucket of {limit:,}: they are summed over all "
                    "processes while the backward before it runs")
-            options, origins = ("cut", "whole"), (f"capture#{node.name}",)
+            options, origins = ("cut", "join"), (f"capture#{node.name}",)
             if context.decide("ddp-bucket", node.name, options, "cut", why, origins=origins) == "cut":
                 groups.insert(0, [])
-                bytes_there, limit = 0, buckets.others
+                bytes_there, limit = 0, others
         groups[0].insert(0, node)
         new = left.intersection(node.all_input_nodes)
         left -= new
