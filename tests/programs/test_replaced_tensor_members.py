@@ -9,7 +9,6 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.tracer.runtime.class_versions import _AVAILABLE, unchanged
-from ptdebug.tracer.runtime.class_versions import unchanged
 from torch import Tensor, nn
 
 X = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
