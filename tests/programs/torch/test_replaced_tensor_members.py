@@ -8,7 +8,7 @@ from typing import Any
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.runtime.class_versions import unchanged
+from ptdebug.tracer.runtime.class_versions import _AVAILABLE, unchanged
 from torch import Tensor, nn
 
 X = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
@@ -107,3 +107,16 @@ def test_only_classes_that_changed_are_looked_at() -> None:
     assert holds(None) and holds(None) and holds(None) and asked in ([1, 2], [1, 2, 2])
     Base.value = 3
     assert not holds(None) and not holds(None)
+
+
+def test_a_class_that_nobody_looks_into_is_verified_once():
+    class Quiet:
+        pass
+
+    asked = []
+    check = unchanged((Quiet,), lambda: not asked.append(1))
+    assert all(check(None) for _ in range(4))
+    assert len(asked) == (1 if _AVAILABLE else 4)
+    Quiet.value = 1
+    assert all(check(None) for _ in range(4))
+    assert len(asked) == (2 if _AVAILABLE else 8)
