@@ -93,6 +93,7 @@ class Bytecode(Record, frozen=True):
     exceptions: tuple[ExceptionEntry, ...] = ()
     version: str = ""  # of Python: "3.11"
     role: str = ""  # original | rewritten | resume
+    parameters: tuple[str, ...] = ()
 
 
 # ---- graphs: capture, joint, forward, backward, passes --------------------------------------------------------------

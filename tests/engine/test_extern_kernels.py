@@ -225,6 +225,18 @@ def test_few_rows_with_a_matrix_of_bytes(rows, loops, dtype):
     assert calls(lines, "mm") + calls(lines, "product") > 0
 
 
+@pytest.mark.parametrize("halves", [torch.bfloat16, torch.float16])
+def test_few_rows_of_halves_with_a_matrix_of_bytes_are_rounded_once(halves):
+    x, scale = torch.randn(2, 200).to(halves), torch.rand(96).to(halves)
+    weight = torch.randint(0, 255, (96, 200)).to(torch.uint8)
+    program = lambda x, w, s: (F.linear(x, w.to(x.dtype)), F.linear(x[:1], w.to(x.dtype)) * s)
+    results, lines, _ = compiled(program, x, weight, scale)
+    exact = F.linear(x.double(), weight.double())
+    torch.testing.assert_close(results[0], exact.to(halves), rtol=torch.finfo(halves).eps, atol=1e-2)
+    torch.testing.assert_close(results[1], program(x, weight, scale)[1], rtol=2 * torch.finfo(halves).eps, atol=1e-2)
+    assert calls(lines, "mm") == 0
+
+
 # ---- convolutions
 class Block(nn.Module):
     """What convolutions stand between: normalization, pooling, a residual, a concatenation, an upsampling."""

@@ -62,13 +62,13 @@ def in_a_match(x):
 
 
 def parameter_inside(x):
-    scale = nn.Parameter(torch.ones(4))
-    return (x * scale).sum().detach()
+    scale = nn.Buffer(torch.ones(4))
+    return (x * scale).sum()
 
 
 def parameter_before(compile):
-    scale = nn.Parameter(torch.ones(4))
-    return compile(lambda x: (x * scale).sum().detach())(X)
+    scale = nn.Buffer(torch.ones(4))
+    return compile(lambda x: (x * scale).sum())(X)
 
 
 def optimizer_inside(compile):
@@ -164,7 +164,7 @@ RARE: dict[str, Advice] = {
         (whole(lambda x: torch.where(x.argmax() == 0, x, x * 2)),),
     ),
     "parameter": Advice(
-        "unknown-type", "nn.Parameter(", "make it once, in __init__ or before", whole(parameter_inside), (
+        "unknown-type", "nn.Buffer(", "make it once, in __init__ or before", whole(parameter_inside), (
             parameter_before, whole(lambda x: (x * torch.ones(4)).sum()),
         ),
     ),
