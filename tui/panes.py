@@ -146,16 +146,9 @@ class PanesScreen(Screen[None]):
         counts += ["raised an exception (0)"] if self.session.recording.meta.get("exception") else []
         problems = self.session.recording.problems
         counts += [f"DAMAGED: {problems[0]}"] if problems else []
-        following = f" ({self._state()})" if self._follow else ""
+        following = f" ({self.session.state()})" if self._follow else ""
         title = f"ptdebug  {self.session.recording.name}{following}  {', '.join(counts)}"
         self.query_one("#title", Static).update(plain(title))
-
-    def _state(self) -> str:
-        """Of a program that is followed: whether it runs."""
-        meta = self.session.recording.meta
-        if is_running(meta):
-            return "running"
-        return f"ended, exit code {meta['exit_code']}" if "exit_code" in meta else "ended"
 
     def _chain(self) -> None:
         """The breadcrumb of the main pane's line; the stage that is shown stands in brackets."""

@@ -14,6 +14,7 @@ from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
 from ..artifacts.machine_lines import MACHINE, PREFERRED
+from ..artifacts.process_liveness import is_running
 from ..artifacts.provenance import Links, links, unlinked
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import Break, Graph, Kernel, Location, Recompile, Ref, split_ref
@@ -103,6 +104,13 @@ class Session:
             made = self._listing(target)
             self._listings.put(target, made, len(made.lines))
         return self._listings[target]
+
+    def state(self) -> str:
+        """Of a program that is followed: whether it runs."""
+        meta = self.recording.meta
+        if is_running(meta):
+            return "running"
+        return f"ended, exit code {meta['exit_code']}" if "exit_code" in meta else "ended"
 
     def stamp(self) -> tuple[float, ...]:
         """Changes when the recording grows."""

@@ -19,7 +19,7 @@ from ...replay.ladder.derivatives import is_that
 from ...replay.program.effects import reachable, variables, written
 from ...replay.program.lines import Lines, first_unknown, same
 from ...replay.verdicts.compare import Comparison
-from .served_calls import Call, Closely, Compiled, Ran
+from .compared_calls import Call, Closely, Compiled, Ran
 
 MOST_INLINED = 8
 """Levels of inlined functions that are looked into."""

@@ -1,14 +1,17 @@
 """Where NaNs and infinities are born: in the captured graph, or in the first stage that has some of its own."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ...artifacts.fx_graphs import target_name
-from ...artifacts.records import Location
+from ...artifacts.input_names import in_words
+from ...artifacts.records import Frame, Location, SavedInput
+from ..program.lines import first_unknown
+from ..program.program import Returned
 from ..verdicts.nonfinite import Birth, births, kind_of
 from .rungs import Execution
 
@@ -43,3 +46,16 @@ def _named(birth: Birth, names: Mapping[str, str]) -> Birth:
 def differs(ran: Execution, eager: Execution) -> bool:
     """Whether results hold NaNs or infinities in one run and not in the other."""
     return [kind_of(value) for value in ran.observed()] != [kind_of(value) for value in eager.observed()]
+
+
+def input_names(module: torch.fx.GraphModule, items: Iterable[SavedInput]) -> dict[str, str]:
+    """The placeholders of a graph as the program's inputs, in words."""
+    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    return {name: in_words(item.name) for name, item in zip(placeholders, items)}
+
+
+def unknown_line(ladder: Any, returned: Returned) -> Location | None:
+    """The first line of the program with a value that the captured graph has not."""
+    known = (*ladder.saved, *ladder.program.eager.values.values(), *ladder.program.eager.observed())
+    line, frame = first_unknown(returned.lines.items(), known), ladder.recording.artifact(ladder.compile_id, "frame")
+    return Location(frame.file, line, frame.function) if line and isinstance(frame, Frame) else None

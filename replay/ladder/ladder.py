@@ -18,10 +18,9 @@ import torch
 from ...artifacts.context import CompileContext, run_stages
 from ...artifacts.input_names import in_words
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Frame, Graph, Location, Pass
+from ...artifacts.records import Graph, Location, Pass
 from ...engine.stages import INFERENCE
-from ..program.lines import first_unknown
-from ..program.program import ProgramAbsent, ProgramRuns, Returned, compare_returned
+from ..program.program import ProgramAbsent, ProgramRuns, compare_returned
 from ..program.served import ServedCalls
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones, kept_or_made_up
@@ -31,7 +30,7 @@ from ..verdicts.compare import Comparison, worst
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
-from .births import differs, graph_births
+from .births import differs, graph_births, input_names, unknown_line
 from .calls import call_rungs
 from .entry import ran_in_eager
 from .explain import explained, random_results
@@ -163,13 +162,7 @@ class Ladder:
         why = f"the program, run again in eager ({returned.run_seconds:.1f} s until then)"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
-            self.first = Difference("capture", "results", self._tried(lambda: self._unknown_line(returned)), found)
-
-    def _unknown_line(self, returned: Returned) -> Location | None:
-        """The first line of the program with a value that the captured graph has not."""
-        known = (*self.saved, *self.program.eager.values.values(), *self.program.eager.observed())
-        line, frame = first_unknown(returned.lines.items(), known), self._artifact("frame", "", Frame)
-        return Location(frame.file, line, frame.function) if line else None
+            self.first = Difference("capture", "results", self._tried(lambda: unknown_line(self, returned)), found)
 
     # ---- making the stages again
     def _compile(self) -> str:
@@ -501,10 +494,6 @@ class Ladder:
         if not self.options.nan and not any(map(kind_of, eager.observed())):
             return []
         found = graph_births(self.captured, eager, self.program.wide, self._inputs(), "capture", self._lines,
-                             self._input_names(self.captured))
+                             input_names(self.captured, self.kept.inputs))
         ends = tuple(name for (name, _), value in zip(self._names(eager), eager.observed()) if kind_of(value))
         return [dataclasses.replace(birth, reaches=ends) for birth in found]
-
-    def _input_names(self, module: torch.fx.GraphModule) -> dict[str, str]:
-        placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
-        return {name: in_words(item.name) for name, item in zip(placeholders, self.kept.inputs)}

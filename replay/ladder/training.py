@@ -37,7 +37,7 @@ from ..verdicts.compare import worst
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
-from .births import graph_births
+from .births import graph_births, input_names
 from .derivatives import wrong_derivative
 from .entry import ran_in_eager
 from .explain import random_results
@@ -388,7 +388,7 @@ class TrainingLadder(Ladder):
         lines = {name: self.location(source) for name, source in self._sources.items()}
         inputs = (*self._inputs(), *self._tangents(None))
         more = graph_births(self._joint_module, inner, self.nodes.wide, inputs, "joint", lines,
-                            self._input_names(self._joint_module))
+                            input_names(self._joint_module, self.kept.inputs))
         return [*found, *(birth for birth in more if birth.node in backward)]
 
 

@@ -16,9 +16,7 @@ import sys
 import threading
 import types
 import weakref
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -52,6 +50,7 @@ from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over
 from ..shapes.dynamic_policy import DynamicPolicy
 from ..shapes.frame_shapes import MarkedDynamicError
+from .code_state import CodeState
 from .compilation import DISTURBED, INTERNAL_ERROR, TOO_DEEP, Compilation, internal_error
 from .convert import NO_OPERATION
 from .frame_records import subject_of
@@ -77,22 +76,6 @@ _PATIENCE = 8  # calls with nothing to compile before they are no longer interce
 _ROOM = 100  # frames that a compilation needs at least, its record included
 _frame_numbers = itertools.count()
 _compiling = ForkLock(threading.RLock)
-
-
-@dataclass
-class CodeState:
-    """The state of one code object over all its compilations."""
-
-    frame: int = -1  # F of the compile id F/C; given at the first compilation
-    compiles: int = 0
-    fruitless: int = 0  # calls that had nothing to compile
-    history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
-    limit_said: bool = False
-    limit: int | None = None  # of compilations, where an override sets one
-    was_called: bool = False  # under a stance that leaves the first call to eager
-    watchers: set[str] = field(default_factory=set)  # reasons for which calls ran in eager for a while
-    raised: int = 0  # entries that went because the call that they were made for raised
-    failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
 
 
 class Dispatcher:
