@@ -5,10 +5,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cli.api import compile, disable, explain, graph_break, mark_dynamic, record, stats
+    from .cli.api import (
+        compile,
+        disable,
+        explain,
+        graph_break,
+        load_cache,
+        mark_dynamic,
+        record,
+        save_cache,
+        stats,
+        warm_up,
+    )
     from .version import __version__
 
-__all__ = ["__version__", "compile", "disable", "explain", "graph_break", "mark_dynamic", "record", "stats"]
+__all__ = [
+    "__version__", "compile", "disable", "explain", "graph_break", "load_cache", "mark_dynamic", "record", "save_cache",
+    "stats", "warm_up",
+]
 
 
 def __dir__() -> list[str]:

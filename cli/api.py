@@ -18,18 +18,30 @@ from ..artifacts.home import new_recording_folder, recordings_home
 from ..artifacts.recording import Recording
 from ..artifacts.store import RecordingWriter
 from ..tracer.frames import dispatch
+from ..tracer.runtime import eval_frame
+from ..tracer.runtime.dynamo_settings import compiles_nothing
 from . import session
 from .compile_anything import compile_anything
 from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
+from .serving import (
+    CacheBundle,
+    WarmUp,
+    load_cache,
+    load_cache_artifacts,
+    save_cache,
+    save_cache_artifacts,
+    warm_up,
+)
 from .settings import checked
 from .wiring import Request, requested
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 __all__ = [
-    "Explanation", "compile", "disable", "dynamo_backend", "dynamo_explain", "explain", "graph_break", "mark_dynamic",
-    "record", "stats",
+    "CacheBundle", "Explanation", "WarmUp", "compile", "disable", "dynamo_backend", "dynamo_explain", "explain",
+    "graph_break", "load_cache", "load_cache_artifacts", "mark_dynamic", "record", "save_cache", "save_cache_artifacts",
+    "stats", "warm_up",
 ]
 
 
@@ -57,7 +69,7 @@ def compile(
     request = requested(
         backend, mode, options, dynamic=dynamic, fullgraph=fullgraph, recompile_limit=recompile_limit,
         isolated=isolate_recompiles)
-    if disable:
+    if disable or compiles_nothing():
         return (lambda it: it) if model is None else model
     if model is None:
         return functools.partial(_compile_decorated, request=request)
@@ -141,8 +153,9 @@ def _program_name() -> str:
 
 
 def stats() -> dict[str, Any]:
-    """This process so far: `graphs`, `ops`, `graph_breaks`, `recompiles` and `reasons` (of the breaks, with counts)."""
-    return dict(dispatch.stats())
+    """This process so far: `graphs`, `ops`, `graph_breaks`, `recompiles`, `reasons` (of the breaks, with counts), and
+    `fallbacks`: why graphs run in eager that were captured (with counts)."""
+    return {**dispatch.stats(), "fallbacks": dict(session.FALLBACKS)}
 
 
 def reset() -> None:
@@ -157,14 +170,14 @@ def reset() -> None:
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Run `fn`, and by default all that it calls, in eager: a function, a decorator, or a decorator with arguments.
 
-    With `recursive=False` only `fn`'s own frame is skipped.
+    With `recursive=False` only `fn`'s own frame is skipped. `reason` is told where a graph breaks there.
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
-        fn.forward = dispatch.disable(fn.forward, recursive=recursive)
+        fn.forward = dispatch.disable(fn.forward, recursive, reason)
         return fn
-    return dispatch.disable(fn, recursive=recursive)
+    return dispatch.disable(fn, recursive, reason)
 
 
 def graph_break(msg: str = "") -> None:
@@ -200,6 +213,10 @@ def assume_constant_result(fn: F) -> F:
     return fn
 
 
+def cudagraph_mark_step_begin() -> None:
+    """`torch.compiler.cudagraph_mark_step_begin`: there are no CUDA graphs here whose memory a step could reuse."""
+
+
 STANCES = (
     "default", "eager_then_compile", "aot_eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
 )
@@ -209,27 +226,40 @@ class set_stance:  # lower case: it stands in for torch.compiler.set_stance
     """`torch.compiler.set_stance`: "default" compiles, "force_eager" does not; a call, a decorator, a context manager.
 
     "eager_on_recompile" and "fail_on_recompile" run a call that needs a compilation in eager, or raise RuntimeError.
-    "eager_then_compile" and "aot_eager_then_compile" are treated as "default". Raises RuntimeError for others.
+    "eager_then_compile" runs the first call of each function in eager, "aot_eager_then_compile" its ATen graph; what
+    differs at the second is dynamic. `force_backend` is used in the place of each backend. Guards are evaluated also
+    with `skip_guard_eval_unsafe`. Raises RuntimeError for another stance, and in a call that is compiled.
     """
 
-    def __init__(self, stance: str = "default", **_options: Any) -> None:
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
         if stance not in STANCES:
             raise RuntimeError(f"invalid torch.compile stance {stance!r}; there are: {', '.join(STANCES)}")
-        self.stance = stance
-        self._before = dispatch.set_stance(stance)
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        if eval_frame.current_callback():
+            raise RuntimeError("attempted to set_stance in a torch.compile region")
+        self.stance, self.backend = stance, force_backend
+        self._before = self._set(stance, force_backend)
 
-    def __enter__(self) -> set_stance:
-        return self
+    @staticmethod
+    def _set(stance: str, backend: Any) -> tuple[str, Any]:
+        return dispatch.set_stance(stance), dispatch.force_backend(backend)
+
+    def __enter__(self) -> None:
+        self._set(self.stance, self.backend)
 
     def __exit__(self, *_exception: object) -> None:
-        dispatch.set_stance(self._before)
+        self._set(*self._before)
 
     def __call__(self, function: F) -> F:
-        dispatch.set_stance(self._before)  # as a decorator it acts during calls only
+        self._set(*self._before)  # as a decorator it acts during calls only
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            with set_stance(self.stance):
+            with set_stance(self.stance, force_backend=self.backend):
                 return function(*args, **kwargs)
 
         return call  # type: ignore[return-value]

@@ -20,7 +20,9 @@ REPLACED = {
     # attribute of torch (or below it) -> name in api.py
     "torch": {"compile": "torch_compile"},
     "torch.compiler": {"reset": "reset", "disable": "disable", "allow_in_graph": "allow_in_graph",
-                       "assume_constant_result": "assume_constant_result", "set_stance": "set_stance"},
+                       "assume_constant_result": "assume_constant_result", "set_stance": "set_stance",
+                       "cudagraph_mark_step_begin": "cudagraph_mark_step_begin",
+                       "save_cache_artifacts": "save_cache_artifacts", "load_cache_artifacts": "load_cache_artifacts"},
     # Dynamo's other functions set marks that ptdebug's tracer reads, and torch itself uses them.
     "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "allow_in_graph": "allow_in_graph",
                       "explain": "dynamo_explain"},
@@ -141,6 +143,17 @@ def stats() -> dict[str, Any]:
     """The counters of this process so far; empty if nothing was compiled."""
     dispatch = _dispatch()
     return dispatch.stats() if dispatch else {}
+
+
+def reruns() -> list[str]:
+    """What calls of compiled functions ran again in eager, because a graph raised in them."""
+    found = []
+    for reason, times in stats().get("reasons", {}).items():
+        kind, _, what = reason.partition(": ")
+        if kind == "rerun in eager":
+            calls = "a call" if times == 1 else f"{times} calls"
+            found.append(f"{calls} ran in eager a second time: {what} (what eager raises, too, the program has seen)")
+    return found
 
 
 def _dispatch() -> Any:

@@ -198,8 +198,9 @@ def preferred(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def _is_default(module: ModuleType, setting: str) -> bool:
+    """Whether a setting has its default value: nobody has set it, or torch has set it back (`torch.export` does)."""
     try:
-        return bool(module._is_default(setting))
+        return bool(module._is_default(setting) or _value(module, setting) == module._config[setting].default)
     except (AttributeError, KeyError):  # an alias, or another version's
         return True
 

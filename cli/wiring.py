@@ -48,6 +48,7 @@ class Request:
     memory_budget: float | None = None
     settings: tuple[tuple[str, Any], ...] = ()  # of Inductor, by the mode and options
     keywords: tuple[tuple[str, Any], ...] = ()
+    keep_guards: Callable[[Any], Any] | None = None  # options["guard_filter_fn"]
     isolated: bool = False  # shares what is compiled with no other call of `compile`
 
     def options(self) -> CompileOptions:
@@ -72,13 +73,20 @@ class Request:
         ours = isinstance(self.backend, str)  # what a user-defined backend's graph raises is the program's
         options = CompileOptions(
             backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions,
-            overrides=lambda: session.current().settings.overrides,
+            overrides=lambda: session.current().settings.overrides, keep_guards=self.keep_guards,
+            with_backend=self._with_backend,
         )
-        if self.fullgraph or not ours:
-            _errors_as_dynamos()
+        _errors_as_dynamos()
         if self.recompile_limit is not None:
             options.recompile_limit = self.recompile_limit
         return options
+
+    def _with_backend(self, backend: str | Callable[..., Any]) -> CompileOptions:
+        """The options of the same request for another backend."""
+        return requested(
+            backend, dynamic=self.dynamic, fullgraph=self.fullgraph, recompile_limit=self.recompile_limit,
+            keep_guards=self.keep_guards,
+        ).options()
 
     def optimize(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, compiled when it is called."""
@@ -131,6 +139,8 @@ def _stock_budget() -> float:
 
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
+    if (own := session.current().graphs) is not None:
+        return own(captured, context)
     if not session.current().settings.engine:
         return _as_it_is(captured)
     try:
@@ -145,6 +155,8 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         compiled = _as_captured(captured, context, error)
     for note in context.notes:
         session.current().say(f"ptdebug: {note}")
+    if context.fallback and context.way != "eager":
+        session.FALLBACKS[context.fallback.splitlines()[0]] += 1
     if context.fallback and not context.recording and context.way != "eager":  # a recording says it of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)
@@ -196,10 +208,12 @@ def requested(
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     wanted = dict(options or {})
+    others["keep_guards"] = wanted.pop("guard_filter_fn", others.get("keep_guards"))
+    wanted.pop("use_aoti", None)
     if isinstance(backend, str):
         backend = compile_options.backend_called(backend) or backend
     if not isinstance(backend, str):
-        given = {"mode": None if mode == "default" else mode, "options": options}
+        given = {"mode": None if mode == "default" else mode, "options": wanted}
         keywords = tuple((name, value) for name, value in given.items() if value)
         return Request(backend, keywords=keywords, **others)
     settings: dict[str, Any] = {}

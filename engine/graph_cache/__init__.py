@@ -24,6 +24,7 @@ from ..runtime.entry import Compiled, entry
 from ..runtime.runtime import wrapper_file
 from ..toolchain.cpp_build import CannotBuild
 from . import disk, sizes
+from .history import HISTORY, Done, label_of
 from .key import key_of, recorded_key_of
 from .parts import MakeParts, Parts, call_of, decode, encode
 from .values import Uncacheable
@@ -50,6 +51,7 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
             keys: _Keys | None = _keys_of(captured, context)
             found = _loaded(keys, captured, context) if keys is not None else None
         except Uncacheable as reason:
+            context.uncached = str(reason)
             _say_why(str(reason), context)
             keys, found = None, None
         except Exception as error:  # a fault of ptdebug, or an unknown version of torch
@@ -57,11 +59,14 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
                 raise
             context.notes.append(f"no cache key for a graph: {type(error).__name__}: {error}")
             keys, found = None, None
-    if found is not None:
+    if found is not None and keys is not None:
+        HISTORY.append(Done(keys.plain, label_of(captured), loaded=True))
         return found
     if keys is None:
+        HISTORY.append(Done("", label_of(captured), loaded=False, why=context.uncached or "it has no key"))
         return compiler()(captured, context, lambda make: None)
     before = sizes.count(captured)
+    HISTORY.append(Done(keys.plain, label_of(captured), loaded=False))
     with _told(context) as told:
 
         def keep(make: MakeParts) -> None:

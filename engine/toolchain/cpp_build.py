@@ -124,6 +124,18 @@ def _place(source: str) -> tuple[str, Path]:
     return compiler, cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.so"
 
 
+def place_of(source: str) -> Path:
+    """Where the cache has the library of a source. Raises CompilerMissing."""
+    return _place(source)[1]
+
+
+def entry_of(source: str) -> tuple[bytes, bytes] | None:
+    """(machine code, log with checksum) of a source that has been compiled; None where the entry is not whole."""
+    library = place_of(source)
+    log = library.with_suffix(".log")
+    return (library.read_bytes(), log.read_bytes()) if _intact_entry(library, log) is not None else None
+
+
 def _flags(source: str) -> tuple[str, ...]:
     return (*FLAGS, *OF_DOUBLES) if "double* __restrict" in source else FLAGS
 

@@ -182,6 +182,162 @@ def test_stances(set_stance: Callable[..., Any]) -> None:
     assert api.stats()["graphs"] == 2
 
 
+@pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])
+def test_stances_that_leave_the_first_call(set_stance: Callable[..., Any]) -> None:
+    """To eager, or to its ATen graph; what differs at the second call is dynamic."""
+    for stance, first in (("eager_then_compile", 0), ("aot_eager_then_compile", 1)):
+        api.reset()
+        compiled, before = ptdebug.compile(lambda x: x * 2 + 1), api.stats()["graphs"]
+        with set_stance(stance):
+            for size, graphs in ((3, first), (4, first + 1), (9, first + 1)):
+                assert compiled(torch.ones(size)).tolist() == [3] * size
+                assert api.stats()["graphs"] - before == graphs
+
+
+@pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])
+def test_a_stance_forces_a_backend(set_stance: Callable[..., Any]) -> None:
+    seen = []
+
+    def backend(graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
+        seen.append(graph)
+        return graph.forward
+
+    compiled = ptdebug.compile(plus_one)
+    compiled(torch.ones(2))
+    with set_stance(force_backend=backend):
+        assert compiled(torch.ones(2)).tolist() == [2, 2] and len(seen) == 1
+    assert compiled(torch.ones(2)).tolist() == [2, 2] and len(seen) == 1
+    with pytest.raises(RuntimeError, match="non-default stance cannot have force_backend set"):
+        set_stance("force_eager", force_backend="eager")
+
+
+def test_no_stance_is_set_in_what_is_compiled() -> None:
+    @ptdebug.compile
+    def sets(x: torch.Tensor) -> torch.Tensor:
+        api.set_stance("force_eager")
+        return x + 1
+
+    with pytest.raises(RuntimeError, match=r"attempted to set_stance in a torch\.compile region"):
+        sets(torch.ones(1))
+
+
+def graphs_of_calls(compile: Callable[..., Any], count: Callable[[], int]) -> tuple[int, str]:
+    """How many graphs some calls take, and the error that ends them."""
+    compiled, before = compile(lambda x, n=2: x * 2 + n), count()
+    try:
+        for number in (2, 3, 4, 5):
+            compiled(torch.ones(number), 2.5)
+        for dtype in (torch.float64, torch.int32, torch.int64):
+            compiled(torch.ones(3, dtype=dtype), 2.5)
+    except Exception as error:
+        kinds = ("RecompileError", "FailOnRecompileLimitHit")
+        return count() - before, next(k for k in kinds if isinstance(error, getattr(torch._dynamo.exc, k)))
+    return count() - before, ""
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"error_on_recompile": True}, {"automatic_dynamic_shapes": False}, {"assume_static_by_default": False},
+    {"disable": True}, {"recompile_limit": 2}, {"recompile_limit": 3, "fail_on_recompile_limit_hit": True},
+])
+def test_settings_of_dynamo_are_honoured(settings: dict[str, Any]) -> None:
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    with torch._dynamo.config.patch(settings):
+        ours = graphs_of_calls(ptdebug.compile, lambda: api.stats()["graphs"])
+        stock = graphs_of_calls(lambda f: torch.compile(f, backend="eager"), lambda: counters["stats"]["unique_graphs"])
+    assert ours == stock
+
+
+SCALE = 1
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.factor = torch.nn.Dropout(0.0), 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * self.factor + SCALE
+
+
+@pytest.mark.parametrize("name", [
+    "skip_all_guards_unsafe", "keep_tensor_guards_unsafe", "skip_guard_on_globals_unsafe",
+    "skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_inbuilt_nn_modules_unsafe", "keep_portable_guards_unsafe",
+])
+def test_the_program_chooses_guards(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What differs from call to call without a guard on it keeps its old value, as in stock."""
+    torch._dynamo.reset()
+    found = []
+    for compile in (ptdebug.compile, torch.compile):
+        model, x = Scaled(), torch.ones(3)
+        monkeypatch.setitem(globals(), "SCALE", 1)
+        options = {"guard_filter_fn": getattr(torch.compiler, name)}
+        backend = {} if compile is ptdebug.compile else {"backend": "eager"}
+        compiled = compile(model, options=options, **backend)
+        results = [compiled(x)]
+        monkeypatch.setitem(globals(), "SCALE", 5)
+        results.append(compiled(x))
+        model.factor = 7
+        results.append(compiled(x))
+        model.inner.p = 1.0
+        results.append(compiled(x))
+        if name != "skip_all_guards_unsafe":  # a kernel for floats would read doubles
+            results.append(compiled(x.double()))
+        found.append([result[0].item() for result in results])
+    assert found[0] == found[1]
+
+
+def test_what_has_no_meaning_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    from ptdebug.cli import compile_options, torch_settings
+
+    compile_options.say_once.cache_clear()
+    for _ in range(2):
+        ptdebug.compile(plus_one, options={"triton.cudagraphs": True, "freezing": False})
+        ptdebug.compile(plus_one, mode="max-autotune-no-cudagraphs")
+        with torch._inductor.config.patch(pattern_matcher=False), torch._dynamo.config.patch(allow_rnn=True):
+            ptdebug.compile(plus_one)
+    said = [record.getMessage() for record in caplog.records if record.name == "ptdebug"]
+    assert [text.partition(": ")[0] for text in said] == [
+        "the option triton.cudagraphs has no effect", "mode='max-autotune-no-cudagraphs'",
+        "torch._inductor.config.pattern_matcher has no effect", "torch._dynamo.config.allow_rnn has no effect"]
+    unknown = [name for name in torch._inductor.config.get_config_copy()
+               if torch_settings.why_unused(name) == "ptdebug does not know it"]
+    assert not unknown
+
+
+@pytest.mark.parametrize("settings, wanted", [
+    ({"emulate_precision_casts": True}, ("intermediate-precision", "eager")),
+    ({"disable_cpp_codegen": True}, ("compile", "aten")), ({"fx_graph_cache": False}, ("cache", "compile")),
+    ({"cpp_wrapper": True}, ("wrapper", "cpp")),
+])
+def test_settings_of_inductor_are_decisions(settings: dict[str, Any], wanted: tuple[str, str], tmp_path: Path) -> None:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        h = (x * 2 + 1).relu() @ x
+        for _ in range(3):
+            h = (h.sigmoid() * 3 + 1).tanh() @ x
+        return h
+
+    x, made = torch.rand(16, 16).bfloat16(), []
+    for given in ({"options": settings}, {}):
+        api.reset()
+        with ptdebug.record("settings", out=str(tmp_path)) as recording, torch._inductor.config.patch(
+                {} if given else settings):
+            torch.testing.assert_close(ptdebug.compile(chain, **given)(x), chain(x))
+        made.append({(d.kind, d.chosen) for _, d in recording.decisions() if d.kind == wanted[0]})
+    assert made == [{wanted}, {wanted}]
+
+
+@pytest.mark.parametrize("disable", [torch.compiler.disable, api.disable])
+def test_the_reason_of_a_disabled_function_is_told(disable: Callable[..., Any]) -> None:
+    @disable(reason="it asks a database")
+    def asks(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    found = ptdebug.explain(lambda x: asks(x * 2) * 3)(torch.ones(2))
+    assert [each.message for each in found.graph_breaks] == [
+        "asks (it asks a database) is marked as not to be compiled"]
+
+
 def test_an_unknown_stance_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"invalid torch\.compile stance 'nosuch'"):
         api.set_stance("nosuch")

@@ -50,14 +50,18 @@ class StanceError(RuntimeError):
     """`set_stance("fail_on_recompile")` is in force, and a call needs a compilation."""
 
 
-TO_THE_PROGRAM = (FullGraphError, BackendCompilerFailed, RecompileLimitError, StanceError)
+class RecompileError(_ErrorOfOurs):
+    """A call needs another compilation, and `torch._dynamo.config.error_on_recompile` is set; Dynamo's of that name."""
+
+
+TO_THE_PROGRAM = (FullGraphError, BackendCompilerFailed, RecompileLimitError, StanceError, RecompileError)
 
 
 def become_dynamos(exc: ModuleType) -> None:
     """Make ours subclasses of those of `torch._dynamo.exc`, as far as this torch's allow it."""
     pairs: dict[type, str] = {
         FullGraphError: "Unsupported", BackendCompilerFailed: "BackendCompilerFailed",
-        RecompileLimitError: "FailOnRecompileLimitHit",
+        RecompileLimitError: "FailOnRecompileLimitHit", RecompileError: "RecompileError",
     }
     for ours, name in pairs.items():
         with suppress(AttributeError, TypeError):

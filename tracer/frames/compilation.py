@@ -138,7 +138,7 @@ class Compilation:
     def decide_limit(self) -> int:
         """How often a frame is compiled at most, recorded where that is reached or an override says so."""
         why = "compilations of one function before other calls of it run in eager"
-        return self.context.number("recompile-limit", self._subject(), self.options.recompile_limit, why)
+        return self.context.number("recompile-limit", self._subject(), self.options.limit, why)
 
     def refused(self, status: str, why: str, decide: Callable[[], object] | None = None) -> None:
         """Record that the frame was not compiled."""
@@ -167,7 +167,7 @@ class Compilation:
     def _install(self, converted: ConvertedFrame) -> Verdict:
         self.doubtful = any(found.code in ("operator-error", "memory-overlap") for found in converted.breaks)
         self.raises = self.options.fullgraph and bool(converted.breaks)
-        tree = build_tree(converted.guards, self.failures, self.options.versions)
+        tree = build_tree(converted.guards, self.failures, self.options.versions, self.options.keep_guards)
         guards = EntryGuards(tree.root, tree.checks, str(self.id), self.owner)
         if not tree.root.check(self.frame.f_locals):
             frame = self.frame

@@ -11,7 +11,6 @@ import atexit
 import functools
 import itertools
 import logging
-import os
 import re
 import sys
 import threading
@@ -41,7 +40,9 @@ from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
 from ..runtime.dispatch_modes import current_observer, has_own_dispatch_mode
+from ..runtime.dynamo_settings import compiles_nothing, dynamic_by_settings, setting
 from ..runtime.eval_frame import EntryGuards, Verdict
+from ..runtime.fork_lock import ForkLock
 from ..runtime.global_modes import keeping_modes
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
@@ -56,7 +57,18 @@ from .convert import NO_OPERATION
 from .frame_records import subject_of
 from .function_modes import own_under, put_back, take_off
 from .registry import REGISTRY, is_wanted
-from .stances import DYNAMO, needs_compilation, set_stance, stance_in_effect, stance_there
+from .stances import (
+    DYNAMO,
+    FIRST_IN_EAGER,
+    backend_in_effect,
+    force_backend,
+    needs_compilation,
+    recompiled,
+    remember_sizes,
+    set_stance,
+    stance_in_effect,
+    stance_there,
+)
 from .visible import visible
 
 log = logging.getLogger("ptdebug")
@@ -64,15 +76,7 @@ _KEY = "ptdebug"  # of ptdebug's part of torch's frame state
 _PATIENCE = 8  # calls with nothing to compile before they are no longer intercepted
 _ROOM = 100  # frames that a compilation needs at least, its record included
 _frame_numbers = itertools.count()
-_compiling = threading.RLock()
-
-
-def _after_fork() -> None:
-    global _compiling
-    _compiling = threading.RLock()  # a thread that is not in the child may hold it
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_compiling = ForkLock(threading.RLock)
 
 
 @dataclass
@@ -85,6 +89,7 @@ class CodeState:
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
     limit_said: bool = False
     limit: int | None = None  # of compilations, where an override sets one
+    was_called: bool = False  # under a stance that leaves the first call to eager
     watchers: set[str] = field(default_factory=set)  # reasons for which calls ran in eager for a while
     raised: int = 0  # entries that went because the call that they were made for raised
     failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
@@ -98,7 +103,7 @@ class Dispatcher:
         # C++ makes the entry when the callback has returned; until then another thread would not find it.
         self._installing: dict[int, weakref.ref[EntryGuards]] = {}
         self._doubtful: list[tuple[CodeState, weakref.ref[EntryGuards]]] = []
-        self.raising: list[weakref.ref[EntryGuards]] = []  # entries of this call that only raise
+        self.raising: list[weakref.ref[EntryGuards]] = []  # entries for this call only
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
         """The verdict for a frame that no entry serves. Raises only the errors of `raised_errors.py`."""
@@ -146,7 +151,7 @@ class Dispatcher:
     def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
         """`_compile`, then the handlers of signals that arrived meanwhile; None where it gave up because of them."""
         try:
-            with _compiling:
+            with _compiling.lock:
                 REGISTRY.touched[id(frame.f_code)] = weakref.ref(frame.f_code)
                 with waiting, keeping_modes():
                     return self._compile(frame, state, wanted)
@@ -186,28 +191,37 @@ class Dispatcher:
         apart = not mine and bool(ours)
         orphans = [e.guard_manager for e in ours if e.guard_manager.owner() is None]
         del entries, ours  # C++ drops some of them when an object that they identify dies
-        for guards in orphans[self.options.recompile_limit - 1 :]:  # the least recently used
+        for guards in orphans[self.options.limit - 1 :]:  # the least recently used
             guards.invalidate("the object it was compiled for has died")
         mine += self._on_the_way(frame.f_code)
         scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
         reason = explain_recompile(mine, scope, frame.f_code)
         if mine and reason is None:
             return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
+        once: CompileOptions | None = None  # how this one call is compiled, where others are not
         if REGISTRY.stance != "default" or DYNAMO in sys.modules:
             stance = stance_in_effect()
             if stance == "fail_on_recompile":
                 raise needs_compilation(frame, reason)
-            if stance == "eager_on_recompile":
+            if stance == "eager_on_recompile" or compiles_nothing():
                 return eval_frame.EAGER_ONCE
+            if reason is not None and setting("error_on_recompile", False):
+                raise recompiled(frame, reason)
+            if stance in FIRST_IN_EAGER and not state.was_called:
+                state.was_called = True
+                remember_sizes(state.history, frame.f_locals)
+                if stance == "eager_then_compile" or self.options.with_backend is None:
+                    return eval_frame.EAGER_ONCE
+                once = self.options.with_backend("aot_eager")
         if reason is not None:
             state.failures[_variable(reason.subject)] += 1
         if len(mine) >= self._limit(state):
             return self._limit_reached(frame, state, reason)
         if state.frame < 0:
             state.frame = next(_frame_numbers)
-        compilation = Compilation(self.options, frame, CompileId(state.frame, state.compiles), owner)
+        compilation = Compilation(once or self.options, frame, CompileId(state.frame, state.compiles), owner)
         state.compiles += 1
-        policy = DynamicPolicy(state.history, self.options.dynamic, compilation.context)
+        policy = DynamicPolicy(state.history, dynamic_by_settings(self.options.dynamic), compilation.context)
         compilation.failures = state.failures
         compilation.apart = apart and reason is None
         outcome = compilation.run(policy, reason)
@@ -215,7 +229,7 @@ class Dispatcher:
         if isinstance(outcome, Verdict):
             assert outcome.guarded_code is not None
             self._installing[id(frame.f_code)] = entry = weakref.ref(outcome.guarded_code.guard_manager)
-            if compilation.raises:
+            if compilation.raises or once is not None:
                 self.raising.append(entry)
             elif compilation.doubtful and state.raised < _PATIENCE:
                 self._doubtful.append((state, entry))
@@ -239,17 +253,19 @@ class Dispatcher:
                 guards.invalidate("the call that it was compiled for raised an error")
 
     def forget_raising(self) -> None:
-        """Drop the entries that only raise: a call that their guards accept need not raise."""
+        """Drop the entries made for a single call: that only raise (a call that their guards accept need not raise), or
+        of the first call under "aot_eager_then_compile"."""
         while self.raising:
             guards = self.raising.pop()()
             if guards is not None and not guards.dead:
-                guards.invalidate("it was compiled for a single call, which raised an error")
+                guards.invalidate("it was compiled for a single call")
 
     def _limit(self, state: CodeState) -> int:
-        return self.options.recompile_limit if state.limit is None else state.limit
+        return self.options.limit if state.limit is None else state.limit
 
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
         """From now on use existing entries only; said once, and recorded as a compilation that was not made."""
+        raises = self.options.fullgraph or setting("fail_on_recompile_limit_hit", False)
         if not state.limit_said:
             state.limit_said = True
             code, limit = frame.f_code, self._limit(state)
@@ -262,10 +278,11 @@ class Dispatcher:
             STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
             compilation = Compilation(self.options, frame, CompileId(state.frame, state.compiles))
             compilation.refused("failed" if self.options.fullgraph else "eager", text, compilation.decide_limit)
-        if self.options.fullgraph:
+        if raises:
+            asked = "fullgraph=True" if self.options.fullgraph else "fail_on_recompile_limit_hit"
             raise RecompileLimitError(
                 f"{frame.f_code.co_qualname} was compiled {self._limit(state)} times, the limit, and "
-                "fullgraph=True allows no call of it to run in eager"
+                f"{asked} allows no call of it to run in eager"
             )
         return eval_frame.CACHED_ONLY
 
@@ -330,6 +347,12 @@ def _dispatcher(options: CompileOptions) -> Dispatcher:
     return found
 
 
+def _with_backend(dispatcher: Dispatcher, backend: Any) -> Dispatcher:
+    """The dispatcher of the same options with another backend."""
+    make = dispatcher.options.with_backend
+    return dispatcher if make is None else _dispatcher(make(backend))
+
+
 class _Wrapped:
     """What one call of `optimize` compiles: it has a recompilation limit of its own."""
 
@@ -361,28 +384,31 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     set_callback, registry = eval_frame.set_callback, REGISTRY
     set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
     current_callback, current_region = eval_frame.current_callback, eval_frame.current_region
-    loaded, raising = sys.modules.get, dispatcher.raising
+    loaded = sys.modules.get
     modes_in_force = torch._C._len_torch_function_stack
     version, known = VERSION, Known
     under = own_under()
     REGISTRY.wanted[under.__code__] = True
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
+        used = dispatcher
         if registry.eager or ((dynamo := loaded(DYNAMO)) is not None and stance_there(dynamo) == "force_eager"):
             return owner.function(*args, **kwargs)
         if version[0] != known.tag and has_changed():
             forget()
+        if (registry.backend is not None or dynamo is not None) and (backend := backend_in_effect()) is not None:
+            used = _with_backend(dispatcher, backend)
         modes = take_off() if modes_in_force() else ()
         region, before = current_region(), current_callback()  # a signal handler may raise after each call
         try:
             set_region(our_region)
-            set_callback(dispatcher)
+            set_callback(used)
             result = under(modes, target, args, kwargs) if modes else target(*args, **kwargs)
             if KEPT:
                 raise_kept()
             return result
         except BaseException as error:
-            dispatcher.call_raised()
+            used.call_raised()
             without_first(error)
             raise
         finally:
@@ -392,8 +418,8 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
                 set_region(region)
                 if modes:
                     put_back(modes)
-                if raising:
-                    dispatcher.forget_raising()
+                if used.raising:
+                    used.forget_raising()
 
     compiled.__code__ = passed_over(compiled.__code__)
     eval_frame.skip_code(compiled.__code__)
@@ -402,13 +428,14 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     return compiled
 
 
-def disable(fn: Any, recursive: bool = True) -> Any:
-    """`fn` such that it always runs in eager; with `recursive`, so does everything that it calls.
+def disable(fn: Any, recursive: bool = True, reason: str | None = None) -> Any:
+    """`fn` such that it always runs in eager; with `recursive`, so does everything that it calls. A graph that breaks
+    there says the `reason`.
 
     A module is changed in place: its `forward` is disabled.
     """
     if isinstance(fn, torch.nn.Module):
-        fn.forward = disable(fn.forward, recursive)
+        fn.forward = disable(fn.forward, recursive, reason)
         return fn
     if eval_frame.unavailable() or isinstance(fn, type):
         return fn
@@ -420,6 +447,7 @@ def disable(fn: Any, recursive: bool = True) -> Any:
     disabled = eval_frame.unobserved(fn)
     functools.update_wrapper(disabled, fn, updated=())
     disabled.__dict__["_torchdynamo_disable"] = True
+    disabled.__dict__["_torchdynamo_disable_msg"] = reason
     mark_wrapper(disabled, fn)
     return disabled
 
@@ -432,7 +460,7 @@ def reset() -> None:
 
 def forget() -> None:
     """Forget all compiled code; the statistics stay."""
-    with _compiling:
+    with _compiling.lock:
         _drop_entries()
 
 
@@ -448,14 +476,15 @@ def _drop_entries() -> None:
 def _let_go() -> None:
     """At exit: torch's guards hold the program's globals where the garbage collector does not look, so their objects
     would not be finalized."""
-    if not _compiling.acquire(blocking=False):
+    lock = _compiling.lock
+    if not lock.acquire(blocking=False):
         return  # a thread that the interpreter does not wait for
     try:
         REGISTRY.ended = runtimes()
         REGISTRY.eager = True  # exit handlers still call them
         _drop_entries()
     finally:
-        _compiling.release()
+        lock.release()
 
 
 def stats() -> dict[str, Any]:
@@ -478,4 +507,4 @@ def _say_once(message: str) -> None:
     log.warning("%s", message)
 
 
-__all__: Sequence[str] = ("disable", "optimize", "reset", "runtimes", "set_stance", "stats")
+__all__: Sequence[str] = ("disable", "force_backend", "optimize", "reset", "runtimes", "set_stance", "stats")

@@ -24,6 +24,7 @@ class Registry:
         self.own_codes: weakref.WeakKeyDictionary[Any, types.CodeType] = weakref.WeakKeyDictionary()
         self.ended: dict[str, Runtime] = {}  # statistics of entries that died with the user's objects
         self.stance = "default"
+        self.backend: Any = None  # the one that the stance forces
         self.eager = False  # whether the stance is "force_eager"
 
     def runtime(self, compile_id: str) -> Runtime:

@@ -12,6 +12,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext, CompileId
 from ..guards.versions import Versions
+from ..runtime.dynamo_settings import setting
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,22 @@ class CompileOptions:
     `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start; False =
     never. `run_again`: a call whose graph raises is repeated in eager. After `recompile_limit` entries for one code
     object the frame runs in eager, with one warning. `versions` gives the library of `guards/versions.py` once it is
-    compiled. `overrides` are those in force, for frames that are skipped unless one names them.
+    compiled. `overrides` are those in force, for frames that are skipped unless one names them. `keep_guards` is the
+    program's choice of guards (see `guards/filtering.py`); `with_backend` gives the same options with another backend.
     """
 
     backend: Backend
     make_context: Callable[[CompileId], CompileContext] = field(default=lambda i: CompileContext(i))
     dynamic: bool | None = None
     fullgraph: bool = False
-    recompile_limit: int = 8
+    recompile_limit: int | None = None
     run_again: bool = True
     versions: Callable[[], Versions | None] | None = None
     overrides: Callable[[], Mapping[str, str]] = dict
+    keep_guards: Callable[[Any], Any] | None = None
+    with_backend: Callable[[Any], CompileOptions] | None = None
+
+    @property
+    def limit(self) -> int:
+        """`recompile_limit`, or what Dynamo's configuration says."""
+        return int(setting("recompile_limit", 8)) if self.recompile_limit is None else self.recompile_limit

@@ -8,6 +8,7 @@ from typing import Any
 from ..runtime.dynamo_stubs import tensors_always_checked, without_dynamo
 from ..sources.source import Source
 from .builder import GuardBuilder
+from .filtering import Filter, kept_guards
 from .kinds import KINDS
 from .spec import Check
 from .tree import GuardTree, Manager
@@ -26,24 +27,26 @@ class BuiltTree:
 
 def build_tree(
     builder: GuardBuilder, failures: Mapping[str, int] | None = None,
-    versions: Callable[[], Versions | None] | None = None,
+    versions: Callable[[], Versions | None] | None = None, keep: Filter | None = None,
 ) -> BuiltTree:
     """The C++ tree of all guards of `builder` and of the conditions on its symbols.
 
     The tree checks variables in the order of their first guard here: those whose guards failed most often (`failures`,
     by variable) before the others, then as the function reads them. Checks in Python come last, and C++ itself moves to
-    the front what fails. `versions` returns the library of `versions.py`, or nothing while it is not compiled.
+    the front what fails. `versions` returns the library of `versions.py`, or nothing while it is not compiled. `keep`
+    is the program's own choice of guards.
     """
     with without_dynamo(), tensors_always_checked():
         tree = GuardTree(builder, len(builder.specs))
-        specs = builder.specs
+        specs, conditions = (builder.specs, True) if keep is None else kept_guards(builder, keep)
         if failures:
             specs.sort(key=lambda spec: -failures.get(_root_name(spec.source), 0))
         checks = [
             Check(spec.index, spec.source, spec.kind, KINDS[spec.kind].install(tree, spec), spec.location)
             for spec in specs
         ]
-        tree.add_conditions()
+        if conditions:
+            tree.add_conditions()
         tree.finish_alias_check()
         tree.finish_modules(versions)
         tree.forget()

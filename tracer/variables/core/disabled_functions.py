@@ -40,6 +40,7 @@ def refuse_marked(function: Any) -> None:
         return
     original = getattr(function, "_torchdynamo_orig_callable", None) or inspect.unwrap(function)  # the mark wraps it
     if marked and (getattr(original, "__module__", None) or "").partition(".")[0] != "torch":
-        raise Unsupported(Reason.DISABLED_FUNCTION, original)
+        why = getattr(function, "_torchdynamo_disable_msg", None)
+        raise Unsupported(Reason.DISABLED_FUNCTION, original, detail=f"({why})" if why else "")
     seeds = getattr(original, "__name__", "").endswith("seed")
     raise Unsupported(Reason.GLOBAL_STATE if seeds else Reason.SKIPPED_FUNCTION, original)

@@ -20,7 +20,7 @@ from torch.torch_version import TorchVersion
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ..containers.mappings import make_dict
+from ..containers.dicts import make_dict
 from ..containers.sequences import TupleValue, make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold
