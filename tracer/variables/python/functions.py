@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.compile_wrappers import is_compiled
-from ...sources.source import AttrSource, CellSource, DefaultSource, Source
+from ...sources.source import AttrSource, CellSource, DefaultSource, ItemSource, Source
 from ..core.base import Value
 from ..core.binding import Signature, bind_arguments
 from ..core.constant import constant
@@ -142,13 +142,20 @@ class FunctionValue(Value):
     def _default(self, key: int | str, value: Any) -> Value:
         assert self.tx is not None
         if self.source is not None and not is_stable(self.source):
-            return build(self.tx, value, DefaultSource(self.source, key))
+            return build(self.tx, value, self._default_source(self.source, key))
         try:
             return from_python(self.tx, value)
         except Unsupported:
             if self.source is None:
                 raise
-            return build(self.tx, value, DefaultSource(self.source, key))
+            return build(self.tx, value, self._default_source(self.source, key))
+
+    @staticmethod
+    def _default_source(owner: Source, key: int | str) -> Source:
+        """The source of a default; of one by name that by which the program reads it, too."""
+        if isinstance(key, str):
+            return ItemSource(AttrSource(owner, "__kwdefaults__"), key)
+        return DefaultSource(owner, key)
 
     def python_type(self) -> type:
         """function."""
