@@ -34,7 +34,7 @@ LARGE = 300
 CACHED_LINES = 100_000
 """Lines of listings that are kept."""
 LINKED_IN_PASSING = 20_000
-"""Items of a compilation up to which its links are made while a person waits."""
+"""Items of a compilation up to which its links are made, and it is compared, while a person waits."""
 LINKED_STAGES = (SOURCE, *LINKED, MACHINE)
 CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "kernels", MACHINE, "wrapper")
 """The stages of the breadcrumb."""
@@ -244,12 +244,15 @@ class Session:
         info = next((info for info in self.compiles if info.id == target.compile), None)
         return (info.file, info.line) if info is not None else None
 
+    def is_large_compile(self, compile_id: str) -> bool:
+        """Whether to read all of a compilation takes more time than a person waits for a key."""
+        return sum(info.items for info in self.recording.artifacts(compile_id)) > LINKED_IN_PASSING
+
     def program_places(self, compile_id: str, item: Ref) -> list[Location]:
         """The lines of the program whose operations an item computes; none where the compilation is too large to be
         linked in passing."""
-        infos = self.recording.artifacts(compile_id)
-        graph = self.recording.find(Graph, compile_id, "capture")
-        if graph is None or sum(info.items for info in infos) > LINKED_IN_PASSING:
+        graph = self.recording.find(Graph, compile_id, "capture") if not self.is_large_compile(compile_id) else None
+        if graph is None:
             return []
         names = {split_ref(found)[2] for found in self.related(compile_id, item, "capture")}
         return list(dict.fromkeys(

@@ -45,10 +45,13 @@ def recompilations(session: Session, compile_id: str) -> list[Answer]:
 
 def _recompilation(session: Session, owner: str, found: Recompile, name: str) -> Details:
     def details() -> Sequence[str]:
-        seconds = session.recording.compile(owner).seconds.get("total")
+        seconds = next((info.seconds.get("total") for info in session.compiles if info.id == owner), None)
         lines = [line.text for line in
                  recompile_lines(found, session.recording.source, name, owner, seconds)]
-        if found.compared_with in {info.id for info in session.compiles}:
+        known = found.compared_with in {info.id for info in session.compiles}
+        if known and any(session.is_large_compile(one) for one in (found.compared_with, owner)):
+            lines += ["", f"{found.compared_with} -> {owner} is too large to be compared in passing: d compares"]
+        elif known:
             sides = (Side.of(session.recording, found.compared_with), Side.of(session.recording, owner))
             lines += ["", f"{found.compared_with} -> {owner} (d: the whole difference)"]
             lines += [f"  {text}" for text in compilation_sentences(Comparison(*sides).all())]
