@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..dependencies import msgspec
+from .record_base import Location, TensorMeta
 from .recorder import Recorder
-from .records import AnyRecord, Decision, FusionCandidate, Ref, ScheduledGroup, ref, split_ref
+from .records import AnyRecord, Decision, FusionCandidate, NodeRef, Option, Ref, ScheduledGroup, ref, split_ref
 from .stages import GRAPHS, PER_PART
 
 NAMES: dict[type, tuple[str, ...]] = {ScheduledGroup: ("members",), FusionCandidate: ("first", "second")}
 """Fields that name loop bodies."""
+_REFER_TO_NOTHING = (Location, NodeRef, Option, TensorMeta)
+"""Records without references, of which others hold many."""
 
 
 class PartRecorder:
@@ -78,8 +81,12 @@ class PartRecorder:
             elif field == "decision" and value:
                 kind, _, subject = value.partition(":")
                 changes[field] = f"{kind}:{self.name(subject)}"
-            elif isinstance(value, msgspec.Struct):
+            elif _may_refer(value):
                 changes[field] = self._renamed(value)
-            elif isinstance(value, tuple) and any(isinstance(v, msgspec.Struct) for v in value):
-                changes[field] = tuple(self._renamed(v) if isinstance(v, msgspec.Struct) else v for v in value)
+            elif isinstance(value, tuple) and any(map(_may_refer, value)):
+                changes[field] = tuple(self._renamed(v) if _may_refer(v) else v for v in value)
         return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def _may_refer(value: object) -> bool:
+    return isinstance(value, msgspec.Struct) and type(value) not in _REFER_TO_NOTHING
