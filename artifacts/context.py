@@ -69,7 +69,6 @@ class CompileContext:
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
     preferred: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # kind -> the option that a setting asks for
-    buckets: tuple[int, int] | None = None  # under DDP: bytes of gradients in its first bucket, and in the others
     uncached: str = ""  # why the graph cache is off for it
     way: str = "kernels"  # how the graph is to run: "kernels", "aten" (its ATen form, by ATen), "eager" (as captured)
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference

@@ -16,8 +16,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "random": ("input", "break"), "inline": ("inline", "break"), "inline-depth": (r"\d+",),
     "recompile-limit": (r"\d+",), "trace-limit": (r"\d+",),
     # whole graphs
-    "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "ddp-bucket": ("cut", "join"),
-    "memory-budget": (r"\d+(\.\d+)?",),
+    "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "memory-budget": (r"\d+(\.\d+)?",),
     "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),
     # ATen operators
     "decompose": ("rule", "keep"), "save-for-backward": ("save", "recompute"), "pass": ("run", "skip"),

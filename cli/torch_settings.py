@@ -31,7 +31,7 @@ PREFERRED: Mapping[str, tuple[Any, str, str]] = {
 HONOURED_INDUCTOR = ("freezing", "cpp_wrapper", "fx_graph_cache", "force_disable_caches", "guard_filter_fn", *PREFERRED)
 HONOURED_DYNAMO = (
     "recompile_limit", "error_on_recompile", "fail_on_recompile_limit_hit", "suppress_errors", "disable",
-    "automatic_dynamic_shapes", "assume_static_by_default", "dynamic_shapes", "optimize_ddp",
+    "automatic_dynamic_shapes", "assume_static_by_default", "dynamic_shapes",
 )
 
 _RECORDED = "what it writes down is in a recording: ptdebug run, ptdebug show"

@@ -21,7 +21,6 @@ from ..tracer.frames import dispatch
 from ..tracer.fx.backend_call import CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
 from ..tracer.runtime import eval_frame
-from ..tracer.runtime.dynamo_settings import setting
 from ..tracer.runtime.warning_filters import no_warnings
 from ..tracer.variables.core.handlers import declare
 from . import compile_options, session
@@ -131,20 +130,7 @@ def new_context(
     context.preferred = {kind: wish for kind, wish in preferred(held).items() if kind != "compile" or way == "kernels"}
     if held.get("force_disable_caches") or not held.get("fx_graph_cache", True):
         context.uncached = "torch's settings turn it off (fx_graph_cache, force_disable_caches)"
-    context.buckets = _ddp_buckets()
     return context
-
-
-def _ddp_buckets() -> tuple[int, int] | None:
-    """The sizes of the buckets of the DistributedDataParallel whose forward runs now: its first, and the others."""
-    if not setting("optimize_ddp", True):
-        return None
-    wrapper = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", None)
-    active = None if wrapper is None else wrapper._get_active_ddp_module()
-    if active is None:
-        return None
-    first = getattr(sys.modules.get("torch.distributed"), "_DEFAULT_FIRST_BUCKET_BYTES", 1 << 20)
-    return min(first, active.bucket_bytes_cap), active.bucket_bytes_cap
 
 
 def _stock_budget() -> float:

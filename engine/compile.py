@@ -22,7 +22,6 @@ from .aot.autograd.entry import training_entry
 from .aot.autograd.function import AutogradMetadata
 from .aot.autograd.joint import trace_joint
 from .aot.control_flow import compile_around, has_control_flow
-from .aot.ddp_buckets import compile_buckets
 from .aot.subclasses.call import compile_apart, in_eager
 from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
@@ -68,10 +67,6 @@ def compile_graph(
             return compile_apart(captured, context, compile_graph)
         if has_control_flow(captured):
             return compile_around(captured, context, compile_graph)
-        if training and context.buckets is not None:
-            split = compile_buckets(captured, context, _piece)
-            if split is not None:
-                return split
         compiled = _train(captured, context, keep) if training else None
         return _infer(captured, context, keep) if compiled is None else compiled
     except CannotBuild as reason:
@@ -88,12 +83,6 @@ def compile_graph(
             raise
         detail = "".join(traceback.format_exception(error))
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
-
-
-def _piece(captured: Captured, context: CompileContext) -> Compiled:
-    """A piece of a graph that was cut at DDP's buckets, which is not cut again."""
-    context.buckets = None
-    return compile_graph(captured, context)
 
 
 def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled:

@@ -56,15 +56,8 @@ class Step:
 
 def compile_around(captured: Captured, context: CompileContext, compile_graph: Compile) -> Compiled:
     """The graph as a sequence of compiled parts and operators. Raises EngineUnsupported for one that cannot be cut."""
-    return compile_groups(captured, _groups(captured.module.graph), context, compile_graph)
-
-
-def compile_groups(
-    captured: Captured, groups: Sequence[Sequence[Node]], context: CompileContext, compile_graph: Compile
-) -> Compiled:
-    """The graph as these groups of its nodes, one after the other. Raises EngineUnsupported where it cannot be cut
-    there."""
     graph = captured.module.graph
+    groups = _groups(graph)
     needed = _needed(groups)
     _refuse(captured, needed)
     steps = []

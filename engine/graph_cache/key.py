@@ -42,8 +42,7 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     parts = [state.of_installation(), state.of_process(), str(context.memory_budget), *_graph(captured.module)]
     if context.freezing:  # which depends on what is a parameter
         parts += ["freezing", *captured.input_names]
-    parts += [f"cpp_wrapper {context.cpp_wrapper}", context.way, repr(sorted(context.preferred.items())),
-              str(context.buckets)]
+    parts += [f"cpp_wrapper {context.cpp_wrapper}", context.way, repr(sorted(context.preferred.items()))]
     parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]
     parts += _inputs(captured.inputs)
     parts.append(state.of_sizes(fake_mode_of(captured).shape_env))

@@ -30,7 +30,6 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "freezing": ("keep",), "pass": ("skip",),
     # ATen graphs
     "save-for-backward": ("save",), "memory-budget": ("1.0",), "decompose": ("keep",), "control-flow": ("eager",),
-    "ddp-bucket": ("join",),
     # the tracer
     "random": ("break",), "unbacked": ("break",), "dynamic": ("number",), "inline": ("break",), "frame": ("eager",),
 }
