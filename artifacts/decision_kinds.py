@@ -15,6 +15,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "frame": ("compile", "eager"), "dynamic": ("symbol", "number"), "unbacked": ("symbol", "break"),
     "random": ("input", "break"), "inline": ("inline", "break"), "inline-depth": (r"\d+",),
     "recompile-limit": (r"\d+",), "trace-limit": (r"\d+",),
+    # stock's own: a setting of Inductor
+    "config": (r".*",),
     # whole graphs
     "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "memory-budget": (r"\d+(\.\d+)?",),
     "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),

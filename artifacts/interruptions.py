@@ -86,7 +86,6 @@ class Waiting:
             _give_back(*_watchers.pop())
 
     def _stand_in(self) -> None:
-        global _paused_for
         if not _in_main_thread():
             return
         for number in _SIGNALS:
@@ -95,12 +94,11 @@ class Waiting:
                 self._standing[number] = _Stopgap(handler, self)
                 _put(number, self._standing[number])
         if self._standing:
-            _paused_for = self
+            _paused[:] = [self]
 
     def _step_aside(self) -> None:
-        global _paused_for
         if self._standing:
-            _paused_for = None
+            _paused.clear()
         for number in list(self._standing):
             try:
                 if _getsignal(number) is self._standing[number]:
@@ -123,7 +121,8 @@ class Waiting:
                 raise
 
 
-_paused_for: Waiting | None = None
+_paused: list[Waiting] = []
+"""What defers handlers now, the innermost only."""
 
 
 def _in_main_thread() -> bool:
@@ -132,9 +131,8 @@ def _in_main_thread() -> bool:
 
 def pause() -> None:
     """A point where a compilation may be abandoned: raises Interrupted if a signal is waiting."""
-    waiting = _paused_for
-    if waiting is not None and waiting.arrived and not waiting.patient:
-        if _in_main_thread():
+    for waiting in _paused:
+        if waiting.arrived and not waiting.patient and _in_main_thread():
             raise Interrupted
 
 

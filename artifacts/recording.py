@@ -35,12 +35,17 @@ META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
     "versions": dict[str, str], "writer_seconds": dict[str, float], "started": Moment, "ended": Moment,
     "exit_code": int, "signature": str, "exception": str, "options": dict[str, Any], "output": str,
+    "raised": dict[str, Any],
 }
 """The types of facts about a run; other facts may be anything."""
 CACHED_BYTES = 8 << 20
 """Bytes of encoded records that are kept decoded, which takes some ten times as much memory."""
 LOST = "failed"
 """The status of a compilation whose row is damaged or missing, while some of its artifacts exist."""
+
+DID_NOT_END = "the compilation did not end"
+PROCESS_ENDED = "the process ended during this compilation"
+"""Why a compilation failed whose end is not recorded."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,11 @@ class CompileInfo:
     reason: str
     started: float
     seconds: Mapping[str, float]
+
+    @property
+    def was_left_unended(self) -> bool:
+        """Whether the process ended in the middle of it: killed, or crashed."""
+        return self.status == "failed" and self.reason in (DID_NOT_END, PROCESS_ENDED)
 
 
 @dataclass(frozen=True)
@@ -140,8 +150,8 @@ class Recording:
     def compiles(self) -> list[CompileInfo]:
         """All compilations, in the order in which they started; last those whose row is missing."""
         meta = self.meta
-        unfinished = "the compilation did not end" if "exit_code" in meta or "ended" in meta else (
-            "it is being compiled now" if is_running(meta) else "the process ended during this compilation")
+        unfinished = DID_NOT_END if "exit_code" in meta or "ended" in meta else (
+            "it is being compiled now" if is_running(meta) else PROCESS_ENDED)
         found: dict[str, CompileInfo] = {}
         query = ("SELECT id, function, file, line, started, status, reason, seconds "
                  "FROM compiles ORDER BY started, rowid")

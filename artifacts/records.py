@@ -12,56 +12,30 @@ within one compilation, which is what makes a line of C++ lead back to a line of
 """
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from ..dependencies import msgspec
+from .record_base import (
+    Count as Count,
+    Location as Location,
+    Record as Record,
+    Ref as Ref,
+    TensorMeta as TensorMeta,
+    ref as ref,
+    split_ref as split_ref,
+)
+from .run_records import (
+    Autocast as Autocast,
+    CallIdentity as CallIdentity,
+    ProcessState as ProcessState,
+    Runtime as Runtime,
+    SavedInput as SavedInput,
+    SavedInputs as SavedInputs,
+)
 
 SCHEMA = "ptdebug/2"
 OLDER_SCHEMAS = ("ptdebug/1",)
 LIMIT_REACHED = " times, the limit: "
 """Marks the reason of a compilation that the recompile limit prevented."""
-
-Ref = str
-Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""A number for arithmetic: limited to 63 bits, since damaged recordings may hold any number."""
-
-
-def ref(stage: str, item: object, name: str = "") -> Ref:
-    """The reference to `item` of the artifact `name` of `stage` (see the module's docstring)."""
-    return f"{stage}:{name}#{item}" if name else f"{stage}#{item}"
-
-
-def split_ref(reference: Ref) -> tuple[str, str, str]:
-    """(stage, name, item) of a reference; name is "" for a stage that has one artifact."""
-    head, _, item = reference.partition("#")
-    stage, _, name = head.partition(":")
-    return stage, name, item
-
-
-class Record(msgspec.Struct, frozen=True, tag=True, tag_field="record", omit_defaults=True, gc=False):
-    """Base of everything that is stored: the class name is the tag in the JSON."""
-
-
-class Location(Record, frozen=True):
-    """A location in a source file. Lines count from 1, columns from 0; -1 is unknown."""
-
-    file: str
-    line: int
-    function: str = ""
-    column: int = -1
-    end_line: int = -1
-    end_column: int = -1
-
-
-class TensorMeta(Record, frozen=True):
-    """A tensor without its values. Sizes are ints, or strings where symbolic ("s0", "2*s0 + 1")."""
-
-    dtype: str
-    shape: tuple[int | str, ...]
-    stride: tuple[int | str, ...]
-    device: str
-    requires_grad: bool = False
-    offset: int | str = 0
 
 
 # ---- stage 1: frame -------------------------------------------------------------------------------------------------
@@ -119,6 +93,7 @@ class Bytecode(Record, frozen=True):
     exceptions: tuple[ExceptionEntry, ...] = ()
     version: str = ""  # of Python: "3.11"
     role: str = ""  # original | rewritten | resume
+    parameters: tuple[str, ...] = ()
 
 
 # ---- graphs: capture, joint, forward, backward, passes --------------------------------------------------------------
@@ -468,90 +443,6 @@ class Wrapper(Record, frozen=True):
     name: str
     language: str
     lines: tuple[CodeLine, ...]
-
-
-# ---- stage 14: run time ---------------------------------------------------------------------------------------------
-class KernelTime(Record, frozen=True):
-    name: str
-    calls: Count
-    seconds: float
-
-
-class Runtime(Record, frozen=True):
-    """How a compilation did while the program ran. `failed` counts failures of guards by the source of the object that
-    they are about, where that is known."""
-
-    calls: Count
-    guard_failures: Count = 0
-    first_call_seconds: float = 0.0
-    kernels: tuple[KernelTime, ...] = ()
-    failed: dict[str, Count] = {}
-
-
-class SavedInput(Record, frozen=True):
-    """One graph input kept for replay. `tensor` is its key in the safetensors file; else `value` is a literal.
-
-    The file holds each storage once, as a flat tensor of the elements that inputs touch (bytes, where they see it with
-    several dtypes): an input is its flat tensor seen with `meta`'s dtype, sizes, strides and offset, and lazily
-    conjugated or negated. `alias_of` names the first input that shares this one's storage.
-    """
-
-    name: str
-    meta: TensorMeta | None
-    tensor: str = ""
-    value: Any = None
-    alias_of: str = ""
-    conjugated: bool = False
-    negated: bool = False
-    unsaved: str = ""  # why its values cannot be kept: it is not strided memory
-
-
-class Autocast(Record, frozen=True):
-    """torch.autocast on one device."""
-
-    enabled: bool
-    dtype: str
-
-
-class ProcessState(Record, frozen=True):
-    """torch's global state at a call. `device` is the default one, "" if none was set; `flags` are settings of
-    libraries and of determinism by name (replay/recorded/state.py)."""
-
-    grad: bool = True
-    inference: bool = False
-    dtype: str = "float32"
-    device: str = ""
-    autocast: dict[str, Autocast] = {}
-    autocast_cache: bool = True
-    flags: dict[str, bool | str] = {}
-
-
-class CallIdentity(Record, frozen=True):
-    """How a call of the program is known again: what was in its variables, as described by replay/program/identity.py.
-
-    `values` are descriptions by place (`L['act']`, `G['scale']`); `unsure` are places whose description does not
-    distinguish all objects that the guards do; `seconds` is how long the program had run; `file`, `line` and `code` (a
-    digest) are those of the code that was called: a decorator's wrapper, where `Frame` names what it wraps.
-    """
-
-    values: dict[str, str] = {}
-    unsure: tuple[str, ...] = ()
-    seconds: float = 0.0
-    file: str = ""
-    line: int = 0
-    code: str = ""
-
-
-class SavedInputs(Record, frozen=True):
-    """Stage `runtime`, names `inputs`, `inputs_1`, ...: the inputs of the first and later calls of a compiled graph,
-    and the state of the process around the call. The file also holds the states of random number generators before
-    the call, as `random:cpu`, `random:cuda:0`."""
-
-    inputs: tuple[SavedInput, ...]
-    file: str = ""  # relative to the recording, "" when only metadata was kept
-    note: str = ""
-    state: ProcessState | None = None
-    call: CallIdentity | None = None
 
 
 # ---- decisions ------------------------------------------------------------------------------------------------------

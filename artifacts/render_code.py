@@ -1,6 +1,7 @@
 """Bytecode, loop IR, kernels and wrapper as listings."""
 from __future__ import annotations
 
+from .decompile import INDENT, Unknown, decompiled
 from .listing import Line, Listing, SourceText, place_refs, printable, text_lines
 from .machine_lines import MACHINE, source_lines
 from .records import Bytecode, CodeLine, Kernel, Loops, Ref, Wrapper, ref
@@ -14,6 +15,7 @@ def render_bytecode(record: Bytecode, stage: str, name: str, source: SourceText)
     """Columns: line of the program, jump target, offset, operation, argument, effect on the stack."""
     lines = [Line(printable(f"# {record.role or 'bytecode'} of {record.name}"
                             + (f", Python {record.version}" if record.version else "")))]
+    lines += _as_python(record, stage, name) if record.role in ("rewritten", "resume") else []
     shown = None
     for item in record.instructions:
         place = item.location
@@ -32,6 +34,20 @@ def render_bytecode(record: Bytecode, stage: str, name: str, source: SourceText)
         lines.append(Line(f"# exceptions from {entry.start} to {entry.end} go to {entry.target}, depth {entry.depth}"
                           + (" with last instruction" if entry.lasti else "")))
     return Listing(f"{stage} {name or record.name}", "python", tuple(lines))
+
+
+def _as_python(record: Bytecode, stage: str, name: str) -> list[Line]:
+    """What the instructions below do, as Python; or why that is not shown."""
+    try:
+        found = decompiled(record)
+    except Unknown as reason:
+        return [Line(printable(f"# not shown as Python: {reason}")), Line("")]
+    function = record.name.rpartition(".")[2].partition(" ")[0].strip("<>")
+    parameters = ", ".join(parameter.lstrip(".") for parameter in record.parameters)
+    lines = [Line("# as Python; ours_... are ptdebug's variables, f_at_line_N is the program's code from there on:"),
+             Line(printable(f"def {function}({parameters}):"))]
+    lines += [Line(printable(INDENT * (one.depth + 1) + one.text), ref(stage, one.instruction, name)) for one in found]
+    return [*lines, Line(""), Line("# the instructions:")]
 
 
 def render_loops(record: Loops, stage: str, name: str, source: SourceText) -> Listing:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .break_costs import BreakCost
+from .break_edits import edit_of
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import (
     Absent,
@@ -89,6 +90,14 @@ def break_lines(found: Break, source: SourceText, item: str = "", cost: BreakCos
         others = [place for place in reversed(found.stack) if place != found.location]
         lines += [f"  called from: {short_place(place)} in {place.function}" for place in others[:6]]
     return [Line(printable(text), item, origins) for text in lines]
+
+
+def edit_lines(found: Break, source: SourceText) -> list[Line]:
+    """The change as an edit of the program's lines; none where no rule makes one."""
+    edit, text = edit_of(found, source), source(found.location.file)
+    if edit is None or text is None:
+        return []
+    return [Line(printable(line)) for line in (f"  edit ({edit.why}):", *(f"    {part}" for part in edit.diff(text)))]
 
 
 def _marked(found: Break, code: str) -> str:
@@ -298,13 +307,8 @@ def loop_choices(schedule: LoopSchedule) -> dict[str, str]:
 
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:
-    """Calls, guard failures, and the time of each kernel."""
-    first = f", first call {1000 * record.first_call_seconds:.2f} ms" if record.first_call_seconds else ""
-    lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}{first}")]
-    for kernel in sorted(record.kernels, key=lambda k: -k.seconds):
-        each = kernel.seconds / kernel.calls * 1e6 if kernel.calls else 0.0
-        lines.append(Line(printable(f"  {kernel.name}: {kernel.calls} calls, {1000 * kernel.seconds:.3f} ms, "
-                                    f"{each:.1f} us each")))
+    """Calls and guard failures."""
+    lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}")]
     return Listing("runtime", "text", tuple(lines))
 
 

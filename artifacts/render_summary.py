@@ -2,22 +2,28 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
+from .home import existing_home
 from .isolated_compiles import isolated_lines
 from .listing import Line, Listing, plural, printable, source_ref
 from .recording import CompileInfo, Recording
 from .records import Ref
+from .render_failures import failure_lines
 from .render_lists import change_text, render_absents
+from .render_run import settings_lines, text_block
 from .resumed import display_name, resumed
 
 MAX_COMPILES = 40  # in a summary; the rest is counted
 MAX_RECOMPILES = 200
+SHOWN_TRACEBACK = 12  # lines
+SHOWN_OUTPUT = 10
 
 
 def render_summary(document: dict[str, Any]) -> Listing:
     """The document of `summary` for a person."""
-    counts, versions = document["counts"], document["versions"]
+    counts = document["counts"]
     exit_code = document["exit_code"]
     if exit_code is not None:
         ended = f"exit code {exit_code}"
@@ -28,15 +34,16 @@ def render_summary(document: dict[str, Any]) -> Listing:
     texts = [
         f"{document['recording']}",
         f"command   {shlex.join(document['command'])}   {ended}",
-        "versions  " + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        *(line.text for line in settings_lines(document)),
         "counts    " + ", ".join(_count(name, number) for name, number in counts.items() if number),
     ]
     if document["compiles"]:
         total = sum(c["seconds"]["total"] for c in document["compiles"])
         texts.append(f"recording took {document['overhead_seconds']['recording']:.3f} s of {total:.2f} s compile time")
-    if document["exception"]:
-        texts.insert(2, f"raised    {document['exception'].rstrip().rpartition(chr(10))[2]}")
     lines = [Line(printable(text)) for text in texts]
+    lines += failure_lines(_name(document["recording"]), document["failures"])
+    lines += text_block("traceback", document["exception"] or "", SHOWN_TRACEBACK)
+    lines += text_block("last output", document["output"] or "", SHOWN_OUTPUT)
     lines += [Line(""), Line("compilations" if document["compiles"] else "nothing was compiled")]
     lines += [_compile_line(c) for c in document["compiles"][:MAX_COMPILES]]
     hidden = len(document["compiles"]) - MAX_COMPILES
@@ -121,6 +128,12 @@ def _compile_line(document: dict[str, Any]) -> Line:
 def _count(name: str, number: int) -> str:
     name = name.replace("_", " ")
     return f"{number} {name[:-1] if number == 1 and name.endswith('s') else name}"
+
+
+def _name(path: str) -> str:
+    """How selectors name a recording."""
+    found = Path(path)
+    return found.name if found.parent.absolute() == existing_home() else path
 
 
 def _base(file: str) -> str:

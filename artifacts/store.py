@@ -223,7 +223,10 @@ class RecordingWriter:
                 return
             self._stopped = True
             try:
-                self._db.execute("PRAGMA journal_mode=DELETE")
+                self._db.execute("PRAGMA busy_timeout=0")
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                with suppress(sqlite3.OperationalError):  # a workbench has it open: the log stays beside it, empty
+                    self._db.execute("PRAGMA journal_mode=DELETE")
                 self._db.close()
             except sqlite3.Error as error:
                 self.messages.append(f"ptdebug: the recording was not closed properly: {error}")
@@ -303,7 +306,7 @@ class RecordingWriter:
 
     def _write_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
         for compile_id, runtime in runtimes.items():
-            self._artifact(compile_id, "runtime", "", runtime, len(runtime.kernels))
+            self._artifact(compile_id, "runtime", "", runtime, 0)
 
     def _artifact(self, compile_id: str, stage: str, name: str, record: AnyRecord, items: int) -> None:
         facts = facts_of(record)

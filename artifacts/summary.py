@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from .break_costs import BreakCost, BreakCosts
+from .failures import failure_document, failures
 from .isolated_compiles import isolated_compiles
 from .process_liveness import ending, is_running
 from .recording import ArtifactInfo, CompileInfo, Recording
@@ -90,6 +91,11 @@ def summary(recording: Recording) -> dict[str, Any]:
         "command": meta.get("command", []),
         "exit_code": meta.get("exit_code"),
         "exception": meta.get("exception"),
+        "failures": [failure_document(found) for found in failures(recording)],
+        "folder": meta.get("folder", ""),
+        "options": meta.get("options", {}),
+        "environment": meta.get("environment", {}),
+        "output": meta.get("output"),
         "ended": "ended" in meta,
         "stopped": recording.stopped,
         "running": is_running(meta),

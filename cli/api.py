@@ -153,8 +153,9 @@ def _program_name() -> str:
 
 
 def stats() -> dict[str, Any]:
-    """This process so far: `graphs`, `ops`, `graph_breaks`, `recompiles` and `reasons` (of the breaks, with counts)."""
-    return dict(dispatch.stats())
+    """This process so far: `graphs`, `ops`, `graph_breaks`, `recompiles`, `reasons` (of the breaks, with counts), and
+    `fallbacks`: why graphs run in eager that were captured (with counts)."""
+    return {**dispatch.stats(), "fallbacks": dict(session.FALLBACKS)}
 
 
 def reset() -> None:

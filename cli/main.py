@@ -17,6 +17,7 @@ from .errors import CommandError
 COMMANDS = {
     "run": "run a program as python would, and record what the compiler does",
     "tui": "open the workbench",
+    "serve": "open the workbench in a browser, on localhost only",
     "ls": "list the recordings, newest first",
     "show": "print one artifact, or the summary of a recording",
     "breaks": "the graph breaks: where, why, what to change",
@@ -33,6 +34,8 @@ COMMANDS = {
     "bisect": "find the decisions to blame for a wrong, crashing or slow result",
     "repro": "write anything recorded as a script that runs by itself",
     "minify": "make a failing compilation or script small, and write it as a script",
+    "trace": "write the timeline of a recording in Chrome's trace format (Perfetto)",
+    "report": "write a recording as one HTML file",
     "doctor": "what works on this machine, and how to fix what does not",
 }
 
@@ -107,7 +110,7 @@ def _invoke(argv: list[str]) -> Outcome:
     if hasattr(module, "split"):  # options end at the first positional; the rest belongs to the program
         rest, program = module.split(parser, rest)
     arguments = parser.parse_args(rest)
-    arguments.program = program
+    arguments.options, arguments.program = rest, program
     outcome: Outcome = module.run(arguments)
     return outcome
 

@@ -12,6 +12,7 @@ from ..replay.program.program import is_ours, was_made_here
 from ..replay.recorded.graphs import ReplayError
 from ..replay.reduce.minify import MinifiedGraph, minify_graph, write_minified
 from ..replay.reduce.subgraph import computed
+from ..replay.workers.client import Workers
 from ..replay.workers.pool import LIMIT, Pool
 from ..replay.workers.progress import Progress
 from .errors import CommandError
@@ -29,7 +30,7 @@ class GraphsAreRight(CommandError):
         self.program = program
 
 
-def run_recording(arguments: argparse.Namespace) -> int:
+def run_recording(arguments: argparse.Namespace, workers: Workers) -> int:
     """Minify the compilation of a selector, or the first one of a recording that fails."""
     with selected(arguments.target) as (recording, selector):
         if selector.stage:
@@ -44,7 +45,7 @@ def run_recording(arguments: argparse.Namespace) -> int:
             raise GraphsAreRight(f"nothing of {arguments.target} can be run again", program)
         progress = Progress("minify")
         jobs = 1 if arguments.slow else arguments.jobs
-        with Pool(jobs, arguments.limit or LIMIT, told=progress.ran) as pool:
+        with Pool(jobs, arguments.limit or LIMIT, told=progress.ran, processes=workers) as pool:
             try:
                 compile_id, case, outcome = _failing(arguments.target, cases, pool, program)
                 progress.say(f"{compile_id}: {outcome}")
@@ -71,7 +72,10 @@ def _cases(recording: Recording, ids: list[str], arguments: argparse.Namespace) 
 
 
 def _script(recording: Recording) -> tuple[str, ...]:
-    """The recorded command, if it runs a script that is still there: the script's path, and its arguments."""
+    """The recorded command, if it runs a script that is still there: the script's path, and its arguments. () where
+    stock compiled it."""
+    if recording.meta.get("compiler") != "ptdebug":
+        return ()
     command = list(recording.meta.get("command", []))
     path = Path(str(recording.meta.get("folder", ".")), command[0]) if command else Path("-")
     return (str(path), *command[1:]) if path.suffix == ".py" and path.is_file() else ()

@@ -22,8 +22,10 @@ from ..artifacts.summary import summary
 from ..dependencies import msgspec
 from . import session, subprocesses, torch_compile_patch
 from .errors import CommandError
+from .kept_output import KeptOutput
 from .launch import Program, stay_interrupted
-from .program_exception import exception_text
+from .live_counters import LiveCounters
+from .program_exception import exception_facts
 from .settings import gather, to_settings
 from .summary_text import summary_lines
 
@@ -37,6 +39,8 @@ class RecordedRun:
     json_file: Path | None
     quiet: bool
     look_closer: str
+    output: KeptOutput | None = None
+    live: LiveCounters | None = None
     exit_code: int | None = None
 
     def ended(self, exit_code: int) -> None:
@@ -67,6 +71,8 @@ class RecordedRun:
         recorder = self.session.recorder
         if not isinstance(recorder, RecordingWriter) or self.session.folder is None:
             return _unrecorded(self)
+        if self.live is not None:
+            self.live.stopped = True
         runtimes = torch_compile_patch.runtimes()
         if runtimes:
             recorder.flush_runtime(runtimes)
@@ -74,11 +80,15 @@ class RecordedRun:
             from .machine_code import add_machine_code  # loads the engine, which a program without torch does not need
 
             add_machine_code(recorder)
+        for rerun in torch_compile_patch.reruns():
+            self.session.say(f"ptdebug: {rerun}")
         for message in self.session.messages:
             recorder.note(message.removeprefix("ptdebug: "))
+        if self.output is not None:
+            recorder.set_meta("output", self.output.text)
         with suppress(Exception):  # nothing that the program left behind may cost the recording
-            if text := exception_text(self.exit_code):
-                recorder.set_meta("exception", text)
+            for key, value in exception_facts(self.exit_code).items():
+                recorder.set_meta(key, value)
         recorder.close(self.exit_code)
         for message in recorder.messages:
             self.session.say(message)
@@ -94,12 +104,25 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
     folder = recorder.folder if isinstance(recorder, RecordingWriter) else None
     run = RecordedRun(
         program, session.enter(session.Session(settings, recorder, folder)), json_file, bool(values["quiet"]),
-        _look_closer(folder),
+        _look_closer(folder), _kept_output(values["keep-output"]),
     )
+    if arguments.live and isinstance(recorder, RecordingWriter):
+        run.live = LiveCounters(recorder, torch_compile_patch.runtimes)
+        run.live.start()
     atexit.register(run.finish)  # before the program's own, and so after them
     torch_compile_patch.watch_for_torch()
     subprocesses.take_along(settings, folder)
     return run.ended
+
+
+def _kept_output(lines: object) -> KeptOutput | None:
+    if not isinstance(lines, int) or lines < 0:
+        raise CommandError(f"keep-output = {lines!r}: a number of lines was expected")
+    if not lines:
+        return None
+    output = KeptOutput(lines)
+    output.start()
+    return output
 
 
 def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> RecordingWriter:

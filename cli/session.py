@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,8 @@ class Session:
     options: WeakValueDictionary[Any, Any] = field(default_factory=WeakValueDictionary)  # by request, while in use
     observe: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]] | None = None
     """Wraps each compiled callable (given with the original), to see its calls."""
+    graphs: Callable[[Any, CompileContext], Callable[..., Any]] | None = None
+    """Runs captured graphs, in place of the engine."""
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=time.perf_counter)
@@ -80,6 +83,9 @@ class Session:
         """Add a message for the end of the run, once."""
         self.messages.setdefault(message)
 
+
+FALLBACKS: Counter[str] = Counter()
+"""Why captured graphs run in eager, in all sessions of this process."""
 
 _stack = [Session()]
 

@@ -18,7 +18,7 @@ from .targets import check_target
 
 DEFAULTS: dict[str, Any] = {
     "out": None, "name": None, "compiler": "ptdebug", "compile-all": False, "inputs": "first", "inputs-limit": "256M",
-    "override": None, "target": None, "quiet": False, "check-calls": False,
+    "override": None, "target": None, "quiet": False, "check-calls": False, "keep-output": 0,
 }
 ENVIRONMENT = {"out": "PTDEBUG_HOME"}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

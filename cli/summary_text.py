@@ -4,6 +4,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..artifacts.failures import EXCEPTION
+from ..artifacts.render_failures import commands
 from ..artifacts.render_lists import change_text
 from ..artifacts.rounding import rounded
 from .session import Session
@@ -16,7 +18,8 @@ def summary_lines(document: dict[str, Any], session: Session, look_closer: str) 
     said = [rounded(message) for message in session.messages]  # the recompile limit names what changed
     fallbacks = [line for line in _fallbacks(document) if not any(line.partition("): ")[2] in told for told in said)]
     breaks, recompiles = _breaks(document), _recompiles(document)
-    found = [*said, *fallbacks, *_isolated(document), *breaks, *recompiles]  # the worst first
+    failed = _failed(document, look_closer)
+    found = [*failed, *said, *fallbacks, *_isolated(document), *breaks, *recompiles]  # the worst first
     room = MOST_LINES - 3
     if len(found) > room:
         hidden = _counts(len(found) - room + 1, (("recompilation", recompiles), ("graph break", breaks)))
@@ -70,6 +73,18 @@ def _counts(hidden: int, kinds: tuple[tuple[str, list[str]], ...]) -> str:
         hidden -= number
         texts += [_count(number, noun)] if number else []
     return ", ".join([*([_count(hidden, "note")] if hidden else []), *reversed(texts)])
+
+
+def _failed(document: dict[str, Any], look_closer: str) -> list[str]:
+    """The exception that ended the program, where a compiled function was running, and how to run that alone."""
+    failure = next((f for f in document.get("failures", ()) if f["kind"] == EXCEPTION and f["compile"]), None)
+    if failure is None:
+        return []
+    at = f", node {failure['node'].partition('#')[2]}" if failure["node"] else ""
+    lines = [f"  raised at {_short(failure['file'])}:{failure['line']} in {failure['function']} "
+             f"(compilation {failure['compile']}{at}): {failure['about'].partition(';')[0]}"]
+    recording = look_closer.removeprefix("ptdebug tui ")
+    return lines + [f"  repro: {command}" for title, command in commands(recording, failure) if title == "repro"]
 
 
 def _breaks(document: dict[str, Any]) -> list[str]:

@@ -145,6 +145,17 @@ def stats() -> dict[str, Any]:
     return dispatch.stats() if dispatch else {}
 
 
+def reruns() -> list[str]:
+    """What calls of compiled functions ran again in eager, because a graph raised in them."""
+    found = []
+    for reason, times in stats().get("reasons", {}).items():
+        kind, _, what = reason.partition(": ")
+        if kind == "rerun in eager":
+            calls = "a call" if times == 1 else f"{times} calls"
+            found.append(f"{calls} ran in eager a second time: {what} (what eager raises, too, the program has seen)")
+    return found
+
+
 def _dispatch() -> Any:
     # The tracer is asked only where the program's use of torch.compile has loaded it.
     return sys.modules.get(f"{__package__.rpartition('.')[0]}.tracer.frames.dispatch")

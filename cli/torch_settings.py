@@ -31,7 +31,7 @@ PREFERRED: Mapping[str, tuple[Any, str, str]] = {
 HONOURED_INDUCTOR = ("freezing", "cpp_wrapper", "fx_graph_cache", "force_disable_caches", "guard_filter_fn", *PREFERRED)
 HONOURED_DYNAMO = (
     "recompile_limit", "error_on_recompile", "fail_on_recompile_limit_hit", "suppress_errors", "disable",
-    "automatic_dynamic_shapes", "assume_static_by_default", "dynamic_shapes",
+    "automatic_dynamic_shapes", "assume_static_by_default", "dynamic_shapes", "optimize_ddp",
 )
 
 _RECORDED = "what it writes down is in a recording: ptdebug run, ptdebug show"
@@ -142,7 +142,7 @@ UNUSED_DYNAMO: tuple[tuple[str, str], ...] = (
     ("numpy_default_*", "NumPy's own defaults hold"),
     ("use_numpy_random_stream", "NumPy's random numbers break the graph"),
     ("compiled_autograd*", "the backward is compiled with its forward"),
-    ("optimize_ddp*", _COMMUNICATION),
+    ("optimize_ddp_*", _COMMUNICATION),
     ("*cudagraph*", _NO_GRAPHS),
     ("caching_precompile strict_precompile *_pgo", _OWN_CACHE),
     ("*compiler_collectives *p2p*", _COMMUNICATION),
@@ -198,8 +198,9 @@ def preferred(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def _is_default(module: ModuleType, setting: str) -> bool:
+    """Whether a setting has its default value: nobody has set it, or torch has set it back (`torch.export` does)."""
     try:
-        return bool(module._is_default(setting)) or _value(module, setting) == module._config[setting].default
+        return bool(module._is_default(setting) or _value(module, setting) == module._config[setting].default)
     except (AttributeError, KeyError):  # an alias, or another version's
         return True
 

@@ -7,13 +7,15 @@ lacks is listed as absent.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from ..artifacts.records import AnyRecord, Breaks, Frame, Guards, Kernel, Pass
+from ..artifacts.records import AnyRecord, Breaks, Decision, Frame, Guards, Kernel, Pass
 from ..artifacts.stages import STAGES
 from ..dependencies import msgspec
 from . import session, torch_trace_guards, torch_trace_text
@@ -160,6 +162,9 @@ class StockRecorder(logging.Handler):
                 why = info.stock or "stock's trace lacks it for this compilation"
                 recorder.absent(compile_id, info.name, why)
         _record_all(compile_id, compilation)
+        for name, value, default in _inductor_settings():
+            recorder.decision(compile_id, Decision(
+                f"config:{name}", "config", name, (), default, value, "torch._inductor.config, as the program set it"))
         compilation.ended = status, reason, _seconds(metrics)
         recorder.end(compile_id, *compilation.ended)
 
@@ -199,6 +204,16 @@ def _finish_backward(compile_id: str, compilation: _Compilation, facts: Any, tex
     seconds = {**seconds, "total": seconds.get("total", 0.0) + took, "backward": seconds.get("backward", 0.0) + took}
     compilation.ended = status, reason, seconds
     session.current().recorder.end(compile_id, status, reason, seconds)
+
+
+def _inductor_settings() -> Iterator[tuple[str, str, str]]:
+    """The settings of Inductor that are not its defaults, as JSON: name, value, default."""
+    config: Any = sys.modules.get("torch._inductor.config")
+    changed: Mapping[str, Any] = getattr(config, "_get_dict", lambda **_: {})(skip_default=True)
+    for name, value in changed.items():
+        with suppress(Exception):  # what is no plain value
+            default = msgspec.json.encode(config._config[name].default).decode()
+            yield name, msgspec.json.encode(value).decode(), default
 
 
 def _metrics(facts: Any, text: str) -> Any:

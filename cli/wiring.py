@@ -139,6 +139,8 @@ def _stock_budget() -> float:
 
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
+    if (own := session.current().graphs) is not None:
+        return own(captured, context)
     if not session.current().settings.engine:
         return _as_it_is(captured)
     try:
@@ -153,6 +155,8 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         compiled = _as_captured(captured, context, error)
     for note in context.notes:
         session.current().say(f"ptdebug: {note}")
+    if context.fallback and context.way != "eager":
+        session.FALLBACKS[context.fallback.splitlines()[0]] += 1
     if context.fallback and not context.recording and context.way != "eager":  # a recording says it of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)

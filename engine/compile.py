@@ -13,8 +13,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..artifacts.context import CompileContext, DataDependentError, OverrideError, run_stages
 from ..artifacts.external_exceptions import came_from_outside
-from ..artifacts.stages import OF_ENGINE
-from ..artifacts.stages import TRAINING as OF_TRAINING
+from ..artifacts.stages import OF_ENGINE, TRAINING as OF_TRAINING
 from .aot.aten_graph import needs_gradients
 from .aot.autograd import autograd_epilogue
 from .aot.autograd.autograd_metadata import autograd_metadata_of
@@ -22,12 +21,15 @@ from .aot.autograd.entry import training_entry
 from .aot.autograd.function import AutogradMetadata
 from .aot.autograd.joint import trace_joint
 from .aot.control_flow import compile_around, has_control_flow
+from .aot.ddp_buckets import bucket_groups, compile_in_buckets
 from .aot.subclasses.call import compile_apart, in_eager
 from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
 from .codegen.triton import warm_up
+from .failure_origin import origin_of
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
+from .graphs.ddp import active_buckets
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
 from .lowering import lowerings
@@ -67,6 +69,10 @@ def compile_graph(
             return compile_apart(captured, context, compile_graph)
         if has_control_flow(captured):
             return compile_around(captured, context, compile_graph)
+        buckets = active_buckets() if training else None
+        groups = bucket_groups(captured, buckets, context) if buckets is not None and not context.part else []
+        if len(groups) > 1:
+            return compile_in_buckets(captured, groups, context, compile_graph)
         compiled = _train(captured, context, keep) if training else None
         return _infer(captured, context, keep) if compiled is None else compiled
     except CannotBuild as reason:
@@ -81,7 +87,7 @@ def compile_graph(
     except Exception as error:
         if came_from_outside(error):
             raise
-        detail = "".join(traceback.format_exception(error))
+        detail = f"{origin_of(error)}\n{''.join(traceback.format_exception(error))}"
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
 
 

@@ -36,14 +36,11 @@ from .lowering.describe import loops_records
 from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
+from .passes.rewriting import Rewritten, pass_stage
 from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
-
-AS_IT_IS = "the graph runs as it is, by ATen (compile:graph = aten)"
-"""Why there are no passes."""
-
 
 # ---- the data between stages: each stage adds its part ---------------------------------------------------------------
 @dataclass(frozen=True)
@@ -104,16 +101,13 @@ def _aten(captured: Captured, context: CompileContext) -> Traced:
     return Traced(aten)
 
 
-def _passes(work: Traced, context: CompileContext) -> Traced:
+def _rewriting(work: Traced, context: CompileContext) -> Rewritten:
+    return Rewritten(work.aten)
+
+
+def _rewritten(work: Rewritten, context: CompileContext) -> Traced:
+    """The last graph; an output that is the new value of an input names it."""
     aten = work.aten
-    if context.way == "aten":
-        context.absent("passes", AS_IT_IS)
-    else:
-        aten = passes.run(aten, context)
-        freezing.fold(aten, context)
-        extern_kernels.choose(aten, context)
-        aten = freezing.finish(aten, context)
-        reinplace(aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
     aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
     return Traced(aten)
@@ -175,7 +169,6 @@ def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
     call: Compiled = wrapper.load(source, context)
     if work.native is not None and work.library is not None:
-        context.record("wrapper", work.native.record, "cpp")
         call = load_native(work.library.path, work.native.native, source.names, call)
     folding = work.aten.folding
     if folding is not None:
@@ -208,7 +201,15 @@ def _described(work: object) -> Iterable[tuple[str, str, AnyRecord]]:
     return ()
 
 
-def _lint(work: Traced) -> None:
+def _describe_wrapper(work: Wrapped) -> Iterable[tuple[str, str, AnyRecord]]:
+    yield "wrapper", "", work.wrapper.record()
+    if work.native is not None and work.library is not None:
+        yield "wrapper", "cpp", work.native.record()
+    if work.aten.folding is not None:
+        yield "wrapper", "folding", work.aten.folding.source.record()
+
+
+def _lint(work: Traced | Rewritten) -> None:
     """The graph is well formed: each node comes after its arguments."""
     work.aten.module.graph.lint()
 
@@ -220,15 +221,24 @@ def _check_plan(work: Scheduled) -> None:
         verify_nest(nest)
 
 
+_PASSES: tuple[Stage[Any, Any], ...] = (
+    Stage("passes", _rewriting, _described, "passes"),
+    *passes.STANDARD,
+    pass_stage("freezing", freezing.fold),
+    pass_stage("extern-kernels", extern_kernels.choose),
+    pass_stage("runtime-folding", freezing.finish),
+    pass_stage("write-parts", reinplace),
+    Stage("passes", _rewritten, _described, "passes", _lint),
+)
 _TO_SOURCE: tuple[Stage[Any, Any], ...] = (
-    Stage("passes", _passes, _described, "passes", _lint),
+    *_PASSES,
     Stage("lowering", _lowering, lambda w: loops_records(w.program), "lowering", lambda w: verify(w.program)),
     Stage("scheduling", _scheduling, lambda w: scheduler.describe(w.plan), "scheduling", _check_plan),
     Stage("codegen", _codegen, _described, "codegen"),
 )
 _TO_CALL: tuple[Stage[Any, Any], ...] = (
     Stage("kernels", _kernels, lambda work: work.records, "kernels"),
-    Stage("wrapper", _wrapper, lambda work: [("wrapper", "", work.wrapper.record())], "codegen"),
+    Stage("wrapper", _wrapper, _describe_wrapper, "codegen"),
 )
 
 INFERENCE: tuple[Stage[Any, Any], ...] = (
@@ -254,10 +264,18 @@ def _joint(joint: JointGraph, context: CompileContext) -> JointGraph:
     return joint
 
 
+def _joint_graph(joint: JointGraph) -> Sequence[tuple[str, Rewritten]]:
+    """The graph that the passes change in place, before the partitioner asks what its values cost."""
+    return (("joint", Rewritten(joint.forward)),)
+
+
+_JOINT_PASSES: tuple[Stage[Any, Any], ...] = (
+    *passes.STANDARD, pass_stage("extern-kernels", extern_kernels.lay_out),
+)
+
+
 def _partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     if context.way != "aten":
-        passes.run(joint.forward, context.for_part("joint"))
-        extern_kernels.lay_out(joint.forward, context.for_part("joint"))
         narrow_indices(joint, context)
     shield_changed_inputs(joint)
     return partition(joint, context)
@@ -274,6 +292,7 @@ def _describe_partition(halves: Partitioned) -> Iterable[tuple[str, str, AnyReco
 
 TRAINING: tuple[Stage[Any, Any] | FanOut, ...] = (
     Stage("joint", _joint, describe_joint, "joint", lambda joint: joint.module.graph.lint()),
+    FanOut(_joint_graph, (_JOINT_PASSES,), lambda joint, rewritten: joint),
     Stage("partition", _partition, _describe_partition, "joint"),
     FanOut(_halves, (_TO_SOURCE, _TO_CALL), lambda halves, compiled: Trained(halves, *compiled)),
 )

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import argument_checks as arguments
-from . import layouts, size1_strides, symbolic_meta, untrusted
+from . import argument_checks as arguments, layouts, size1_strides, symbolic_meta, untrusted
 from .argument_checks import Args, Check
 from .layouts import Layout
 
@@ -227,7 +226,8 @@ _row("log_sigmoid_forward.default im2col.default upsample_nearest1d.default _ups
 _row("reflection_pad2d.default reflection_pad3d.default replication_pad2d.default replication_pad3d.default"
      " upsample_nearest3d.default _upsample_nearest_exact3d.default upsample_trilinear3d.default",
      strides=layouts.suggested)
-_row("reflection_pad2d_backward.default replication_pad2d_backward.default", strides=layouts.format_of_the_second)
+_row("reflection_pad2d_backward.default replication_pad2d_backward.default reflection_pad3d_backward.default"
+     " replication_pad3d_backward.default", strides=layouts.format_of_the_second)
 _row("roll.default", strides=layouts.rolled)
 _row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"
      " _native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default"

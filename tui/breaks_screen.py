@@ -11,9 +11,12 @@ from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
+from ..artifacts.break_edits import edit_of
 from ..artifacts.listing import Line, Listing, printable, short_place
 from ..artifacts.records import Break
-from ..artifacts.render_lists import break_lines
+from ..artifacts.render_lists import break_lines, edit_lines
+from .act_screen import ActScreen
+from .acts import Act
 from .code_view import CodeView
 from .line_view import LineView
 from .plain import plain
@@ -27,6 +30,8 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,b", "leave", "back", id="breaks.leave", tooltip="back to the panes"),
         Binding("o", "open", "open", id="breaks.open", tooltip="go to the compilation that broke"),
+        Binding("x", "act", "try", id="breaks.act",
+                tooltip="make the edit on a copy of the program, run it, and see whether the break goes"),
         Binding("tab", "app.focus_next", "pane", id="breaks.pane", tooltip="next pane"),
         Binding("y", "copy_command", "copy", id="breaks.copy", tooltip="copy the command that lists these"),
     ]
@@ -65,10 +70,19 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
         owner, _, _ = self._session.breaks[self.query_one("#breaks", CodeView).cursor]
         self.dismiss((Target(owner, "breaks"), 0))
 
+    def action_act(self) -> None:
+        """Try the edit for this break, or what else can be done with its compilation."""
+        row = self.query_one("#breaks", CodeView).cursor
+        owner, found, _ = self._session.breaks[row]
+        words = ("breaks", self._session.selector(Target()), "--try", str(row + 1))
+        there = edit_of(found, self._session.recording.source) is not None
+        acts = (Act("try the edit on a copy of the program: does the break go?", words),) if there else ()
+        self.app.push_screen(ActScreen(self._session, Target(owner), acts))
+
     def _show(self, row: int) -> None:
         owner, found, _ = self._session.breaks[row]
         source = self._session.recording.source
-        self._show_reason(break_lines(found, source, cost=self._session.break_costs[row]))
+        self._show_reason(break_lines(found, source, cost=self._session.break_costs[row]) + edit_lines(found, source))
         place = found.location
         program = self.query_one("#program", CodeView)
         program.show(self._session.listing(Target(owner, SOURCE, place.file)), place.line - 1, self._marks(place.file))

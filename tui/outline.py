@@ -49,7 +49,7 @@ def roots(session: Session) -> list[Row]:
     top += [_frame_row(frame, members) for frame, members in taken.items()]
     top += [Row(SKIPPED, 0, "skipped frames", str(skipped), True)] if skipped else []
     top += [Row("breaks", 0, "graph breaks", str(broken), False)] if broken else []
-    return [*top, Row(ASK, 0, "questions", f"keys 1 to {len(QUESTIONS)}", True),
+    return [*top, Row(ASK, 0, "questions", f"keys 0 to {len(QUESTIONS) - 1}", True),
             Row(OTHERS, 0, "other recordings", "", True)]
 
 

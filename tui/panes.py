@@ -14,6 +14,7 @@ from textual.widgets import Footer, Input, Static
 
 from ..artifacts.listing import Line, Listing, printable, source_path
 from ..artifacts.machine_lines import MACHINE
+from ..artifacts.process_liveness import is_running
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Ref, split_ref
 from .act_screen import ActScreen
@@ -82,7 +83,7 @@ class PanesScreen(Screen[None]):
         self._linked_stage = ""
         self._linked_target = Target()
         self._history: list[tuple[Target, int]] = []
-        self._follow = follow
+        self._follow = self._runs = follow
         self._stamp: tuple[float, ...] = ()
         self._linked_compiles: set[str] = set()  # whose links are there
         self._preview: Timer | None = None
@@ -142,11 +143,19 @@ class PanesScreen(Screen[None]):
         counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
         again = len(self.session.recompiled)
         counts += [f"{again} recompilation{'s' if again > 1 else ''} (1)"] if again else []
+        counts += ["raised an exception (0)"] if self.session.recording.meta.get("exception") else []
         problems = self.session.recording.problems
         counts += [f"DAMAGED: {problems[0]}"] if problems else []
-        following = " (following)" if self._follow else ""
+        following = f" ({self._state()})" if self._follow else ""
         title = f"ptdebug  {self.session.recording.name}{following}  {', '.join(counts)}"
         self.query_one("#title", Static).update(plain(title))
+
+    def _state(self) -> str:
+        """Of a program that is followed: whether it runs."""
+        meta = self.session.recording.meta
+        if is_running(meta):
+            return "running"
+        return f"ended, exit code {meta['exit_code']}" if "exit_code" in meta else "ended"
 
     def _chain(self) -> None:
         """The breadcrumb of the main pane's line; the stage that is shown stands in brackets."""
@@ -166,6 +175,9 @@ class PanesScreen(Screen[None]):
 
     def _grown(self) -> None:
         """Follow a program that runs: show what was recorded since, and stay where the person is."""
+        if self._runs and not is_running(self.session.recording.meta):  # a killed program changes no file
+            self._runs = False
+            self._title()
         stamp = self.session.stamp()
         if stamp == self._stamp or self.app.screen is not self:
             return

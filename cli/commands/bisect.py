@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -87,17 +89,19 @@ def _is_script(word: str) -> bool:
 
 # ---- a recording ----------------------------------------------------------------------------------------------------
 def _of_recording(text: str, arguments: argparse.Namespace) -> int:
+    fresh = "torch" not in sys.modules
     from ...replay.bisect.recorded import bisect_graphs  # imports torch
+    from ...replay.workers.client import Workers
     from ...replay.workers.pool import LIMIT, Pool
     from ...replay.workers.progress import Progress
 
-    with selected(text) as (recording, selector):
+    with closing(Workers(fork=fresh)) as workers, selected(text) as (recording, selector):
         ids = [selector.compile] if selector.compile else _captured(recording)
         if not ids:
             raise CommandError(f"{recording.name} has no compiled graph to bisect")
         progress = Progress("bisect")
         jobs = 1 if arguments.slow else arguments.jobs or 0
-        with Pool(jobs, arguments.limit or LIMIT, told=progress.ran) as pool:
+        with Pool(jobs, arguments.limit or LIMIT, told=progress.ran, processes=workers) as pool:
             try:
                 reports = bisect_graphs(recording, ids, pool, partial(_completed, arguments), progress.say)
             finally:
@@ -162,7 +166,7 @@ def _print_graph(report: GraphReport) -> None:
     print_title(f"{report.compile_id}  {report.finding.outcome}{inputs}")
     lines = [f"  {name:<16} {outcome}" for name, outcome in report.rungs]
     print_lines([Line(printable(line)) for line in lines])
-    if report.finding.outcome.failed and not report.rungs:
+    if report.finding.outcome.failed and (report.finding.guilty or not report.rungs):
         _print_finding(report.finding, "not even compiling nothing makes it right")
 
 

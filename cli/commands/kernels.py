@@ -7,7 +7,7 @@ from typing import Any
 
 from ...artifacts.listing import Line, printable
 from ...artifacts.recording import ArtifactInfo, Recording, RecordingError
-from ...artifacts.records import Kernel, Runtime, Schedule
+from ...artifacts.records import Kernel, Schedule
 from ..printing import add_selector, print_json, print_lines, print_nothing, print_title, selected
 
 EXAMPLE = "ptdebug kernels @:0/0"
@@ -39,16 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _groups(recording: Recording, compile_id: str | None) -> list[dict[str, Any]]:
-    times = {(owner, kernel.name): kernel for owner, record in recording.records(Runtime, compile_id)
-             for kernel in record.kernels}
     found = []
     for owner, schedule in recording.records(Schedule, compile_id):
         for group in schedule.groups:
-            time = times.get((owner, group.kernel))
             found.append({
                 "compile": owner, "id": group.id, "kind": group.kind, "name": group.kernel,
                 "members": group.members, "reads": group.reads, "writes": group.writes, "bytes": group.bytes,
-                "flops": group.flops, "calls": time.calls if time else None, "seconds": time.seconds if time else None,
+                "flops": group.flops,
             })
     return found
 
@@ -73,7 +70,6 @@ def _unit(info: ArtifactInfo, kernel: Kernel) -> dict[str, Any]:
 def _group_text(group: dict[str, Any], width: int) -> str:
     costs = [f"{group['bytes']:,} bytes"] if group["bytes"] else []
     costs += [f"{group['flops']:,} flops"] if group["flops"] else []
-    costs += [f"{group['calls']} calls, {1000 * group['seconds']:.3f} ms"] if group["calls"] else []
     return f"{group['kind']:<7} {group['name']:<{width}}  {', '.join(group['members'])}" + (
         f"  ({'; '.join(costs)})" if costs else "")
 

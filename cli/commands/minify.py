@@ -10,7 +10,9 @@ continues from there.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from ..errors import CommandError
@@ -69,12 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("--check, --match, --break, --recompile and arguments are for scripts (FILE.py)")
     if arguments.dry_run:
         raise CommandError("--dry-run is for scripts; `ptdebug replay` says what a recorded compilation shows")
+    fresh = "torch" not in sys.modules
+    from ...replay.workers.client import Workers
     from ...replay.workers.warm import one_thread
     from ..minify_recording import GraphsAreRight, run_recording
 
     try:
-        with one_thread():  # the program as a whole runs in forks of this process
-            return run_recording(arguments)
+        with closing(Workers(fork=fresh)) as workers, one_thread():  # the program may run in forks of this process
+            return run_recording(arguments, workers)
     except GraphsAreRight as right:
         if not right.program or arguments.slow:
             raise

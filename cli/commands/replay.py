@@ -25,7 +25,11 @@ from ..printing import add_selector, print_json, print_lines, print_title, say, 
 from ..trust import confirmed
 
 EXAMPLE = "ptdebug replay @:0/0"
-RUNGS = ("program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper")
+OF_PROGRAM = ("program", "guards", "output_bytecode")
+"""Rungs for which the program runs again."""
+RUNGS = (*OF_PROGRAM, "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper", "runtime")
+CHECKED = "ptdebug.cli.scripts.served_calls:main"
+"""Runs a program, its calls compared with eager."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ...replay.ladder.options import Options
     from ...replay.ladder.replay import replay
     from ...replay.program.program import ProgramRuns
+    from ...replay.program.served import ServedCalls
     from ...replay.recorded.graphs import ReplayError  # imports torch
 
     with selected(arguments.selector) as (recording, selector):
@@ -72,14 +77,16 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandError(f"{recording.name} has no compiled graph to replay")
         devices = _devices(arguments.device, recording, ids)
         asked = bool(arguments.again) or "program" in stages
-        runs = ProgramRuns(recording, ids, trust, asked and arguments.again is not False, arguments.call)
+        asked = (asked or bool({*OF_PROGRAM} & stages)) and arguments.again is not False
+        runs = ProgramRuns(recording, ids, trust, asked, arguments.call)
+        served = ServedCalls(recording, CHECKED, trust, asked)
         wanted = [(compile_id, device) for compile_id in ids for device in devices]
 
         def climb(compile_id: str, device: str) -> tuple[str, str, Climb]:
             own = stages if device == devices[0] else _without_program(stages)  # which runs on no other device
             options = Options(arguments.repeat, arguments.nan, arguments.passes, own, arguments.call)
             return f"{recording.name}:{compile_id}", device, lambda told: replay(
-                recording, compile_id, device, trust, runs, replace(options, told=told))
+                recording, compile_id, device, trust, runs, replace(options, told=told), served)
 
         documents: list[dict[str, Any]] = []
         found = contained([partial(climb, *one) for one in wanted], arguments.limit,
@@ -115,7 +122,7 @@ def _ran(documents: Sequence[dict[str, Any]], stages: frozenset[str]) -> bool:
 
 
 def _without_program(stages: frozenset[str]) -> frozenset[str]:
-    return (stages or frozenset(RUNGS)) - {"program"}
+    return (stages or frozenset(RUNGS)) - {*OF_PROGRAM}
 
 
 def _stages(arguments: argparse.Namespace, selector: Selector) -> frozenset[str]:
@@ -125,8 +132,8 @@ def _stages(arguments: argparse.Namespace, selector: Selector) -> frozenset[str]
     asked = {*arguments.rung, *([selector.stage] if selector.stage else [])}
     if arguments.again is not False:
         return frozenset(asked | {"program"} if asked and arguments.again else asked)
-    if asked == {"program"}:
-        raise CommandError("--no-program leaves nothing of --rung program")
+    if asked and not asked - {*OF_PROGRAM}:
+        raise CommandError(f"--no-program leaves nothing of --rung {' --rung '.join(sorted(asked))}")
     return _without_program(frozenset(asked))
 
 
@@ -177,7 +184,7 @@ def _time(arguments: argparse.Namespace) -> int:
 
 
 def _compiled(recording: Recording) -> list[str]:
-    captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
+    captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager") or c.was_left_unended]
     return [id for id in captured if "capture" in recording.stages(id)]
 
 

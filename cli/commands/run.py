@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be present (cuda:90)")
     add("--check-calls", action="store_true", default=None,
         help="compare each call of what is compiled with eager; the first that differs ends the program (code 70)")
+    add("--keep-output", metavar="N", type=int, help="keep the last N lines that the program prints, in the recording")
+    add("--tui", action="store_true", help="open the workbench beside the program; its output is printed afterwards")
+    add("--live", action="store_true", help="write the counts of calls while the program runs, for `tui --follow`")
     add("--no-record", action="store_true", help="run without recording")
     add("--json", metavar="FILE", help="write the summary there")
     add("-q", "--quiet", action="store_true", default=None, help="no summary")
@@ -63,8 +66,26 @@ def run(arguments: argparse.Namespace) -> int | Callable[[], NoReturn]:
 
     program = parse_program(arguments.program)
     program.check()
+    if arguments.tui:
+        return _watched(arguments)
     finished = prepare(program, arguments)
     return partial(execute, program, finished)
+
+
+def _watched(arguments: argparse.Namespace) -> int:
+    """Run the program in a process of its own, and the workbench in this one."""
+    from ...artifacts.home import recordings_home
+    from ..settings import gather
+    from ..watched_run import check_terminal, watch
+
+    if arguments.no_record:
+        raise CommandError("--tui shows a recording: leave --no-record out")
+    check_terminal()
+    from ...tui.app import run as open_workbench
+
+    options = [word for word in arguments.options if word != "--tui"]
+    home = recordings_home(gather(arguments)["out"])
+    return watch([*options, "--", *arguments.program], home, partial(open_workbench, follow=True))
 
 
 def parse_program(words: Sequence[str]) -> Program:

@@ -6,6 +6,7 @@ happen. Where no program runs yet, it waits for one.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the workbench until it is closed."""
     # Textual reads the keyboard from stdin, and draws on stderr where that is the terminal.
-    if not all(stream is not None and stream.isatty() for stream in (sys.__stdin__, sys.__stderr__)):
+    served = "TEXTUAL_DRIVER" in os.environ  # by `ptdebug serve`: a browser is the terminal
+    if not served and not all(s is not None and s.isatty() for s in (sys.__stdin__, sys.__stderr__)):
         raise CommandError(f"the workbench needs a terminal; as text: ptdebug show {arguments.selector}")
     from ...tui.app import run as open_workbench
 

@@ -6,7 +6,6 @@ There `torch.compile` makes the same objects, whose calls run the original.
 from __future__ import annotations
 
 import builtins
-import ctypes
 import os
 import pickle
 import random
@@ -25,6 +24,8 @@ import torch
 
 from ...artifacts.recorder import NullRecorder
 from ...artifacts.records import AnyRecord, Breaks, Recompile
+from ...replay.failures.new_memory import fill_new_memory
+from ...replay.reduce.expressions import operation
 from ...replay.reduce.values import HOOK, Recorder
 from ...tracer.frames import dispatch
 from .. import session, torch_compile_patch
@@ -192,17 +193,6 @@ def _run(task: Task, observer: Observer, seen: Seen | None) -> Answer:
     raise AssertionError("execute() always raises")
 
 
-def fill_new_memory() -> None:
-    """Memory that nobody has written reads as huge numbers from now on (where the C library is glibc), so that a read
-    of it differs from eager each time."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None and sys.platform == "linux":
-        mallopt(PERTURB, 0x80)  # new memory is filled with the complement: 0x7f7f7f7f is 3.4e38
-
-
-PERTURB = -6  # M_PERTURB of malloc.h
-
-
 def _silence(output: Path) -> None:
     """What the script prints goes to a file."""
     sys.stdout.flush()
@@ -242,7 +232,8 @@ class Collector:
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Keep it, if it is one."""
         if isinstance(record, Breaks):
-            self.breaks += [[b.code, b.message, f"{b.location.file}:{b.location.line}"] for b in record.breaks]
+            self.breaks += [[b.code, operation(b.expression), f"{b.location.file}:{b.location.line}"]
+                            for b in record.breaks]
         elif isinstance(record, Recompile):
             self.recompiles.append([record.guard, record.actual])
 

@@ -1,8 +1,9 @@
 """The values that a program computes through its compiled functions, in order: compared between two runs of it.
 
-An event is a call of a compiled function (its results, and the tensors that it changed), a backward (its root, and the
-gradients of the leaves), or the end of the program (the tensors of its module). Gradients of leaves are known by the
-content that a leaf had when it was first seen, since a compiled graph may reach them in another order.
+An event is a call of a compiled function (its results, and what it changed of its arguments), a backward (its root,
+and the gradients of the leaves), or the end of the program (the tensors in its variables, and its modules). Gradients
+of leaves are known by the content that a leaf had when it was first seen, since a compiled graph may reach them in
+another order.
 """
 from __future__ import annotations
 
@@ -25,13 +26,24 @@ ALLOWED = {torch.float64: 1e-9, torch.float32: 3e-4, torch.float16: 2e-2, torch.
 """How far apart two runs of a program may be by rounding, relative to the largest number of a tensor."""
 
 
+Value = torch.Tensor | str | None
+
+
 @dataclass(frozen=True)
 class Event:
-    """Something that a program computed. Each value has a label; a gradient that there is none of is None."""
+    """Something that a program computed. Each value has a label; a gradient that there is none of is None; what is no
+    tensor is text."""
 
     kind: str  # call | backward | end
     name: str
-    values: tuple[tuple[str, torch.Tensor | None], ...]
+    values: tuple[tuple[str, Value], ...]
+    scale: float = 0.0  # of the numbers that are added up to values: what is small beside it may be rounding alone
+
+
+CANCELLED = 16
+"""Units in the last place of the numbers that went into a value: so far it may be off where they cancel out."""
+MOST_HELD = 1000
+"""Tensors of a list or a dict that are looked at when the program has run."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ class Observer:
         self.on_event = on_event
         self.labels: dict[int, tuple[torch.Tensor, str]] = {}  # of leaves, by id; held, so that ids stay
         self.depth = 0
-        self.gradients: dict[str, torch.Tensor] = {}
+        self.scale = 0.0  # the largest of a backward
 
     # ---- calls of compiled functions
     def around(self, compiled: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,14 +74,17 @@ class Observer:
                 return compiled(*args, **kwargs)
             given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
             given += _written_by(original)
-            before = [t._version for t in given]
+            before, plain = [t._version for t in given], _plain((args, kwargs))
             self.depth += 1
             try:
                 result = compiled(*args, **kwargs)
             finally:
                 self.depth -= 1
             changed = [t for t, version in zip(given, before) if t._version != version]
-            self._called(getattr(original, "__qualname__", ""), result, changed)
+            changed += _others(given, (args, kwargs))
+            after = _plain((args, kwargs))
+            self._called(getattr(original, "__qualname__", ""), result, changed, "" if after == plain else after,
+                         max(map(_top, given), default=0.0))
             return result
 
         eval_frame.skip_code(observed.__code__)
@@ -77,11 +92,13 @@ class Observer:
         mark_compiled(observed, original)
         return observed
 
-    def _called(self, name: str, result: Any, changed: Sequence[torch.Tensor]) -> None:
-        values = [(f"result {i}", _snapshot(t)) for i, t in enumerate(pytree.tree_leaves(result))
-                  if isinstance(t, torch.Tensor)]  # fmt: skip
+    def _called(
+        self, name: str, result: Any, changed: Sequence[torch.Tensor], arguments: str, scale: float
+    ) -> None:
+        values: list[tuple[str, Value]] = [(f"result {i}", _snapshot(t)) for i, t in enumerate(_numbers(result))]
         values += [(f"changed {i}", _snapshot(t)) for i, t in enumerate(changed)]
-        self.on_event(Event("call", name, tuple(values)))
+        values += [("results", _plain(result)), ("arguments", arguments)]
+        self.on_event(Event("call", name, tuple(values), scale))
 
     # ---- backwards
     def watch_backwards(self) -> None:
@@ -113,19 +130,22 @@ class Observer:
 
     def _went_back(self, roots: Sequence[Any], leaves: Sequence[torch.Tensor], labels: Sequence[str], result: Any,
                    ) -> None:
-        values = [(f"root {i}", _snapshot(root)) for i, root in enumerate(roots) if isinstance(root, torch.Tensor)]
+        values: list[tuple[str, Value]] = [
+            (f"root {i}", _snapshot(r)) for i, r in enumerate(roots) if isinstance(r, torch.Tensor)]
         if isinstance(result, (tuple, list)):
             values += [(f"gradient {i}", _snapshot(g)) for i, g in enumerate(result)]
         found = sorted(
             ((label, _snapshot(leaf.grad)) for label, leaf in zip(labels, leaves)),
             key=lambda pair: (pair[0], _size(pair[1])),
         )
-        self.on_event(Event("backward", "", (*values, *(pair for pair in found if pair[1] is not None))))
+        values += [pair for pair in found if pair[1] is not None]
+        self.on_event(Event("backward", "", tuple(values), _per_element(roots, leaves)))
+        self.scale = max(self.scale, _per_element(roots, leaves))
 
     # ---- the end
     def ended(self, namespace: dict[str, Any]) -> None:
-        """The program has run: the tensors in the variables of its module."""
-        values: list[tuple[str, torch.Tensor | None]] = []
+        """The program has run: the tensors in the variables of its module, and the state of modules there."""
+        values: list[tuple[str, Value]] = []
         for name, value in sorted(namespace.items()):
             if isinstance(value, torch.Tensor):
                 values.append((name, _snapshot(value)))
@@ -133,7 +153,12 @@ class Observer:
                     values.append((f"gradient of {name}", _snapshot(value.grad)))
             elif isinstance(value, torch.nn.Module):
                 values += [(f"{name}.{key}", _snapshot(t)) for key, t in sorted(_state(value))]
-        self.on_event(Event("end", "", tuple(values)))
+                values += [(f"{name}.{key}", text) for key, text in sorted(_attributes(value))]
+            elif isinstance(value, (list, tuple, dict)) and not name.startswith("_"):
+                held = _others((), value)
+                values.append((f"number of tensors in {name}", str(len(held))))
+                values += [(f"{name} {i}", _snapshot(t)) for i, t in enumerate(held[:MOST_HELD])]
+        self.on_event(Event("end", "", tuple(values), self.scale))
 
 
 def _state(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -142,6 +167,37 @@ def _state(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         yield from module.named_buffers()
     except Exception:  # a module of its own kind
         return
+
+
+def _attributes(module: torch.nn.Module) -> Iterator[tuple[str, str]]:
+    """The plain attributes of a module and of those in it, which are its own."""
+    for path, inner in module.named_modules():
+        for name, value in vars(inner).items():
+            if not name.startswith("_") and isinstance(value, (bool, int, str, type(None))):
+                yield f"{path}.{name}".lstrip("."), repr(value)
+
+
+def _plain(tree: Any) -> str:
+    """How values are nested, with the plain ones; of others their types."""
+    leaves, structure = pytree.tree_flatten(tree)
+    texts = ["Tensor" if isinstance(leaf, torch.Tensor) else repr(leaf) if type(leaf) in _TEXTS else type(leaf).__name__
+             for leaf in leaves]  # fmt: skip
+    return f"{structure.num_leaves} values: {', '.join(texts)}"
+
+
+_TEXTS = (bool, int, str, type(None))
+
+
+def _numbers(tree: Any) -> list[torch.Tensor]:
+    """The tensors among values, and floats as such."""
+    leaves = [torch.tensor(v, dtype=torch.float32) if type(v) is float else v for v in pytree.tree_leaves(tree)]
+    return [v for v in leaves if isinstance(v, torch.Tensor)]
+
+
+def _others(known: Sequence[torch.Tensor], tree: Any) -> list[torch.Tensor]:
+    """The tensors among values that are none of `known`."""
+    ids = {id(t) for t in known}
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor) and id(t) not in ids]
 
 
 def _written_by(function: Any) -> list[torch.Tensor]:
@@ -167,6 +223,20 @@ def _leaves(roots: Sequence[Any]) -> Iterator[torch.Tensor]:
                 waiting.append(following)
 
 
+def _top(value: Any) -> float:
+    """The largest finite number of a tensor of floats; 0.0 for what is none."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.is_floating_point():
+        return 0.0
+    finite = value.detach()[value.detach().isfinite()] if value.numel() and not value.is_meta else value.new_empty(0)
+    return finite.abs().max().item() if finite.numel() else 0.0
+
+
+def _per_element(roots: Sequence[Any], leaves: Sequence[torch.Tensor]) -> float:
+    """How large the parts are that a gradient adds up: a root's share of one element of a leaf."""
+    top = max(map(_top, roots), default=0.0)
+    return max((top / (leaf.numel() * max(_top(leaf), 1e-6)) for leaf in leaves if leaf.numel()), default=0.0)
+
+
 def _snapshot(value: Any) -> torch.Tensor | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_meta:
         return None
@@ -189,7 +259,7 @@ def first_apart(event: Event, expected: Event | None) -> Apart | None:
         others = mine.get(label, [])
         for index, of_eager in enumerate(values):
             value = others[index] if index < len(others) else None
-            found = _apart(value, of_eager, what)
+            found = _apart(value, of_eager, what, expected.scale)
             if found is not None:
                 return found
     return None
@@ -198,14 +268,16 @@ def first_apart(event: Event, expected: Event | None) -> Apart | None:
 _WHAT = {"call": "result", "backward": "result", "end": "state"}
 
 
-def _by_label(event: Event) -> dict[str, list[torch.Tensor | None]]:
-    found: dict[str, list[torch.Tensor | None]] = {}
+def _by_label(event: Event) -> dict[str, list[Value]]:
+    found: dict[str, list[Value]] = {}
     for label, value in event.values:
         found.setdefault(label, []).append(value)
     return found
 
 
-def _apart(value: torch.Tensor | None, eager: torch.Tensor | None, what: str) -> Apart | None:
+def _apart(value: Value, eager: Value, what: str, scale: float) -> Apart | None:
+    if isinstance(eager, str) or isinstance(value, str):
+        return None if value == eager else Apart(what, f"{str(value)[:60]} is not {str(eager)[:60]}", math.inf)
     if eager is None:
         return None
     if value is None:  # no gradient, which is one of zeros
@@ -224,6 +296,8 @@ def _apart(value: torch.Tensor | None, eager: torch.Tensor | None, what: str) ->
     finite = e.isfinite()
     distance = (v - e)[finite].abs().max().item() if finite.any() else 0.0
     top = e[finite].abs().max().item() if finite.any() else 0.0
+    if eager.is_floating_point() and distance <= CANCELLED * torch.finfo(eager.dtype).eps * scale:
+        return None
     size = distance / top if top else (math.inf if distance else 0.0)
     if size <= ALLOWED.get(eager.dtype, 3e-4):
         return None

@@ -40,10 +40,13 @@ class Failure:
         if self.signature.kind in ("break", "recompile"):
             if answer["kind"] != "passed":
                 return False
-            about = [list(map(normalized, found[:2])) for found in answer[f"{self.signature.kind}s"]]
-            return any(self.signature.about in (found[0], " ".join(found)) for found in about)
+            return any(self.is_about(*found[:2]) for found in answer[f"{self.signature.kind}s"])
         same = self.signature.matches(outcome_of(answer)) and answer.get("what", "") == self.what
         return same and answer.get("size", self.least) >= self.least
+
+    def is_about(self, code: str, subject: str) -> bool:
+        """Whether a graph break or a recompilation is the one that is looked for: by its code, or by both."""
+        return self.signature.about in (normalized(code), f"{normalized(code)} {normalized(subject)}".strip())
 
 
 def outcome_of(answer: Answer) -> Outcome:
@@ -150,8 +153,8 @@ def _key(project: Project) -> str:
 
 def stop_at(failure: Failure, answer: Answer, folder: Path) -> tuple[str, int]:
     """The line of the first graph break that is looked for."""
-    for code, _, place in answer.get("breaks", ()):
-        if failure.signature.kind == "break" and normalized(code) == failure.signature.about:
+    for code, subject, place in answer.get("breaks", ()):
+        if failure.signature.kind == "break" and failure.is_about(code, subject):
             file, _, line = place.rpartition(":")
             return str(folder / Path(file).name), int(line)
     return "", 0

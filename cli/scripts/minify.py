@@ -126,7 +126,7 @@ def _failure(task: Task, wanted: Wanted, answer: Answer) -> Failure:
     if (wanted.graph_break or wanted.recompile) and answer["kind"] != "passed":
         raise CommandError(f"{name}, captured, does not run to its end ({outcome_of(answer)}): minify that first", 1)
     if wanted.graph_break:
-        return _of_code("break", wanted.graph_break, [(code, message) for code, message, _ in answer["breaks"]])
+        return _of_code("break", wanted.graph_break, [(code, subject) for code, subject, _ in answer["breaks"]])
     if wanted.recompile:
         return _of_code("recompile", wanted.recompile, [(guard, actual) for guard, actual in answer["recompiles"]])
     if answer["kind"] == "passed":
@@ -136,8 +136,10 @@ def _failure(task: Task, wanted: Wanted, answer: Answer) -> Failure:
 
 
 def _of_code(kind: str, code: str, found: list[tuple[str, str]]) -> Failure:
-    about = [normalized(first) for first, _ in found]
-    matching = [text for text in about if text == normalized(code)]
+    """The failure of the first graph break or recompilation of that code, or of that code and subject."""
+    asked = Failure(Signature(kind, normalized(code)))
+    about = [" ".join(filter(None, map(normalized, both if kind == "break" else both[:1]))) for both in found]
+    matching = [text for text, both in zip(about, found) if asked.is_about(*both)]
     if not matching:
         there = ", ".join(sorted(set(about))) or "none"
         raise CommandError(f"no graph {kind} {code!r}; there are: {there}" if kind == "break" else

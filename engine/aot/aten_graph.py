@@ -156,7 +156,7 @@ class AtenTracer(TorchDispatchMode):
                 elif node.op == "call_method":
                     method = getattr(type(args[0]), node.target)
                     with _outside_inference_mode(node), python_rules(method, args, kwargs):
-                        values[node] = _call(method, node.target, args, kwargs)
+                        values[node] = _call(REPLACED.get(method, method), node.target, args, kwargs)
                 else:
                     values[node] = operator.attrgetter(node.target)(module)(*args, **kwargs)
             written.follow(node, values.get(node))

@@ -18,6 +18,7 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import PLAN
 from ...dependencies import msgspec
+from ..graphs.ddp import active_buckets
 from ..graphs.functional_graph import Captured, fake_mode_of
 from . import state
 from .values import Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
@@ -40,13 +41,19 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     if context.uncached:
         raise Uncacheable(context.uncached)
     parts = [state.of_installation(), state.of_process(), str(context.memory_budget), *_graph(captured.module)]
-    if context.freezing:  # which depends on what is a parameter
+    buckets, quantized = active_buckets(), any(map(_is_quantization, captured.module.graph.nodes))
+    if context.freezing or buckets is not None or quantized:  # which depends on what is a parameter
         parts += ["freezing", *captured.input_names]
     parts += [f"cpp_wrapper {context.cpp_wrapper}", context.way, repr(sorted(context.preferred.items()))]
+    parts.append(repr(buckets))
     parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]
     parts += _inputs(captured.inputs)
     parts.append(state.of_sizes(fake_mode_of(captured).shape_env))
     return hashlib.sha256("\n".join(map(string, parts)).encode()).hexdigest()
+
+
+def _is_quantization(node: torch.fx.Node) -> bool:
+    return getattr(node.target, "namespace", "") == "quantized_decomposed"
 
 
 def recorded_key_of(key: str, captured: Captured, context: CompileContext) -> str:

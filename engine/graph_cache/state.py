@@ -28,12 +28,16 @@ _ENVIRONMENT = re.compile(r"(ATEN|MKL|DNNL|ONEDNN|OMP|KMP|GOMP|TORCH|PYTORCH)_(?
 @functools.cache
 def of_installation() -> str:
     """What is constant in a process: versions, the machine, ptdebug's sources."""
-    return "\n".join((torch.__version__, str(torch.version.git_version), cpu_features(), sources()))
+    return "\n".join((torch.__version__, str(torch.version.git_version), cpu_features(), _sources()))
+
+
+def sources() -> str:
+    """The checksum of ptdebug's own code that a compiled graph depends on."""
+    return _sources()
 
 
 @functools.cache
-def sources() -> str:
-    """The checksum of ptdebug's own code that a compiled graph depends on."""
+def _sources() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent.parent
     for room in ROOMS:

@@ -8,8 +8,7 @@ from typing import Any
 import sympy
 import torch
 
-from ..ir.affine import Linear, Size, axis_symbol, expr, indirect, recombine
-from ..ir.affine import constant as constant_index
+from ..ir.affine import Linear, Size, axis_symbol, constant as constant_index, expr, indirect, recombine
 from ..ir.ir import Axis, LoopBody, Statement, identity, scalar_buffer
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "logical_not", "logical_and",

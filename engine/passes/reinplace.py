@@ -20,14 +20,14 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
-from ...artifacts.fx_graphs import graph_record
-from ...artifacts.records import Pass, RuleMatch
+from ...artifacts.records import RuleMatch
 from ...operators.effects import may_raise
 from ...operators.untrusted import PARTS
 from ..graphs.aliasing import returns_alias
 from ..graphs.functional_graph import AtenGraph
 from ..lowering.registry import in_loops
 from .dead_code import remove_dead_code
+from .rewriting import Matches
 
 aten = torch.ops.aten
 
@@ -53,11 +53,11 @@ class _Write:
     part: torch.Tensor
 
 
-def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
-    """Write parts of inputs in place, decisions of kind "in-place"; the graph is changed in place and recorded."""
+def reinplace(aten_graph: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
+    """Write parts of inputs in place, decisions of kind "in-place"."""
     graph = aten_graph.module.graph
     if any(node.meta.get("phase") for node in graph.nodes):  # of a training graph: the backward may want the old value
-        return
+        return aten_graph, ()
     results: Any = graph.output_node().args[0]
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     shared = _shared(results)
@@ -77,8 +77,7 @@ def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
         matches.append(RuleMatch("reinplace", tuple([w.nodes[0].name for w in writes]), names, _why(owner)))
     if matches:
         remove_dead_code(aten_graph)
-        record = lambda: Pass("write-parts", graph_record(graph, "write-parts", "capture"), tuple(matches), 0.0)
-        context.record("passes", record, "write-parts")
+    return aten_graph, tuple(matches)
 
 
 def _why(owner: torch.fx.Node) -> str:

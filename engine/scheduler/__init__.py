@@ -21,12 +21,13 @@ from .column_sums import with_added_columns
 from .cpu import loop_nests
 from .describe import describe
 from .finalize import escaping, finished
-from .fusion import Fusion, Node
+from .fusion import Fusion
 from .horizontal import combine
 from .in_place import write_in_place
 from .loop_order import ordered
 from .memory import plan_memory
 from .operand_layout import with_transposed_copies
+from .steps import Node
 from .unroll import unrolled
 
 __all__ = ["ScheduledPlan", "describe", "schedule"]

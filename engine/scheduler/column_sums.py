@@ -18,7 +18,7 @@ from ...artifacts.context import CompileContext
 from ..ir.affine import axis_symbol
 from ..ir.body_affine import coefficient, index_forms, static
 from ..ir.ir import Axis, Buffer, ExternCall, LoopBody, Program, Statement
-from .fusion import views_in
+from .steps import views_in
 
 FEWEST_ROWS, FEWEST_ELEMENTS = 64, 1 << 15
 WIDEST = 8192  # columns: the accumulators of a chunk of rows stay in L2

@@ -8,9 +8,9 @@ import sympy
 from ..ir.affine import ZERO, Linear, axis, size
 from ..ir.body_affine import NotLinear, coefficient, environment, linear, new_axis, rewrite
 from ..ir.ir import Axis, Group, LoopBody, Program, View
-from .fusion import Node, views_in
 from .legality import accesses, row_terms
 from .loop_order import along_memory
+from .steps import Node, views_in
 
 SCRATCH_LIMIT = 16384  # elements of a row that a kernel may keep in scratch
 SCRATCH_TOTAL = 24 * 1024  # of all rows of a group

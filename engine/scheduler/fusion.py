@@ -11,51 +11,28 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import sympy
-import torch
 
 from ...artifacts.context import CompileContext
 from ...artifacts.interruptions import pause
-from ...operators.effects import is_random
-from ...operators.unbacked import unbacked_in
 from ..ir.affine import Linear, Size, size
 from ..ir.body_affine import NotLinear, coefficient
-from ..ir.ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
+from ..ir.ir import Axis, LoopBody, Program
 from ..lowering.pointwise import HEAVY
 from ..lowering.realization import COLUMNS
 from .fusion_choices import Choices, Pair
 from .legality import Illegal, Legal, Unprofitable, accesses, aligned, conflict, crossing, iterations, turned
 from .reachability import Paths
+from .steps import SYMBOL_HINT, Node, hinted, is_seen, node_of, symbols_of
 
-SYMBOL_HINT = 128  # what a symbolic size counts as in scores
 ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may pass to the next body: the size of L2
 MAX_BODIES, MAX_BUFFERS = 48, 60
 SMALL = 16 * 1024  # bytes: groups that touch less are fused for the sake of fewer calls
 MOST_MEANS = 4096  # rows whose means a kernel keeps between the two passes of a variance
 SHORT = 32  # iterations of a loop beside which an expensive value would be scalar code
 SIBLING_SHARE = 0.1  # share of their traffic that siblings must have in common
-
-
-@dataclass(eq=False)
-class Node:
-    """A step of the schedule while it is being made: bodies that share `axes`, or one library call."""
-
-    id: int
-    position: int
-    bodies: list[LoopBody]
-    axes: tuple[Axis, ...]
-    reads: set[str]
-    writes: set[str]
-    extern: ExternCall | None = None
-    device: str = "cpu"
-    before: set[int] = field(default_factory=set)  # ids of nodes that must run first
-    after: set[int] = field(default_factory=set)
-
-    @property
-    def touched(self) -> set[str]:
-        return self.reads | self.writes
 
 
 class Fusion:
@@ -71,7 +48,7 @@ class Fusion:
         names = Counter(step.name for step in program.steps if isinstance(step, LoopBody))
         self._in_parts = {name for name, bodies in names.items() if bodies > 1}
         for position, step in enumerate(program.steps):
-            self._add(_node(step, self._next, position, program))
+            self._add(node_of(step, self._next, position, program))
         self._order_steps()
         self._paths = Paths(self.nodes)  # the program's order respects all edges
 
@@ -99,7 +76,7 @@ class Fusion:
         of a symbol follow the call that defines it, and random operators keep their order."""
         writers: dict[str, list[Node]] = {}
         self._order_symbols()
-        seen = [node for node in self.nodes.values() if node.extern is not None and _is_seen(node.extern)]
+        seen = [node for node in self.nodes.values() if node.extern is not None and is_seen(node.extern)]
         for one, other in itertools.pairwise(seen):
             one.after.add(other.id)
             other.before.add(one.id)
@@ -121,7 +98,7 @@ class Fusion:
     def _order_symbols(self) -> None:
         tellers = {symbol: n for n in self.nodes.values() if n.extern is not None for symbol, *_ in n.extern.binds}
         for node in self.nodes.values() if tellers else ():
-            for symbol in _symbols_of(node, self.program) & tellers.keys():
+            for symbol in symbols_of(node, self.program) & tellers.keys():
                 if tellers[symbol] is not node:
                     node.before.add(tellers[symbol].id)
                     tellers[symbol].after.add(node.id)
@@ -441,74 +418,3 @@ def _one_pass(writers: Iterable[LoopBody], readers: Iterable[LoopBody], shared: 
     return all(not b.reduction_axes for b in writers) and len({
         tuple(a.extent for a in (b.axes[len(shared):] + b.reduction_axes)) for b in (*writers, *readers)
     }) == 1
-
-
-def hinted(expression: sympy.Expr) -> int:
-    """The value of a size expression, symbols counted as `SYMBOL_HINT`."""
-    if expression.is_Integer:
-        return int(expression)
-    return int(expression.xreplace({s: sympy.Integer(SYMBOL_HINT) for s in expression.free_symbols}))
-
-
-def _node(step: LoopBody | ExternCall, number: int, position: int, program: Program) -> Node:
-    if isinstance(step, LoopBody):
-        device = program.buffers[step.writes[0]].device.type
-        return Node(number, position, [step], step.axes, set(step.reads), set(step.writes), device=device)
-    reads = {v.buffer for v in views_in((step.args, dict(step.kwargs)))}
-    writes = {o for o in step.outputs if o} | set(step.mutates)
-    return Node(number, position, [], (), reads, writes, extern=step)
-
-
-_LIBRARIES = frozenset(("aten", "prims", "mkldnn", "mkl", "ptdebug"))
-
-
-def _is_seen(call: ExternCall) -> bool:
-    """Whether the order of a call among others is observable: it consumes random numbers, or is a custom operator, or
-    runs inner graphs, which may contain such."""
-    target = call.target
-    if not isinstance(target, torch._ops.OpOverload):
-        return True
-    return is_random(target) or target.namespace not in _LIBRARIES
-
-
-def _symbols_of(node: Node, program: Program) -> set[sympy.Symbol]:
-    """All symbols that a step needs: in the sizes of what it touches, its loops and indices, its arguments."""
-    buffers = [program.buffers[name] for name in node.touched if name in program.buffers]
-    found = {s for b in buffers for number in (*b.size, *b.stride) for s in number.free_symbols}
-    found |= {s for s in unbacked_scalars(program) if scalar_buffer(s) in node.reads}
-    for body in node.bodies:
-        found |= {s for a in (*body.axes, *body.reduction_axes) for s in sympy.sympify(a.extent).free_symbols}
-        found |= {s for st in body.statements if st.index is not None for s in st.index.free_symbols}
-    if node.extern is not None:
-        found |= unbacked_in(_expressions_in((node.extern.args, dict(node.extern.kwargs))))
-    return found
-
-
-def unbacked_scalars(program: Program) -> set[sympy.Symbol]:
-    """The floats that calls return."""
-    return {s for step in program.steps if isinstance(step, ExternCall) for s, *_ in step.binds if not s.is_integer}
-
-
-def _expressions_in(tree: object) -> list[sympy.Basic]:
-    if isinstance(tree, View):
-        return [sympy.sympify(number) for number in (*tree.size, *tree.stride, tree.offset)]
-    if isinstance(tree, (list, tuple)):
-        return [e for item in tree for e in _expressions_in(item)]
-    if isinstance(tree, dict):
-        return _expressions_in(list(tree.values()))
-    return [tree] if isinstance(tree, sympy.Basic) else []
-
-
-def views_in(tree: object) -> Iterable[View]:
-    """The views among the leaves of the arguments of a library call."""
-    if isinstance(tree, View):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from views_in(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from views_in(item)
-
-
-__all__ = ["Fusion", "Node", "hinted", "views_in"]

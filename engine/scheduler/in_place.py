@@ -15,8 +15,8 @@ from ...artifacts.context import CompileContext
 from ...operators import effects
 from ..ir.affine import Linear
 from ..ir.ir import Buffer, ExternCall, Group, LoopBody, Program, View
-from .fusion import views_in
 from .legality import accesses, overtaken
+from .steps import views_in
 
 Item = Group | ExternCall
 

@@ -10,8 +10,8 @@ import torch
 from ...artifacts.context import CompileContext
 from ...artifacts.records import BufferPlan
 from ..ir.ir import Buffer, ExternCall, Group, Program
-from .fusion import hinted, views_in
 from .in_place import held_by_views
+from .steps import hinted, views_in
 
 ALIGNMENT = 64
 

@@ -14,6 +14,8 @@ from ..workers.pool import Asked, Pool
 from .candidates import WHOLE_GRAPH, condensed
 from .narrow import Forced, Narrowing
 
+SETTING = "config:"
+"""How the id of one of stock's settings begins."""
 LEAST_PATIENCE = 15.0
 """Seconds that a run has in any case: it may have to compile."""
 
@@ -63,8 +65,8 @@ class Finding:
 
     @property
     def overrides(self) -> Forced:
-        """What to force."""
-        return {g.id: g.forced for g in self.guilty}
+        """What to force: decisions of ptdebug, not stock's settings."""
+        return {g.id: g.forced for g in self.guilty if not g.id.startswith(SETTING)}
 
 
 def blame(

@@ -12,7 +12,8 @@ from ..failures.case import COMPILERS, Case
 from ..failures.outcome import Outcome
 from ..recorded.graphs import ReplayError
 from ..workers.pool import Pool
-from .blame import Finding, blame
+from .blame import SETTING, Finding, Guilty, blame
+from .search import smallest
 
 RUNGS = COMPILERS[1:]
 """The backends of stock PyTorch, from the one that does the least."""
@@ -70,4 +71,18 @@ def bisect_graphs(
 def _of_stock(compile_id: str, case: Case, pool: Pool) -> GraphReport:
     outcomes = pool([replace(case, compiler=rung) for rung in RUNGS])
     worst = next((outcome for outcome in outcomes if outcome.failed), outcomes[-1])
-    return GraphReport(compile_id, Finding(worst), "", case.made_up, tuple(zip(RUNGS, outcomes)))
+    guilty = _settings(case, pool) if outcomes[-1].failed and all(o.passed for o in outcomes[:-1]) else ()
+    return GraphReport(compile_id, Finding(worst, guilty), "", case.made_up, tuple(zip(RUNGS, outcomes)))
+
+
+def _settings(case: Case, pool: Pool) -> tuple[Guilty, ...]:
+    """The settings of Inductor without which it is right: as few as possible; none where all of them do not matter."""
+    def without(parts: Sequence[Sequence[str]]) -> list[bool]:
+        cases = [replace(case, options={k: v for k, v in case.options.items() if k not in part}) for part in parts]
+        return [outcome.passed for outcome in pool(cases)]
+
+    names = list(case.options)
+    if not names or not without([names])[0]:
+        return ()
+    return tuple(Guilty(f"{SETTING}{name}", str(case.options[name]), "its default", "a setting of Inductor")
+                 for name in smallest(names, without, pool.workers))

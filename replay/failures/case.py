@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from ...artifacts.decode import revive
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.records import Decision, Graph, SavedInput, SavedInputs, TensorMeta
+from ...artifacts.records import Decision, Graph, ProcessState, SavedInput, SavedInputs, TensorMeta
 from ...dependencies import msgspec
 from ..recorded.graphs import ReplayError, dtype
 from ..recorded.inputs import load_input, read_tensors
@@ -69,10 +69,11 @@ class Case:
     """One captured graph, compiled and run on its inputs, and compared with eager.
 
     `forced` are decisions (ids, or patterns) and the options that they take; `options` those of the compilation
-    (memory_budget, freezing, cpp_wrapper, way). `imports` are loaded first, each MODULE or MODULE:FUNCTION, which is
-    called: for operators of other libraries. `slow` makes it a failure to take so many times as long as eager. What is
-    compiled runs `repeat` times, and fails if it does once. Of inputs that are `made_up`, only the layouts were
-    recorded.
+    (memory_budget, freezing, cpp_wrapper, way; of stock's, settings of Inductor). `imports` are loaded first, each
+    MODULE or MODULE:FUNCTION, which is called: for operators of other libraries. `slow` makes it a failure to take so
+    many times as long as eager. What is compiled runs `repeat` times, and fails if it does once. Of inputs that are
+    `made_up`, only the layouts were recorded. `state` is torch's global state around the call: autocast, default dtype,
+    determinism, ...
     """
 
     graph: Graph
@@ -87,6 +88,7 @@ class Case:
     repeat: int = 1
     trust: bool = False
     made_up: bool = False
+    state: ProcessState | None = None
 
     @classmethod
     def from_recording(cls, recording: Recording, compile_id: str, device: str = "", trust: bool = False) -> Case:
@@ -103,7 +105,8 @@ class Case:
         decisions = [decision for _, decision in recording.decisions(compile_id)]
         device = device or _device(saved.inputs)
         return cls(graph, inputs, trains or is_training(graph), device, "torch:inductor" if stock else "ptdebug",
-                   {d.id: d.chosen for d in decisions if d.forced}, _options(decisions), trust=trust, made_up=made_up)
+                   {d.id: d.chosen for d in decisions if d.forced}, _options(decisions), trust=trust, made_up=made_up,
+                   state=saved.state)
 
     def key(self) -> str:
         """A hash of all that the case says."""
@@ -112,7 +115,8 @@ class Case:
     def header(self) -> bytes:
         """The case without the values of its inputs, as JSON."""
         stored = _Stored(self.graph, self.inputs.records, self.training, self.device, self.compiler, dict(self.forced),
-                         dict(self.options), self.imports, self.slow, self.repeat, self.trust, self.made_up)
+                         dict(self.options), self.imports, self.slow, self.repeat, self.trust, self.made_up,
+                         self.state)
         return bytes(msgspec.json.encode(stored))
 
     @classmethod
@@ -125,8 +129,8 @@ class Case:
             raise ReplayError(f"the case is damaged: {error}") from error
         assert isinstance(graph, Graph)
         return cls(graph, Inputs(stored.inputs, flats), stored.training, stored.device, stored.compiler, stored.forced,
-                   stored.options, stored.imports, stored.slow, stored.repeat, stored.trust,
-                   stored.made_up)
+                   stored.options, stored.imports, stored.slow, stored.repeat, stored.trust, stored.made_up,
+                   stored.state)
 
     def save(self, path: Path) -> None:
         """Write the case as one safetensors file."""
@@ -204,7 +208,7 @@ def _device(records: Sequence[SavedInput]) -> str:
 
 def _options(decisions: Sequence[Decision]) -> dict[str, Any]:
     """The options of a compilation, as its decisions tell them."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {d.subject: msgspec.json.decode(d.chosen) for d in decisions if d.kind == "config"}
     if any(d.kind == "freezing" and d.chosen == "fold" for d in decisions):
         options["freezing"] = True
     if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
@@ -245,3 +249,4 @@ class _Stored(msgspec.Struct):
     repeat: int
     trust: bool
     made_up: bool = False
+    state: ProcessState | None = None

@@ -16,6 +16,7 @@ from typing import Any
 from ..program.program import TIMEOUT_SECONDS
 from ..recorded.graphs import ReplayError
 from ..verdicts.compare import Comparison
+from .options import MAKING
 from .report import Difference, Report, Rung
 
 Told = Callable[[str, Sequence[Rung], Difference | None], None]
@@ -154,14 +155,16 @@ def _how(child: int) -> tuple[str, str]:
 
 
 def _died(heard: _Heard, name: str, device: str, how: str, kind: str) -> Report | ReplayError:
-    """Of the stage at which a child ended: different, where it crashed or compiled code had no end. What is slow
-    else, or short of memory, is no difference. A crash just after compiled code ran is a crash of that."""
+    """Of the stage at which a child ended: different, where it crashed or compiled code had no end, or making it had
+    none in the recording either. What else is slow, or short of memory, is no difference. A crash just after compiled
+    code ran is a crash of that."""
     stage, rungs = heard.stage, heard.rungs
+    unended, stage = stage.startswith(MAKING), stage.removeprefix(MAKING)
     if not stage and kind == "crash" and rungs and rungs[-1].stage in COMPILED:
         stage, rungs = rungs[-1].stage, rungs[:-1]
     if not stage:
         return ReplayError(f"{how} {'between stages' if rungs else 'before any stage ran'}")
-    if kind == "killed" or (kind == "other" and stage not in COMPILED):
+    if kind == "killed" or (kind == "other" and stage not in COMPILED and not unended):
         return Report(name, (*rungs, Rung(stage, device, "absent", why=f"{how}, and no later stage ran")), heard.first)
     found = Comparison("different", why=how)
     first = heard.first or Difference(stage, "results", None, found)

@@ -27,9 +27,9 @@ from ...engine.aot.autograd.autograd_metadata import autograd_metadata_of
 from ...engine.aot.autograd.entry import training_entry
 from ...engine.aot.autograd.joint import trace_joint
 from ...engine.aot.control_flow import compile_around, has_control_flow
+from ...engine.aot.ddp_buckets import compile_in_buckets, groups_at
 from ...engine.codegen import wrapper
-from ...engine.graphs.functional_graph import AtenGraph, fake_mode_of
-from ...engine.graphs.functional_graph import Captured as EngineCaptured
+from ...engine.graphs.functional_graph import AtenGraph, Captured as EngineCaptured, fake_mode_of
 from ...engine.lowering import LOWERINGS
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import INFERENCE, TRAINING, Wrapped
@@ -54,6 +54,12 @@ def calls_functions(recording: Recording, compile_id: str) -> bool:
     except RecordingError:
         return False
     return isinstance(graph, Graph) and any(isinstance(held, Graph) for held in graph.inner.values())
+
+
+def cuts(recording: Recording, compile_id: str) -> frozenset[str]:
+    """The nodes after which the captured graph was cut for DistributedDataParallel."""
+    decisions = (decision for _, decision in recording.decisions(compile_id))
+    return frozenset(d.subject for d in decisions if d.kind == "ddp-bucket" and d.chosen == "cut")
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ class ControlLadder(Ladder):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.trains = "joint" in self.recording.stages(self.compile_id)
+        self.cuts = cuts(self.recording, self.compile_id)
         self.running = Running("capture")
         self.program = Reference(self._run_whole)
         self.compiled = {a.name for a in self.recording.artifacts(self.compile_id, "forward")}
@@ -145,7 +152,11 @@ class ControlLadder(Ladder):
         captured = Captured(self.captured, fakes, self.trains)
         make = partial(self._part, built, regenerate.exposing if expose else tuple)
         with deterministic():
-            built.call = compile_around(captured, self._context(forced, collector), make)
+            context = self._context(forced, collector)
+            if has_control_flow(captured):
+                built.call = compile_around(captured, context, make)
+            else:
+                built.call = compile_in_buckets(captured, groups_at(captured, self.cuts), context, make)
         return built
 
     def _fakes(self) -> tuple[Any, ...]:

@@ -25,14 +25,15 @@ def wrong_derivative(
     place = {node: position for position, node in enumerate(nodes)}
     for node in reversed(nodes):
         wanted = gradients.get(node.name)
-        if wanted is None or any(_is_that(value, wanted) for value in values):
+        if wanted is None or any(is_that(value, wanted) for value in values):
             continue
         readers = [user for user in node.users if user.op != "output"]
         return max(readers, key=place.__getitem__, default=None)
     return None
 
 
-def _is_that(value: torch.Tensor, wanted: torch.Tensor) -> bool:
+def is_that(value: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Whether two gradients are the same but for rounding and shape."""
     if value.dtype != wanted.dtype or value.numel() != wanted.numel():
         return False
     try:

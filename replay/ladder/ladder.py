@@ -22,6 +22,7 @@ from ...artifacts.records import Frame, Graph, Location, Pass
 from ...engine.stages import INFERENCE
 from ..program.lines import first_unknown
 from ..program.program import ProgramAbsent, ProgramRuns, Returned, compare_returned
+from ..program.served import ServedCalls
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones, kept_or_made_up
 from ..recorded.state import as_compiled, deterministic
@@ -31,11 +32,12 @@ from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
 from .arena import Arena
 from .births import differs, graph_births
+from .calls import call_rungs
 from .entry import ran_in_eager
 from .explain import explained, random_results
 from .locate import at_buffer, first_birth, first_inside, place_of, seen_place
 from .memory import memory_fault, unlike
-from .options import Options
+from .options import MAKING, Options
 from .pairs import LoweredPart, Pair, buffer_pairs, graph_pairs, sources_of
 from .reference import Noise, Reference
 from .regenerate import Captured, Collector, reason
@@ -44,6 +46,7 @@ from .rewrites import blamed
 from .rungs import Execution, run_aten, run_graph, with_folded
 from .steps import kernels_alone, lowered
 from .unbacked import bind_unbacked
+from .wrapper_steps import first_step
 
 LOWERED = ("loop_ir", "kernels", "wrapper")
 ALONE_WITHIN = 2.0
@@ -55,9 +58,10 @@ class Ladder:
 
     def __init__(
         self, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False,
-        runs: ProgramRuns | None = None, options: Options | None = None,
+        runs: ProgramRuns | None = None, options: Options | None = None, served: ServedCalls | None = None,
     ) -> None:
         self.recording = recording
+        self.served = served
         self.compile_id = compile_id
         self.device = device
         self.options = options or Options()
@@ -73,7 +77,8 @@ class Ladder:
         self.sizes = bind_symbols(self.graph, saved)  # of inputs; `symbols` has the data-dependent ones, too
         self.symbols = bind_unbacked(self.graph, self.sizes, self.saved, trust)
         self.captured = graph_module(self.graph, self.symbols, trust)
-        self.collector = Collector()
+        unended = recording.compile(compile_id).was_left_unended
+        self.collector = Collector(making=partial(self._tell, making=True)) if unended else Collector()
         self.program = Reference(self._run_captured, record=self.graph)  # the captured graph in eager
         self.work: Any  # set by `_make`, before any rung that needs it runs
         self.rungs: list[Rung] = []
@@ -132,8 +137,15 @@ class Ladder:
             self._rung(stage, why, partial(self.lowered, stage, None))
 
     def _program(self) -> None:
-        if not self.options.wants("program"):
-            return
+        """The rungs for which the program runs again."""
+        if self.options.wants("program"):
+            self._returned()
+        if self.served is not None:
+            rungs, first = call_rungs(self.served, self.compile_id, self.options.wants, self._tell)
+            self.rungs += rungs
+            self.first = self.first or first
+
+    def _returned(self) -> None:
         self._tell("program")
         try:
             returned = self.runs.ask(self.compile_id)
@@ -166,6 +178,7 @@ class Ladder:
             self.work = self._generated({}, self.collector)
         except Exception as error:
             return reason(error)
+        self._tell("")
         return self._in_eager_why()
 
     def _in_eager_why(self) -> str:
@@ -223,9 +236,9 @@ class Ladder:
             self._add(stage, ran, name)
         self._tell("")
 
-    def _tell(self, stage: str) -> None:
-        """Say what begins now; "": nothing that is a stage."""
-        self.options.told(stage, self.rungs, self.first)
+    def _tell(self, stage: str, making: bool = False) -> None:
+        """Say what begins now, or is generated again; "": nothing that is a stage."""
+        self.options.told(MAKING + stage if making else stage, self.rungs, self.first)
 
     def _add(self, stage: str, ran: Execution, name: str = "") -> None:
         if not self.options.wants(stage):
@@ -386,7 +399,8 @@ class Ladder:
             return self._tried(self._where_shared) or Difference(stage, "results", None, whole)
         if self.culprit:
             return at_buffer(self, stage, self.culprit, whole)
-        inside = first_inside(self, stage) if stage in LOWERED else None
+        step = self._tried(lambda: first_step(self)) if stage == "wrapper" else None
+        inside = step or (first_inside(self, stage) if stage in LOWERED else None)
         wrong = next((value for value in nodes if value.comparison.verdict == "different"), None)
         if inside is not None:
             return inside

@@ -7,7 +7,7 @@ is held against eager's value of its node.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -48,13 +48,51 @@ def first_inside(ladder: Lowering, stage: str) -> Difference | None:
             if wrong is not None:
                 return wrong
     with suppress(Exception):
+        seen: set[str] = set()
         for pair in _all_stored(ladder, stage):
             found = pair.reference.node(pair.value, pair.node)
             if found is not None and found.verdict == "different":
-                at = place_of(pair.value, pair.reference.expected(pair.value, pair.node))
-                place = ladder.location(pair.source)
-                return Difference(stage, f"{pair.label}{pair.node}", place, found, pair.name, at)
+                return _behind(ladder, stage, pair, seen) or _at_pair(ladder, stage, pair, found)
+            if found is not None:
+                seen.add(pair.node)
     return None
+
+
+def _at_pair(ladder: Lowering, stage: str, pair: Pair, found: Comparison) -> Difference:
+    at = place_of(pair.value, pair.reference.expected(pair.value, pair.node))
+    return Difference(stage, f"{pair.label}{pair.node}", ladder.location(pair.source), found, pair.name, at)
+
+
+def _behind(ladder: Lowering, stage: str, wrong: Pair, seen: Collection[str]) -> Difference | None:
+    """What is wrong behind a wrong node: one of several results, which no buffer holds, so that it was not `seen`. It
+    is to blame if the node is right where ATen computes it."""
+    for part in ladder.parts():
+        nodes = {node.name: node for node in part.work.aten.module.graph.nodes}
+        for name in _unseen(nodes.get(wrong.node), seen):
+            work = ladder.variant({**ALL_STORED, f"*lowering:{name}": "extern"}, expose=True)
+            with deterministic():
+                ran = ladder.lowered(stage, work)
+            again = next((p for p in ladder.pairs("kernels" if stage == "wrapper" else stage, "", ran, work)
+                          if p.node == wrong.node), None)
+            found = again.reference.node(again.value, again.node) if again is not None else None
+            if found is not None and found.verdict != "different":
+                compared = wrong.reference.node(wrong.value, wrong.node) or found
+                place = ladder.location(part.sources.get(name, ""))
+                return Difference(stage, f"{wrong.label}{name}", place, compared, wrong.name)
+    return None
+
+
+def _unseen(node: torch.fx.Node | None, seen: Collection[str]) -> Iterator[str]:
+    """The nodes behind one, the nearest first, up to those that were seen."""
+    waiting = list(node.all_input_nodes) if node is not None else []
+    met = set(waiting)
+    for one in waiting:
+        if one.op != "call_function" or (one.name in seen and one.target is not operator.getitem):
+            continue
+        if one.target is not operator.getitem:
+            yield one.name
+        waiting += [n for n in one.all_input_nodes if n not in met]
+        met.update(one.all_input_nodes)
 
 
 def first_birth(ladder: Lowering, stage: str) -> Birth | None:
@@ -136,6 +174,12 @@ def seen_place(ladder: Lowering, graph: torch.fx.Graph, seen: Sequence[Compared]
         return "results", None
     wrong = seen[number]
     returned: Any = graph.output_node().args[0]
+    if wrong.role == "gradient":  # which arrives through the operation that reads the input last
+        inputs = [value.name for value in seen if value.role == "input"]
+        of = wrong.name.removeprefix("gradient of ")
+        users = [n for n in graph.nodes if n.op == "placeholder"][inputs.index(of)].users
+        last = max((n for n in users if n.op != "output"), key=list(graph.nodes).index, default=None)
+        return f"gradient of {of}", ladder.location(last.name) if last is not None else None
     node = returned[number] if wrong.role == "result" and number < len(returned) else None
     if wrong.role == "input":
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]

@@ -5,6 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+MAKING = "making "
+"""Before the name of a stage that is told while it is generated again, of a compilation that had not ended when its
+recording did."""
+
 
 @dataclass(frozen=True)
 class Options:

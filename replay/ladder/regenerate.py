@@ -6,7 +6,7 @@ of the recording, which is checked byte by byte (`drift`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDepende
 from ...artifacts.context import CompileContext, CompileId, FanOut, Stage
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import AnyRecord, Decision, Kernel, Node, Pass, SavedInput, TensorMeta, Wrapper
-from ...artifacts.stages import REPLAYED
+from ...artifacts.stages import NAMES, REPLAYED, order_of
 from ...dependencies import msgspec
 from ...engine.ir.ir import Group
 from ...engine.scheduler.cpu import loop_nests
@@ -45,6 +45,7 @@ class Collector:
 
     records: dict[tuple[str, str], AnyRecord] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    making: Callable[[str], None] = lambda stage: None  # is told the stage that is made next
 
     def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
         """Nothing to begin."""
@@ -52,6 +53,8 @@ class Collector:
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Keep it."""
         self.records[stage, name] = record
+        if stage in NAMES[:-1]:
+            self.making(NAMES[order_of(stage) + 1])
 
     def absent(self, compile_id: str, stage: str, why: str) -> None:
         """Not compared."""

@@ -7,10 +7,11 @@ import torch
 
 from ...artifacts.recording import Recording
 from ..program.program import ProgramRuns
+from ..program.served import ServedCalls
 from ..recorded.graphs import ReplayError, on_device
 from ..recorded.inputs import load_random
 from ..recorded.state import restored
-from .control import ControlLadder, calls_functions
+from .control import ControlLadder, calls_functions, cuts
 from .ladder import Ladder
 from .options import Options
 from .regenerate import reason
@@ -20,18 +21,19 @@ from .training import TrainingLadder
 
 def replay(
     recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None,
-    options: Options | None = None,
+    options: Options | None = None, served: ServedCalls | None = None,
 ) -> Report:
     """Climb the ladder of one compilation. To replay several of a recording, pass the same `runs` to all, so that the
-    program runs once. Raises ReplayError where it cannot be run again."""
+    program runs once, and the same `served`, without which its calls are not compared. Raises ReplayError where it
+    cannot be run again."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here: replay with --device cpu")
     kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
-    if calls_functions(recording, compile_id):
+    if calls_functions(recording, compile_id) or cuts(recording, compile_id):
         kind = ControlLadder
     try:
         with on_device(device):
-            ladder = kind(recording, compile_id, device, trust, runs, options)
+            ladder = kind(recording, compile_id, device, trust, runs, options, served)
             with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
                 report = ladder.climb()
         ran = {rung.stage for rung in report.rungs}

@@ -124,8 +124,9 @@ def run_group(
 def run_steps(
     aten: AtenGraph, program: Program, steps: Sequence[Any], inputs: tuple[Any, ...], run_one: RunOne,
     arena: Arena | None = None, reuse: Mapping[str, str] | None = None, random: Mapping[str, Any] | None = None,
+    left: Callable[[Any, Mapping[str, Any]], None] = lambda step, written: None,
 ) -> Execution:
-    """Run the steps of a program, each loop body or group by `run_one`."""
+    """Run the steps of a program, each loop body or group by `run_one`. `left` hears what each has written."""
     memory: Memory = dict(program.constants)
     given = with_folded(aten, inputs)
     memory |= {n: v for n, v in zip(program.inputs, given) if isinstance(v, torch.Tensor)}
@@ -146,7 +147,9 @@ def run_steps(
                     allocate_known(program, memory, symbols, arena, reuse or {})
             if arena is not None:
                 arena.check(getattr(step, "kernel", getattr(step, "name", "")))
-            values |= {name: snapshot(memory[name]) for name in written(step) if name in memory}
+            new_values = {name: snapshot(memory[name]) for name in written(step) if name in memory}
+            left(step, new_values)
+            values |= new_values
         made = [interpreter.resolve(out, memory, symbols) for out in program.outputs]
         new = [interpreter.resolve(view, memory, symbols) for view, _ in program.copies]
         if arena is not None:

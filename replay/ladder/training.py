@@ -6,6 +6,7 @@ names.
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -18,9 +19,12 @@ import torch.fx
 from ...artifacts.context import run_stages
 from ...artifacts.input_names import in_words
 from ...artifacts.records import Graph
-from ...engine.aot.autograd.autograd_metadata import eager_facts, node_gradients
+from ...engine.aot.autograd import autograd_epilogue
+from ...engine.aot.autograd.autograd_metadata import autograd_metadata_of, eager_facts, node_gradients
 from ...engine.aot.autograd.eager import EagerForm
+from ...engine.aot.autograd.entry import training_entry
 from ...engine.aot.autograd.joint import trace_joint
+from ...engine.codegen import wrapper
 from ...engine.graphs.autograd_graphs import FORWARD, JointGraph
 from ...engine.graphs.functional_graph import AtenGraph
 from ...engine.lowering import LOWERINGS
@@ -54,6 +58,7 @@ class TrainingLadder(Ladder):
     """The rungs of one training compilation on one device."""
 
     joint: JointGraph
+    traced: Captured
     form: EagerForm
     work: Trained
 
@@ -66,7 +71,7 @@ class TrainingLadder(Ladder):
             eager = self._in_eager()
             self._program()
             self._add("capture", eager)
-            for stage in ("joint", "forward", "backward", "passes", *LOWERED):
+            for stage in ("joint", "forward", "backward", "passes", *LOWERED, "runtime"):
                 self._rung(stage, why, lambda: eager)
             return self._report()
         self.form = EagerForm(eager_form(self.captured), eager_facts(self.joint))
@@ -86,6 +91,7 @@ class TrainingLadder(Ladder):
             self._rung("passes", why, partial(self._halves, partial(self._passed_half, "")))
         for stage in LOWERED:
             self._rung(stage, why, partial(self.lowered, stage, None))
+        self._rung("runtime", why, self._as_called)
         return self._report()
 
     # ---- making the stages again
@@ -98,6 +104,7 @@ class TrainingLadder(Ladder):
         captured = Captured(self.captured, fakes, grad_enabled=True)
         with deterministic():
             joint = trace_joint(captured, self._context(forced or {}, collector), LOWERINGS)
+        self.traced = captured
         if joint is None:
             raise ReplayError("it has a backward, but no result needs a gradient")
         return joint
@@ -131,6 +138,24 @@ class TrainingLadder(Ladder):
         self, dtype: torch.dtype | None, noise: Noise, seen: Callable[[str, Any], None] | None = None
     ) -> Execution:
         """The captured graph, differentiated by autograd."""
+        return self._from_tangents(
+            lambda inputs: run_graph(self.captured, inputs, wide=dtype is not None, grad=True, seen=seen), dtype)
+
+    def _as_called(self) -> Execution:
+        """The compiled halves through their autograd node, as the program calls them."""
+        around = autograd_epilogue.generate(self.work.halves, self.work.forward.plan)
+        outside = None if around is None else wrapper.load(around, self._context({}, Collector()).for_part("outside"))
+        call = training_entry(self.traced, autograd_metadata_of(self.work.halves), self.work.forward.call,
+                              self.work.backward.call, outside)
+
+        def run(inputs: tuple[Any, ...]) -> Execution:
+            start = time.perf_counter()
+            return Execution(tuple(call(*inputs)), inputs, {}, time.perf_counter() - start)
+
+        return self._from_tangents(run, None)
+
+    def _from_tangents(self, run: Callable[[tuple[Any, ...]], Execution], dtype: torch.dtype | None) -> Execution:
+        """A run on inputs that need gradients, and those gradients by autograd."""
         own = self._inputs(dtype)
         for value, item in zip(own, self.kept.inputs):
             if isinstance(value, torch.Tensor) and item.meta is not None:
@@ -138,7 +163,7 @@ class TrainingLadder(Ladder):
         with torch.enable_grad():
             inputs = self.form.fresh(own)
             edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
-            ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True, seen=seen)
+            ran = run(inputs)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
             self.tangents = self.tangents or self._tangents_for(roots)
             with as_compiled():  # as in training: backward() is called outside of autocast

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -18,10 +19,13 @@ CLOSE = 1e-3
 
 
 class Lines:
-    """A trace function of one frame, which keeps the tensors that each line stores in a variable, or returns."""
+    """A trace function of one frame, which keeps the tensors that each line stores in a variable, or returns; those
+    that need a gradient get a hook that keeps it, if `gradients` are asked for. `seen` hears of each line's end."""
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(self, frame: FrameType, gradients: bool = False, seen: Callable[[int], None] | None = None) -> None:
         self.kept: dict[str, torch.Tensor] = {}
+        self.gradients: dict[str, torch.Tensor] | None = {} if gradients else None
+        self._told = seen
         self._seen = {name: _state(value) for name, value in frame.f_locals.items()}
         self._line = frame.f_lineno
         frame.f_trace = self
@@ -37,6 +41,8 @@ class Lines:
             if event == "return":
                 self._keep(argument)
                 sys.settrace(None)
+            if self._told is not None:
+                self._told(self._line)
             self._line = frame.f_lineno
         return self
 
@@ -44,8 +50,10 @@ class Lines:
         for leaf in tree_leaves(value):
             usual = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and not leaf.is_meta
             if usual and not leaf.is_quantized and leaf.numel() <= LARGEST and len(self.kept) < MOST:
-                self.kept[f"{len(self.kept)}:{self._line}"] = (
-                    leaf.detach().cpu().resolve_conj().resolve_neg().contiguous().clone())
+                key = f"{len(self.kept)}:{self._line}"
+                self.kept[key] = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous().clone()
+                if self.gradients is not None and leaf.requires_grad:
+                    leaf.register_hook(partial(self.gradients.__setitem__, key))
 
 
 def _state(value: Any) -> Any:
@@ -56,11 +64,12 @@ def first_unknown(kept: Iterable[tuple[str, torch.Tensor]], known: Sequence[Any]
     """The first line with a value that is none of those that are `known`; 0 for none."""
     tensors = [value for value in known if isinstance(value, torch.Tensor) and value.layout is torch.strided]
     in_order = sorted(kept, key=lambda item: int(item[0].partition(":")[0]))
-    unknown = (key for key, value in in_order if not any(_same(value, one) for one in tensors))
+    unknown = (key for key, value in in_order if not any(same(value, one) for one in tensors))
     return int(next(unknown, ":0").partition(":")[2])
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two values are the same but for rounding."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     other = other.detach().cpu()

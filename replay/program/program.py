@@ -93,7 +93,7 @@ class ProgramRuns:
     def _check(self, compile_id: str) -> None:
         """Raise ProgramAbsent if the program is not to be run for this compilation, as far as the recording says."""
         _whole_frame(self.recording, compile_id)
-        inputs = _inputs(self.recording, compile_id, self.call)
+        inputs = saved_inputs(self.recording, compile_id, self.call)
         if not inputs.file:
             raise ProgramAbsent("by their values its calls could be told, and those of the inputs were not kept")
         if not self.asked and inputs.call is not None and inputs.call.seconds > CHEAP_SECONDS:
@@ -161,7 +161,8 @@ def _run_probe(spec: Path) -> str:
     return "the program, run again, made no call with these values" + (f" ({last})" if last else "")
 
 
-def _inputs(recording: Recording, compile_id: str, call: int) -> SavedInputs:
+def saved_inputs(recording: Recording, compile_id: str, call: int = 0) -> SavedInputs:
+    """The record of the inputs of a call. Raises ProgramAbsent."""
     try:
         found = recording.artifact(compile_id, "runtime", f"inputs_{call}" if call else "inputs")
     except RecordingError as error:
@@ -175,7 +176,7 @@ def _call(recording: Recording, compile_id: str, number: int, folder: Path) -> d
     """How the probe knows the call of one compilation: its function, and what it found in its variables."""
     folder.mkdir()
     frame = _whole_frame(recording, compile_id)
-    inputs = _inputs(recording, compile_id, number)
+    inputs = saved_inputs(recording, compile_id, number)
     random = load_random(recording.path, inputs)
     if random:
         save_file(random, folder / "random.safetensors")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType
@@ -21,8 +22,10 @@ import torch.nn.functional as F
 from ...artifacts.fx_graphs import target_name
 from ...operators import graph_calls
 
-NAMESPACES = ("aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug")
-"""Namespaces of operators that graphs have: torch's arithmetic, oneDNN's and MKL's, and ptdebug's."""
+NAMESPACES = ("aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug", "quantized_decomposed")
+"""Namespaces of operators that graphs have: torch's arithmetic, oneDNN's and MKL's, ptdebug's, quantization."""
+DEFINED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+"""The module of torch that defines the operators of a namespace, where `import torch` does not."""
 
 REFUSED = frozenset((
     "from_file", "data_ptr", "_print", "_from_blob", "record_stream", "set_data", "_pin_memory", "pin_memory",
@@ -133,6 +136,9 @@ def _is_operators(name: str) -> bool:
 def _operator(name: str) -> Callable[..., Any] | None:
     """`aten.add.Tensor`, and `torch._ops.aten.index`, an operator with all its overloads."""
     namespace, _, rest = name.removeprefix("torch._ops.").partition(".")
+    if namespace in DEFINED_BY and DEFINED_BY[namespace] not in sys.modules:
+        importlib.import_module(DEFINED_BY[namespace])
+        _operator_names.cache_clear()
     packet, _, overload = rest.partition(".")
     if namespace not in NAMESPACES or not packet.isidentifier():
         return None

@@ -104,6 +104,10 @@ def _rebuild(
     args = tuple(value(a) for a in node.args)
     kwargs = {_identifier(k): value(v) for k, v in node.kwargs.items()}
     target: Any = node.target
+    if _ON.get() and node.op in ("call_function", "call_method"):
+        args, kwargs = tuple(map(_moved, args)), {k: _moved(v) for k, v in kwargs.items()}
+        if (node.op, target) == ("call_method", "cuda") and not _ON.get().startswith("cuda"):
+            target, args = "to", (*args[:1], _ON.get())
     if node.op == "call_function":
         target = inner or resolve(node.target, trust)
         if target is getattr:
@@ -113,7 +117,7 @@ def _rebuild(
         if target in (operator.getitem, operator.setitem) and isinstance(args[1], list) and _is_key(node.args[1]):
             args = (args[0], tuple(args[1]), *args[2:])
     elif node.op == "call_method":
-        _check_method(node.target, args, trust)
+        _check_method(target, args, trust)
     elif node.op == "get_attr":
         if not args and inner is None:
             raise ReplayError(f"the recording lacks the constant {name}: it was too large to be recorded")
@@ -218,6 +222,7 @@ _WORDS: dict[str, Any] = {
     if isinstance(value, (torch.dtype, torch.layout, torch.memory_format))
 }
 _DEVICE = re.compile(r"[a-z]{2,20}(:\d{1,3})?$")
+_OF_DEVICES = re.compile(r"(cpu|cuda)(:\d{1,3})?$")
 
 
 def dtype(name: str) -> torch.dtype:
@@ -241,13 +246,22 @@ def on_device(device: str) -> Iterator[None]:
         _ON.reset(before)
 
 
+def _there(name: str) -> str:
+    """The device to use where a recorded graph names this one."""
+    other, kind = _ON.get(), name.partition(":")[0]
+    return other if other and kind not in ("meta", other.partition(":")[0]) else name
+
+
+def _moved(value: Any) -> Any:
+    """An argument that names a device as text (`x.to("cuda")`, a kind of autocast): the device to use."""
+    return _there(value) if isinstance(value, str) and _OF_DEVICES.match(value) else value
+
+
 def _torch_object(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
     if _DEVICE.match(text):
-        other = _ON.get()
-        kind = text.partition(":")[0]
-        return torch.device(other if other and kind not in ("meta", other.partition(":")[0]) else text)
+        return torch.device(_there(text))
     raise ReplayError(f"the recorded graph has an argument that replay does not know: {text!r}")
 
 

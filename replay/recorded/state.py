@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,19 +26,22 @@ AUTOCAST_DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Flag:
-    """A global setting of torch: how it is read and set."""
+    """A global setting of torch: how it is read and set, and the Python that sets it ("{}" is the value)."""
 
     read: Callable[[], Any]
     set: Callable[[Any], Any]
+    text: str
 
 
 def _c(name: str, setter: str = "") -> Flag:
-    return Flag(getattr(torch._C, f"_get_{name}"), getattr(torch._C, setter or f"_set_{name}"))
+    setter = setter or f"_set_{name}"
+    return Flag(getattr(torch._C, f"_get_{name}"), getattr(torch._C, setter), f"torch._C.{setter}({{!r}})")
 
 
 def _precision(backend: str, operation: str) -> Flag:
     return Flag(partial(torch._C._get_fp32_precision_getter, backend, operation),
-                partial(torch._C._set_fp32_precision_setter, backend, operation))
+                partial(torch._C._set_fp32_precision_setter, backend, operation),
+                f"torch._C._set_fp32_precision_setter({backend!r}, {operation!r}, {{!r}})")
 
 
 def _set_deterministic(value: str) -> None:
@@ -53,9 +56,10 @@ def _deterministic() -> str:
 
 _SDP = ("flash", "mem_efficient", "math", "cudnn", "overrideable", "fa3")
 FLAGS: dict[str, Flag] = {
-    "deterministic_algorithms": Flag(_deterministic, _set_deterministic),
+    "deterministic_algorithms": Flag(_deterministic, _set_deterministic, ""),  # see replay/repro/state_source.py
     "fill_uninitialized_memory": _c("deterministic_fill_uninitialized_memory"),
-    "float32_matmul_precision": _c("float32_matmul_precision"),
+    "float32_matmul_precision": replace(
+        _c("float32_matmul_precision"), text="torch.set_float32_matmul_precision({!r})"),
     **{f"fp32_precision.{backend}.{operation}": _precision(backend, operation)
        for backend, operation in (("generic", "all"), *(
            (backend, operation) for backend in ("mkldnn", "cuda") for operation in ("all", "matmul", "conv", "rnn")))},

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -10,6 +11,27 @@ from .source import Change, Edit, Project, Source, sources
 from .statements import FunctionNode
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+_HEAD = re.compile(r"(if|elif|while|assert|return)\b\s*|\w+\s*=(?!=)\s*")
+
+
+def operation(text: str) -> str:
+    """What an expression (or the head of a statement) does last: the name of what it calls, or its operator; "" for a
+    name, or where that cannot be told."""
+    text = _HEAD.sub("", text.strip()).rstrip(":")
+    try:
+        node = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        node = node.operand
+    if isinstance(node, (ast.Call, ast.Attribute)):
+        called = node.func if isinstance(node, ast.Call) else node
+        return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    kind: ast.AST = node.op if isinstance(node, (ast.BinOp, ast.BoolOp, ast.UnaryOp)) else node
+    kind = kind.ops[0] if isinstance(kind, ast.Compare) else kind
+    return "" if isinstance(kind, (ast.Name, ast.Constant)) else type(kind).__name__.lower()
 
 
 # ---- replaced by a part ---------------------------------------------------------------------------------------------

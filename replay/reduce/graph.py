@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...artifacts.records import NodeRef, TensorMeta
+from ...artifacts.records import NodeRef, ProcessState, TensorMeta
+from ...dependencies import msgspec
 from ..failures.case import Case
 from .ddmin import Reduction
 from .inputs import reduce_inputs
@@ -31,12 +32,25 @@ def _settings(reduction: Reduction[Case]) -> None:
     case = reduction.best
     if case.training:
         reduction.first([replace(case, training=False)])
+    _state(reduction)
     case = reduction.best
     plain = replace(case, forced={}, options={}, imports=case.imports)
     if (case.forced or case.options) and not reduction.first([plain]):
         reduction.take(list(case.forced), lambda gone: replace(case, forced=_without(case.forced, gone)))
         best = reduction.best
         reduction.take(list(best.options), lambda gone: replace(best, options=_without(best.options, gone)))
+
+
+def _state(reduction: Reduction[Case]) -> None:
+    """Without the state of the process around the call, or with less of it."""
+    state = reduction.best.state
+    if state is None or reduction.first([replace(reduction.best, state=None)]):
+        return
+    usual = ProcessState()
+    for name in state.__struct_fields__:
+        if getattr(state, name) != getattr(usual, name):
+            less = msgspec.structs.replace(reduction.best.state or usual, **{name: getattr(usual, name)})
+            reduction.first([replace(reduction.best, state=less)])
 
 
 def _without(mapping: Mapping[str, Any], gone: Sequence[str]) -> dict[str, Any]:

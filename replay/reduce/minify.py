@@ -1,6 +1,8 @@
 """From a failing case to the smallest one found, with its neighbour that passes, as a script that was seen to fail."""
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,16 +23,19 @@ from .inputs import refreshed
 from .subgraph import computed
 
 NEIGHBOURS = 200  # how many of the last cases that passed are compared with the result
+BACK = (1, 2, 4, 8, 16)  # steps, to what is tried where the script of the smallest case does not show the failure
 
 
 @dataclass
 class MinifiedGraph:
-    """The result of a reduction. `verified` is the run of the script in a fresh process, once it is written."""
+    """The result of a reduction. `larger` are the cases on the way to the small one, which fail too; `verified` is the
+    run of the script in a fresh process, once it is written."""
 
     original: Case
     small: Case
     outcome: Outcome
-    neighbour: Case | None
+    passed: Sequence[Case]
+    larger: Sequence[Case]
     ran: int
     seconds: float
     interrupted: bool = False
@@ -41,6 +46,11 @@ class MinifiedGraph:
     def signature(self) -> Signature:
         """What the original shows, and the result."""
         return Signature.of(self.outcome)
+
+    @property
+    def neighbour(self) -> Case | None:
+        """Of the last cases that passed, the one most like the small one."""
+        return max(self.passed[-NEIGHBOURS:], key=lambda other: likeness(other, self.small), default=None)
 
     def operators(self) -> int:
         """How many operators are left."""
@@ -53,13 +63,19 @@ def minify_graph(
     """Reduce `case`, which was seen to fail with `outcome`. After Ctrl-C the result is the best so far."""
     started, signature = time.perf_counter(), Signature.of(outcome)
     passed: list[Case] = []
+    larger = [case]
 
     def judge(cases: Sequence[Case]) -> list[bool]:
         found = pool(cases)
         passed.extend(c for c, o in zip(cases, found) if o.passed)
-        return [signature.matches(o) for o in found]
+        # a graph that computes nothing is none in a script
+        return [signature.matches(o) and bool(computed(c.graph)) for c, o in zip(cases, found)]
 
-    reduction = Reduction(case, judge, pool.workers, lambda best: progress(best, pool.ran))
+    def smaller(best: Case) -> None:
+        larger.append(best)
+        progress(best, pool.ran)
+
+    reduction = Reduction(case, judge, pool.workers, smaller)
     interrupted = False
     try:
         reduce_graph(reduction)
@@ -68,17 +84,29 @@ def minify_graph(
     small = reduction.best
     with suppress(Exception):  # shapes for those who read it
         small = refreshed(small)
-    neighbour = max(passed[-NEIGHBOURS:], key=lambda other: likeness(other, small), default=None)
-    return MinifiedGraph(case, small, outcome, neighbour, pool.ran, time.perf_counter() - started, interrupted)
+    seconds = time.perf_counter() - started
+    return MinifiedGraph(case, small, outcome, passed, larger[:-1], pool.ran, seconds, interrupted)
 
 
 def write_minified(minified: MinifiedGraph, path: Path, facts: Sequence[str] = ()) -> None:
-    """Write the script (and its tensors), and run it in a fresh process."""
+    """Write the script (and its tensors), and run it in a fresh process. Where that, which captures the graph anew,
+    does not show the failure, a larger case is written."""
+    earlier = [minified.larger[-step] for step in BACK if step <= len(minified.larger)]
+    for case in (minified.small, *earlier, minified.small):
+        minified.small = case
+        _write(minified, path, facts)
+        assert minified.verified is not None
+        if minified.verified.shows(minified.signature):
+            break
+
+
+def _write(minified: MinifiedGraph, path: Path, facts: Sequence[str]) -> None:
     small, count = minified.small, minified.operators()
     title = f"{minified.signature}: {count} operator{'s' * (count != 1)} of {len(computed(minified.original.graph))}."
     repro = case_repro(small, title=title, facts=(*facts, *_about_neighbour(minified)))
     minified.files = repro.write(path)
-    minified.verified = verify(minified.files)
+    beside = [os.path.abspath(place) for place in sys.path] if small.imports else []
+    minified.verified = verify(minified.files, path=beside)
 
 
 def _about_neighbour(minified: MinifiedGraph) -> list[str]:

@@ -94,7 +94,8 @@ class Compilation:
         case = Case.from_recording(self.recording, self.id) if self.kept.file else Case(
             self.graph, Inputs((), {}), self.training)
         return case if self.is_recorded else Case(
-            case.graph, Inputs.of(self.values, self.sources), self.training, forced=case.forced, options=case.options)
+            case.graph, Inputs.of(self.values, self.sources), self.training, forced=case.forced, options=case.options,
+            state=self.kept.state)
 
     def header(self, what: str, selector: str, *facts: str) -> Header:
         """What is shown, from where, and more facts."""

@@ -16,6 +16,7 @@ from .names import input_names
 from .objects import BUILT, LOADED, Objects
 from .program_source import Reached, is_of_program
 from .script import Body, Header, Repro, compose
+from .state_source import state_lines
 from .tensors import Tensors, made_up, random_tensor
 
 
@@ -132,9 +133,9 @@ class FrameCall:
 
     @property
     def imports(self) -> list[str]:
-        """Lines for the head of the script."""
+        """Lines for the head of the script: imports, then what sets torch's global state."""
         namespaces = ["from types import SimpleNamespace"] if self.reached.parts else []
-        return [*self.reached.imports, *namespaces, "import torch"]
+        return [*self.reached.imports, *namespaces, "import torch", *state_lines(self.compilation.kept.state)]
 
     @property
     def definitions(self) -> list[str]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from ...artifacts.records import Graph, Node, TensorMeta
+from ...artifacts.records import Graph, Node, ProcessState, TensorMeta
 from ..failures.case import Case
 from ..recorded.inputs import bind_symbols
 from .graph_source import GraphSource, changed_inputs, no_source
 from .names import Source, input_names
 from .script import Body, Header, Repro, compose
+from .state_source import state_lines
 from .tensors import Tensors, described
 
 
@@ -20,14 +21,15 @@ def graph_repro(
     graph: Graph, inputs: Sequence[Any], *, training: bool = False, compiler: str = "ptdebug",
     forced: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None, title: str = "",
     facts: Sequence[str] = (), sources: Sequence[str] = (), source: Source = no_source, recorded: bool = True,
-    load: Sequence[str] = (),
+    load: Sequence[str] = (), state: ProcessState | None = None,
 ) -> Repro:
     """The script that runs `graph` on `inputs` (values of its placeholders), compiled and in eager.
 
     `training`: gradients of the inputs that require them are compared, too. `forced` are decisions of ptdebug, by id.
     `sources` say where the program's frame found the inputs, which gives them their names; `source` has the program's
     files, which give the other values theirs. Without `recorded`, inputs are made up from their metadata.
-    `load` are modules (MODULE, or MODULE:FUNCTION, which is called) that define operators of other libraries.
+    `load` are modules (MODULE, or MODULE:FUNCTION, which is called) that define operators of other libraries; `state`
+    is torch's around the call.
     Raises ReplayError for what has no source text.
     """
     names = input_names(sources) if len(sources) == len(inputs) else _names(graph)
@@ -50,7 +52,7 @@ def graph_repro(
     header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.",
                     (*facts, *_about_inputs(recorded, tensors)))
     return compose(Body(header, [*out.classes, *([""] * 2 if out.classes else []), *function], make, tensors,
-                        [*out.imports, *_loading(load)], settings, constants))
+                        [*out.imports, *_loading(load), *state_lines(state)], settings, constants))
 
 
 def case_repro(case: Case, **settings: Any) -> Repro:
@@ -62,7 +64,7 @@ def case_repro(case: Case, **settings: Any) -> Repro:
     compiler = "torch" if case.compiler == "torch:inductor" else case.compiler
     settings.setdefault("sources", [item.name for item in case.inputs.records])
     return graph_repro(case.graph, values, training=case.training, compiler=compiler, forced=case.forced,
-                       options=case.options, load=case.imports, **settings)
+                       options=case.options, load=case.imports, state=case.state, **settings)
 
 
 def emit_graph(case: Case | Graph, inputs: Sequence[Any] = (), **settings: Any) -> str:

@@ -1,12 +1,14 @@
 """What a selector names, as a script."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...artifacts.recording import Recording
-from ...artifacts.records import Graph, Kernel, Pass, Recompile
+from ...artifacts.records import Graph, Kernel, NodeRef, Pass, Recompile, TensorMeta
+from ...dependencies import msgspec
 from ..recorded.graphs import ReplayError
 from .compilation import RANDOM, RECORDED, Compilation
 from .events import break_repro, recompile_repro
@@ -29,13 +31,14 @@ def captured_graph(compilation: Compilation, _name: str = "") -> Repro:
         forced=case.forced, options=case.options,
         title=compilation.title("The captured graph"), facts=compilation.facts(f"{compilation.id}:capture"),
         sources=compilation.sources, source=compilation.recording.source, recorded=compilation.is_recorded,
+        state=compilation.kept.state,
     )
 
 
 def aten_graph(stage: str) -> Writer:
     """The writer of an ATen graph: joint, forward or backward."""
     def write(compilation: Compilation, name: str) -> Repro:
-        graph = compilation.need(Graph, stage, name)
+        graph = without_workspaces(compilation.need(Graph, stage, name))
         values, made_up = inputs_of(graph, compilation.intermediates, compilation.symbols)
         facts = compilation.facts(f"{compilation.id}:{stage}" + (f":{name}" if name else ""))
         return graph_repro(
@@ -44,6 +47,27 @@ def aten_graph(stage: str) -> Writer:
             sources=_parameters(compilation, graph),
         )
     return write
+
+
+_READS_WORKSPACE = re.compile(r"aten\.(mkldnn_rnn_layer|_cudnn_rnn|_thnn_fused_\w+|miopen_rnn)_backward\b")
+
+
+def without_workspaces(graph: Graph) -> Graph:
+    """The graph without results that have no elements: a library's workspace has some when it is run, which mean
+    nothing. Raises ReplayError where it reads such a workspace, which cannot be made up."""
+    known = {node.id: node for node in graph.nodes}
+    reads = next((node.target for node in graph.nodes if _READS_WORKSPACE.match(node.target)), "")
+    if reads:
+        raise ReplayError(f"{graph.name} calls {reads}, which reads what a library has left in its workspace: "
+                          "write the captured graph instead")
+    output = graph.nodes[-1]
+    results = [r for r in output.args[0] if not (isinstance(r, NodeRef) and _is_empty(known[r.node].value))]
+    nodes = (*graph.nodes[:-1], msgspec.structs.replace(output, args=(results, *output.args[1:])))
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, TensorMeta) and 0 in value.shape
 
 
 _TITLES = {"joint": "The joint graph (forward and backward)", "forward": "The ATen graph of the forward",

@@ -39,8 +39,11 @@ class Verified:
         return signature.matches(self.outcome)
 
 
-def verify(files: Sequence[Path], arguments: Sequence[str] = (), limit: float = LIMIT) -> Verified:
-    """Copy the files of a script (itself first) into an empty folder and run it there."""
+def verify(
+    files: Sequence[Path], arguments: Sequence[str] = (), limit: float = LIMIT, path: Sequence[str] = ()
+) -> Verified:
+    """Copy the files of a script (itself first) into an empty folder and run it there. `path`: where modules are that
+    it imports."""
     with tempfile.TemporaryDirectory(prefix="ptdebug-repro-") as folder:
         for file in files:
             shutil.copy(file, folder)
@@ -48,7 +51,7 @@ def verify(files: Sequence[Path], arguments: Sequence[str] = (), limit: float = 
         start = time.perf_counter()
         try:
             ran = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit,
-                                 env=_environment())
+                                 env=_environment(path))
         except subprocess.TimeoutExpired as expired:
             text = (expired.stdout or b"").decode(errors="replace") + (expired.stderr or b"").decode(errors="replace")
             return Verified(Outcome("hang", f"more than {limit:g} s", seconds=limit), text)
@@ -63,10 +66,11 @@ def verified(repro: Repro, arguments: Sequence[str] = (), limit: float = LIMIT) 
         return verify(repro.write(Path(folder, "repro.py")), arguments, limit)
 
 
-def _environment() -> dict[str, str]:
-    """That of this process, in which `import ptdebug` finds this ptdebug."""
+def _environment(path: Sequence[str] = ()) -> dict[str, str]:
+    """That of this process, in which `import ptdebug` finds this ptdebug, and modules are found on `path`."""
     here = Path(__file__).resolve().parents[2]
     environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment.get("PYTHONPATH", ""), *path]))
     if here.name != "ptdebug":  # a checkout under another name: it is found as this process found it
         places = [place for place in sys.path if place and Path(place, "ptdebug", "__init__.py").exists()]
         environment["PYTHONPATH"] = os.pathsep.join([*places[:1], environment.get("PYTHONPATH", "")]).strip(os.pathsep)

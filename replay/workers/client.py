@@ -1,4 +1,8 @@
-"""The other end of `server.py`: starts it when there is something to run, and hands it requests."""
+"""The other end of `server.py`: starts it when there is something to run, and hands it requests.
+
+A process of its own imports torch anew. A command whose own process has done nothing else yet is forked instead, which
+spares that.
+"""
 from __future__ import annotations
 
 import json
@@ -8,11 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-SETTINGS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Of the server's environment: to ask whether there is a GPU must not start what children cannot use."""
+SETTINGS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+"""Of the server's environment: to ask whether there is a GPU must not start what children cannot use, nor may stock's
+compiler start processes of its own."""
 
 Request = Callable[[Path], dict[str, Any]]
 """Makes a request, from the file that its answer will be in. It has a "limit" of seconds."""
@@ -24,20 +30,31 @@ class WorkersError(Exception):
     exit_code = 2
 
 
-class Workers:
-    """A server and a folder for what goes to and fro."""
+@dataclass
+class _Server:
+    """The process, and the ends of its pipes."""
 
-    def __init__(self) -> None:
+    stdin: BinaryIO
+    stdout: BinaryIO
+    wait: Callable[[], object]
+    ready: bool = False
+
+
+class Workers:
+    """A server and a folder for what goes to and fro. `fork`: the server is this process, forked now; nothing may have
+    started threads in it, which are not in a fork."""
+
+    def __init__(self, fork: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="ptdebug-workers-"))
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server = _forked() if fork else None
         self._next = 0
 
     def close(self) -> None:
         """End all processes."""
         if self._server is not None:
-            assert self._server.stdin is not None
             self._server.stdin.close()
             self._server.wait()
+            self._server.stdout.close()
             self._server = None
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -59,25 +76,61 @@ class Workers:
 
     def _send(self, request: dict[str, Any]) -> None:
         server = self._started()
-        assert server.stdin is not None
         try:
             server.stdin.write(json.dumps(request).encode() + b"\n")
             server.stdin.flush()
         except OSError as error:
             raise WorkersError(f"the process that runs cases has ended ({error})") from error
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> _Server:
         if self._server is None:
-            command = [sys.executable, "-c", f"from {__package__}.server import main; main()"]
-            self._server = subprocess.Popen(
-                command, env=os.environ | SETTINGS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._server = _spawned()
+        if not self._server.ready:
+            self._server.ready = True
             self._receive()
         return self._server
 
     def _receive(self) -> dict[str, Any]:
-        assert self._server is not None and self._server.stdout is not None
+        assert self._server is not None
         line = self._server.stdout.readline()
         if not line:
             raise WorkersError("the process that runs cases has ended")
         received: dict[str, Any] = json.loads(line)
         return received
+
+
+def _spawned() -> _Server:
+    """A server in a new interpreter."""
+    command = [sys.executable, "-c", f"from {__package__}.server import main; main()"]
+    process = subprocess.Popen(command, env=os.environ | SETTINGS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    return _Server(process.stdin, process.stdout, process.wait)  # type: ignore[arg-type]
+
+
+def _forked() -> _Server | None:
+    """A server in a fork of this process; None where torch may have asked for a GPU, which cannot be used in a fork."""
+    import torch
+
+    from .server import main  # here, so that the fork has it
+
+    if torch.version.cuda is not None or torch.version.hip is not None:
+        return None
+    requests, answers = os.pipe(), os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.environ.update(SETTINGS)
+            os.dup2(requests[0], 0)
+            os.dup2(answers[1], 1)
+            for end in (*requests, *answers):
+                os.close(end)
+            main()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(1)
+    os.close(requests[0])
+    os.close(answers[1])
+    return _Server(os.fdopen(requests[1], "wb"), os.fdopen(answers[0], "rb"), lambda: os.waitpid(pid, 0))

@@ -27,6 +27,9 @@ MOST = 8  # cases at once: each may have threads of its own
 LIMIT = 60.0
 """Seconds for one case."""
 
+OF_STOCK = ("torch._dynamo.convert_frame", "torch._inductor.compile_fx")
+"""What stock's compiler imports when it is first used."""
+
 Predicate = Callable[[Sequence[Case]], Sequence[Outcome]]
 """Runs cases and says what came of each. Searches hand over all that they would like to know at once."""
 
@@ -45,7 +48,8 @@ class Pool:
     """A predicate over cases. `workers` at once; `limit` seconds each; `keep` outcomes on disk, for later searches."""
 
     def __init__(
-        self, workers: int = 0, limit: float = LIMIT, keep: bool = True, told: Callable[[], None] | None = None
+        self, workers: int = 0, limit: float = LIMIT, keep: bool = True, told: Callable[[], None] | None = None,
+        processes: Workers | None = None,
     ) -> None:
         self.workers = workers or min(MOST, max(2, len(os.sched_getaffinity(0))))
         self.limit = limit
@@ -54,7 +58,7 @@ class Pool:
         self._keep = keep
         self._told = told or (lambda: None)
         self._memos: dict[bool, Memo] = {}
-        self.processes = Workers()
+        self.processes = processes or Workers()
         self._inputs: dict[str, Path] = {}
         forget_old()
 
@@ -121,7 +125,8 @@ class Pool:
     def _request(self, case: Case, ask: bool, answer: Path) -> dict[str, Any]:
         header = answer.with_suffix(".json")
         header.write_bytes(case.header())
-        return {"header": str(header), "tensors": str(self._tensors(case.inputs)), "ask": ask, "limit": self.limit}
+        return {"header": str(header), "tensors": str(self._tensors(case.inputs)), "ask": ask, "limit": self.limit,
+                "load": OF_STOCK if case.compiler == "torch:inductor" else ()}
 
     def _tensors(self, inputs: Inputs) -> Path:
         """The file with the values of the inputs, which many cases share."""

@@ -1,13 +1,16 @@
 """The process that children are forked from: it has imported torch and the engine, and never runs anything itself.
 
 It reads requests from stdin, a JSON object a line, forks a child for each, and answers with a line on stdout when that
-has ended. A request is a case ({"id", "answer", "limit", "header", "tensors", "ask"}) or a script ({"id", "answer",
-"limit", "argv", "entry", "folder"}). The child of a case writes what it found into the file `answer`; one that dies, or
-takes longer than its limit, leaves none. When stdin ends, all children are killed.
+has ended. A request is a case ({"id", "answer", "limit", "header", "tensors", "ask", "load"}; `load` are modules that
+are imported before the fork) or a script ({"id", "answer", "limit", "argv", "entry", "folder"}). The child of a case
+writes what it found into the file `answer`; one that dies, or takes longer than its limit, leaves none. When stdin
+ends, all children are killed.
 """
 from __future__ import annotations
 
 import faulthandler
+import gc
+import importlib
 import json
 import os
 import selectors
@@ -51,6 +54,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the search: it closes stdin
     warm_up()
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy what it shares
     children: dict[int, Child] = {}
     out.write('{"ready": true}\n')
     with selectors.DefaultSelector() as selector:
@@ -84,6 +89,10 @@ def _patience(children: dict[int, Child]) -> float | None:
 
 
 def _start(request: dict[str, Any], children: dict[int, Child]) -> None:
+    for module in request.get("load", ()):
+        if module not in sys.modules:
+            with suppress(Exception):  # the child will say it
+                importlib.import_module(module)
     answer = Path(request["answer"])
     pid = os.fork()
     if pid == 0:

@@ -11,8 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ptdebug.artifacts import provenance
-from ptdebug.artifacts import records as r
+from ptdebug.artifacts import provenance, records as r
 from ptdebug.artifacts.provenance import links, unlinked
 from ptdebug.artifacts.recording import Recording, RecordingError
 from ptdebug.artifacts.stages import NAMES, order_of

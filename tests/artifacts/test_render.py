@@ -5,8 +5,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ptdebug.artifacts import records as r
 from ptdebug.artifacts.listing import printable, source_path, source_ref, text_lines
 from ptdebug.artifacts.provenance import Links, links

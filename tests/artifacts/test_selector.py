@@ -4,8 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ptdebug.artifacts.home import existing_home, new_recording_folder, recordings, recordings_home
 from ptdebug.artifacts.selector import Selector, SelectorError, find, open_selected, parse
 from ptdebug.artifacts.stages import NAMES

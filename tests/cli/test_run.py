@@ -54,8 +54,18 @@ def test_examples(ptdebug: Command, tmp_path: Path, name: str, counts: dict[str,
 
 
 def test_the_summary_says_how_often(ptdebug: Command, tmp_path: Path) -> None:
-    document, _ = summary(ptdebug, tmp_path, FUNCTION + "for n in (3, 3, 4, 5, 6): f(torch.ones(n, 2))")
-    first, second = document["compiles"]
+    raises = """
+for n in (3, 3, 4, 5, 6): f(torch.ones(n, 2))
+for _ in range(2):
+    try:
+        torch.compile(lambda x, i: x.relu()[i])(torch.ones(3), torch.tensor([9]))
+    except IndexError:
+        pass
+"""
+    document, _ = summary(ptdebug, tmp_path, FUNCTION + raises)
+    first, second = document["compiles"][:2]
+    [note] = document["notes"]
+    assert note.startswith("2 calls ran in eager a second time: a graph raised IndexError")
     assert (first["calls"], second["calls"]) == (2, 3)
     [again] = document["recompiles"]
     assert (again["compile"], again["expected"], again["actual"]) == ("0/1", 3, 4)

@@ -6,8 +6,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.kernels import attention
 from ptdebug.engine.toolchain import benchmarking

@@ -134,6 +134,25 @@ def test_linear_layers_of_several_rows(compiled, approximate):
     assert calls == ["onednn.qlinear_pointwise.default"] * 2 and same(got, function(x), 0.02)
 
 
+def test_scales_that_are_chosen_at_each_call(compiled):
+    torch.manual_seed(0)
+    layer = Layer(6, 4)
+
+    def function(x):
+        scale, zero = q.choose_qparams.tensor(x, 0, 255, 1e-5, torch.uint8)
+        x = q.quantize_per_tensor.tensor(x, scale, zero, *U8)
+        return layer(q.dequantize_per_tensor.tensor(x, scale, zero, *U8)), scale, zero
+
+    x = torch.randn(3, 4)
+    for odd in (x[0, 0].item(), 0.0, float("inf"), float("nan")):
+        x[0, 0] = odd
+        (result, *chosen), calls, _ = compiled(function, x)
+        wanted, *right = function(x)
+        assert calls == ["onednn.qlinear_pointwise.tensor"]
+        assert all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(chosen, right))
+        assert same(result, wanted) or not wanted.isfinite().all()
+
+
 def test_what_keeps_a_layer_from_integers_is_said(compiled):
     torch.manual_seed(0)
     layer, x = Layer(6, 4), torch.randn(3, 4)

@@ -4,8 +4,7 @@ from __future__ import annotations
 import itertools
 
 import sympy
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ptdebug.engine.ir.affine import Linear, axis, axis_symbol, constant, recombine, size
 from ptdebug.engine.ir.interpreter import evaluate
 

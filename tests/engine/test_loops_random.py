@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from .loops_checking import check
 

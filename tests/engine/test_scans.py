@@ -9,8 +9,7 @@ from ptdebug.engine.ir.parser import parse_body
 from ptdebug.engine.ir.printer import format_body
 from ptdebug.engine.ir.verifier import VerifyError, verify_body
 
-from .cpp_checking import built
-from .cpp_checking import check as check_kernels
+from .cpp_checking import built, check as check_kernels
 from .loops_checking import bodies, check
 
 SCANS = {

@@ -6,8 +6,7 @@ import operator
 import ptdebug
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ptdebug.operators.refused_writes import _share_some, may_be_refused
 
 MEMORY = torch.arange(96)

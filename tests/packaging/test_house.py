@@ -83,6 +83,11 @@ def test_every_package_says_what_it_is_for() -> None:
 
 
 # ---- one idea --------------------------------------------------------------------------------------------------------
+def test_files_have_at_most_500_lines() -> None:
+    long = {str(path.relative_to(ROOT)): count for path in FILES if (count := len(path.read_text().splitlines())) > 500}
+    assert not long
+
+
 def test_functions_fit_a_screen() -> None:
     long = [f"{path.relative_to(ROOT)}:{node.lineno} {node.name}" for path in FILES for node in ast.walk(tree(path))
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and _length(node) > 60]
@@ -91,3 +96,9 @@ def test_functions_fit_a_screen() -> None:
 
 def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_modules_keep_no_state_in_rebound_globals() -> None:
+    found = {f"{path.relative_to(ROOT)}:{node.lineno}" for path in FILES for node in ast.walk(tree(path))
+             if isinstance(node, ast.Global)}
+    assert not found

@@ -51,7 +51,9 @@ def prepare() -> None:
 
 def environment(fault: Fault | None) -> None:
     """What children of a child need to have the fault too."""
+    os.environ.pop("PTDEBUG_HOME", None)  # recordings are in the folder of the fault
     os.environ.update(PTDEBUG_GRAPH_CACHE="0", **(fault.environment if fault else {}))
+    os.environ.pop("PTDEBUG_HOME", None)  # recordings are beside the program
     if fault is not None:
         os.environ[VARIABLE] = fault.name
         os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])

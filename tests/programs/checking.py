@@ -54,7 +54,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [(f.name, f.line) for f in frames if "/tests/programs/test_" in f.filename]
+        lines = [(f.name, f.line) for f in frames if re.search(r"/tests/programs/\w+/test_", f.filename)]
         return ("raised", type(error), str(error), lines, type(error.__cause__), type(error.__context__))
 
 

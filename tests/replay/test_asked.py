@@ -71,7 +71,7 @@ def test_stages(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "program" not in stages(compiled(home / "all", 0), "--no-program")
     assert "has no nothing" in refused(capsys, compiled(home / "all", 0) + ":wrapper:nothing")
     assert "no joint can be run: this compilation" in refused(capsys, compiled(home / "all", 0), "--rung", "joint")
-    assert "not a stage that replay runs" in refused(capsys, compiled(home / "all", 0) + ":guards")
+    assert "not a stage that replay runs" in refused(capsys, compiled(home / "all", 0) + ":schedule")
     assert "leaves nothing" in refused(capsys, compiled(home / "all", 0), "--rung", "program", "--no-program")
 
 
@@ -98,7 +98,7 @@ def test_inputs_are_made_up_where_they_were_not_kept(kind: str, home: Path, caps
     assert document["verdict"] in ("equal", "rounding")
     assert document["inputs"].startswith("made up from recorded metadata") and f"--inputs {kind}" in document["inputs"]
     absent = {rung["stage"]: rung["why"] for rung in document["rungs"] if rung["verdict"] == "absent"}
-    assert set(absent) <= {"program", "passes"} and "program" in absent
+    assert set(absent) <= {"program", "guards", "output_bytecode", "passes"} and "program" in absent
     assert main(["replay", compiled(home / kind, 0)]) == 0
     assert "inputs: made up from recorded metadata" in capsys.readouterr().out
 

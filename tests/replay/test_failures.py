@@ -1,17 +1,19 @@
 """Cases and what comes of them: the kinds of outcomes, signatures, files."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.artifacts.records import TensorMeta
+from ptdebug.artifacts.records import Autocast, TensorMeta
 from ptdebug.engine import compile
 from ptdebug.engine.lowering import LOWERINGS
+from ptdebug.replay.failures import observe as observe_module
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.failures.decisions import Decisions
 from ptdebug.replay.failures.observe import observe
@@ -19,6 +21,9 @@ from ptdebug.replay.failures.outcome import Outcome
 from ptdebug.replay.failures.rebuild import rebuild
 from ptdebug.replay.failures.signature import Signature, normalized
 from ptdebug.replay.recorded.graphs import ReplayError
+from ptdebug.replay.recorded.state import read_state
+from ptdebug.replay.repro.graphs import emit_graph
+from ptdebug.replay.repro.state_source import state_lines
 
 from .cases import case_of
 from .faults import RELU, raising_relu, sometimes_wrong, wrong_relu
@@ -53,6 +58,38 @@ def test_training_compares_gradients():
     assert observe(case).passed
     wrong_relu()
     assert observe(case).kind == "values"
+
+
+def test_the_state_around_the_call_is_restored():
+    cast = {"cpu": Autocast(True, "bfloat16")}
+    state = msgspec.structs.replace(read_state(), autocast=cast, dtype="float64", flags={"mkldnn_enabled": False})
+    case = case_of(lambda x, w: (x @ w, torch.full((2,), 0.5)), X, W, state=state)
+    assert observe(case).passed and not torch.is_autocast_enabled("cpu")
+    assert Case.of_header(case.header(), case.inputs.flats).state == state
+    assert replace(case, state=None).key() != case.key()
+    lines = state_lines(state)
+    assert [line.partition("(")[0] for line in lines] == [
+        "torch.set_default_dtype", "torch.set_autocast_enabled", "torch.set_autocast_dtype",
+        "torch._C._set_mkldnn_enabled"]
+    assert all(line in emit_graph(case) for line in lines)
+
+
+def test_what_eager_has_not_written_is_not_compared(monkeypatch: pytest.MonkeyPatch):
+    """One element of three is unwritten in eager, too; then another one is wrong as well."""
+    case = case_of(lambda x: torch.cat([x, torch.empty(1)]), torch.ones(2))
+    compiled = observe_module._compiled
+
+    def other(change: int) -> Callable[..., Any]:
+        def run(*inputs: Any) -> Any:
+            (result,) = made(*inputs)
+            return (torch.cat([result[:2] + change, torch.full((1,), 7.0)]),)
+
+        made = compiled(case, case.inputs.values(), None)
+        return lambda *_: run
+
+    for change in (0, 1):
+        monkeypatch.setattr(observe_module, "_compiled", other(change))
+        assert observe(case).kind == ("values" if change else "passed")
 
 
 def test_inputs_that_are_written_and_need_gradients():

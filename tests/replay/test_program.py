@@ -50,6 +50,9 @@ def ptdebug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+PROGRAM = ("--rung", "program", "--rung", "capture")
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("program")
@@ -65,14 +68,14 @@ def test_the_program_in_eager_is_the_lowest_rung(recorded):
     document = json.loads(ran.stdout)
     assert document["schema"] == "ptdebug/2"
     assert [r["stage"] for r in document["rungs"]] == [
-        "program", "capture", "forward", "passes", "loop_ir", "kernels", "wrapper"]
-    assert [r["verdict"] for r in document["rungs"][:4]] == ["equal"] * 4
+        "program", "guards", "output_bytecode", "capture", "forward", "passes", "loop_ir", "kernels", "wrapper"]
+    assert [r["verdict"] for r in document["rungs"][:6]] == ["equal"] * 6
     assert document["verdict"] in ("equal", "rounding")
     assert document["drift"] == []
 
 
 def test_random_numbers_of_the_program_are_those_of_its_graph(recorded):
-    document = json.loads(ptdebug(recorded, "replay", "r:1/0", "--json").stdout)
+    document = json.loads(ptdebug(recorded, "replay", "r:1/0", *PROGRAM, "--json").stdout)
     assert [(r["stage"], r["verdict"]) for r in document["rungs"][:2]] == [("program", "equal"), ("capture", "equal")]
 
 
@@ -80,7 +83,7 @@ def test_calls_that_an_array_tells_apart(recorded):
     (recorded / "arrays.py").write_text(ARRAYS)
     ran = ptdebug(recorded, "run", "--name", "arrays", "arrays.py")
     assert ran.returncode == 0, ran.stderr
-    document = json.loads(ptdebug(recorded, "replay", "arrays:0/1", "--json").stdout)
+    document = json.loads(ptdebug(recorded, "replay", "arrays:0/1", *PROGRAM, "--json").stdout)
     assert [(r["stage"], r["verdict"]) for r in document["rungs"][:2]] == [("program", "equal"), ("capture", "equal")]
 
 
@@ -134,7 +137,7 @@ def test_one_run_of_the_program_serves_all_compilations(tmp_path):
     (tmp_path / "script.py").write_text(RUNS)
     assert ptdebug(tmp_path, "run", "--name", "r", "script.py").returncode == 0
     (tmp_path / "runs").unlink()
-    document = json.loads(ptdebug(tmp_path, "replay", "r", "--json").stdout)
+    document = json.loads(ptdebug(tmp_path, "replay", "r", "--rung", "program", "--json").stdout)
     programs = [r["verdict"] for r in document["rungs"] if r["stage"] == "program"]
     assert len(programs) == 4 and set(programs) <= {"equal", "rounding"}
     # Once for all: dropout draws its numbers from the recorded state, which is the program's own.
@@ -169,7 +172,7 @@ def test_weights_trained_with_noise_are_those_of_the_recorded_run(tmp_path):
     # The call of 0/1 is met by its batch alone: after one that drew other noise, the weights would be others.
     (tmp_path / "script.py").write_text(TRAINING)
     assert ptdebug(tmp_path, "run", "--name", "r", "script.py").returncode == 0
-    document = json.loads(ptdebug(tmp_path, "replay", "r", "--json").stdout)
+    document = json.loads(ptdebug(tmp_path, "replay", "r", "--rung", "program", "--json").stdout)
     programs = [r["verdict"] for r in document["rungs"] if r["stage"] == "program"]
     assert len(programs) == 2 and set(programs) <= {"equal", "rounding"}
 
@@ -207,6 +210,6 @@ model(x)
 def test_calls_with_the_same_tensors_are_told_apart_by_numbers_and_parameters(tmp_path):
     (tmp_path / "script.py").write_text(ALIKE)
     assert ptdebug(tmp_path, "run", "--name", "r", "script.py").returncode == 0
-    document = json.loads(ptdebug(tmp_path, "replay", "r", "--json").stdout)
+    document = json.loads(ptdebug(tmp_path, "replay", "r", "--rung", "program", "--json").stdout)
     programs = [r["verdict"] for r in document["rungs"] if r["stage"] == "program"]
     assert programs == ["equal"] * 8

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.ladder.report import UNCHANGED
 
-RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper"]
+RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels", "wrapper", "runtime"]
 
 
 def block(x, w, b, state):
@@ -129,4 +129,4 @@ def test_a_number_that_data_tells_is_followed_on_all_rungs(tmp_path, recorded_gr
         ptdebug.compile(told)(torch.tensor(0.5), torch.arange(3.0), torch.ones(3, requires_grad=recorded_grad))
     report = replay(recording, recording.compiles()[0].id)
     assert {rung.verdict for rung in report.rungs[1:] if rung.why != UNCHANGED} <= {"equal", "rounding"}, report
-    assert report.drift == () and report.rungs[-1].stage == "wrapper"
+    assert report.drift == () and report.rungs[-1].stage == ("runtime" if recorded_grad else "wrapper")

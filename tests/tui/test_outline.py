@@ -26,7 +26,7 @@ def test_roots_count_frames_and_set_skipped_ones_apart(session: Session) -> None
     assert [(row.label, row.detail) for row in roots(session)] == [
         ("model-1", "summary"), ("0 forward", "2 ok"),
         ("1 forward, from line 15", "1 ok"), ("skipped frames", "1"), ("graph breaks", "1"),
-        ("questions", "keys 1 to 9"), ("other recordings", "")]
+        ("questions", "keys 0 to 9"), ("other recordings", "")]
 
 
 def test_opening_and_closing_edits_the_visible_rows(session: Session) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from .hints import Explanation, explanation_of
-from .math_breaks import CALL as MATH_CALL
-from .math_breaks import in_torch
+from .math_breaks import CALL as MATH_CALL, in_torch
 from .reasons import OUTSIDE, Category, Reason
 from .situations import COMPUTED, situation_of
 from .subjects import bare, is_value, keys_of

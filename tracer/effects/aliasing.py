@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..sources.source import CellSource, ComputedSource, Source, are_different
+from ..sources.source import CellSource, ComputedSource, Source
+from ..sources.source_functions import are_different
 from ..variables.core.base import Value
 from ..variables.core.registry import is_stable
 from ..variables.python.cells import CellValue

@@ -9,13 +9,12 @@ user's globals.
 """
 from __future__ import annotations
 
-import operator
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.fx
@@ -23,28 +22,12 @@ import torch.fx
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Cell, Instr, Label, Positions, TryBegin, TryEnd
-from ..guards.cached_results import cached_result
-from ..sources.mapping_proxies import mapping_of
 from ..sources.source import (
-    AttrSource,
-    CallSource,
     CellSource,
-    ComputedSource,
-    ConstantSource,
-    DefaultSource,
-    GlobalSource,
-    ItemSource,
-    KeySource,
     LocalSource,
-    ModuleGlobalSource,
     RandomValueSource,
-    ResultSource,
-    SizeSource,
     Source,
-    WeakrefSource,
-    values_of,
 )
-from ..sources.weak_proxies import proxied
 from ..variables.core.base import NULL, SideEffects, Value
 from ..variables.python.cells import CellValue
 
@@ -82,11 +65,6 @@ class Holder:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-def nth_key(mapping: Any, index: int) -> Any:
-    """The `index`-th key of a dict, in insertion order."""
-    return list(dict.keys(mapping))[index]
 
 
 class Codegen:
@@ -191,10 +169,14 @@ class Codegen:
         if name is not None:
             self.emit("LOAD_FAST", name)
             return
-        _LOADERS[type(source)](self, source)
+        source.load(self)
         shared = self.planning or self.plan.source_uses[source] > 1
         if shared and not isinstance(source, (LocalSource, RandomValueSource)):
             self._temporaries[source] = self.save()
+
+    def refuse_source(self, source: Source) -> NoReturn:
+        """No bytecode reads it."""
+        raise Unsupported(Reason.RECONSTRUCT, detail=str(source))
 
     def load_cell_source(self, source: Source) -> None:
         """Push the cell object whose content `source` reads."""
@@ -342,112 +324,3 @@ class Codegen:
         """Store the top of the stack into local variables, the last name first."""
         for name in reversed(list(names)):
             self.emit("STORE_FAST", name)
-
-
-# ---- how each kind of source is read ---------------------------------------------------------------------------------
-def _local(codegen: Codegen, source: LocalSource) -> None:
-    codegen.load_variable(source.name)
-
-
-def _global(codegen: Codegen, source: GlobalSource) -> None:
-    codegen.load_global(source.name)
-
-
-def _module_global(codegen: Codegen, source: ModuleGlobalSource) -> None:
-    codegen.const(sys.modules[source.module])
-    codegen.load_attr(source.name)
-
-
-def _attribute(codegen: Codegen, source: AttrSource) -> None:
-    if not source.generic:
-        codegen.load_source(source.owner)
-        codegen.load_attr(source.name)
-        return
-    codegen.push_function(object.__getattribute__)
-    codegen.load_source(source.owner)
-    codegen.const(source.name)
-    codegen.call(2)
-
-
-def _item(codegen: Codegen, source: ItemSource) -> None:
-    codegen.load_source(source.owner)
-    codegen.const(source.key)
-    codegen.emit("BINARY_SUBSCR")
-
-
-def _key(codegen: Codegen, source: KeySource) -> None:
-    codegen.push_function(nth_key)
-    codegen.load_source(source.owner)
-    codegen.const(source.index)
-    codegen.call(2)
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "type": type, "len": len, "list": list, "tuple": tuple, "iter": iter, "referent": operator.call,
-    "tensor_of": torch.from_numpy, "proxied": proxied, "mapping_of": mapping_of, "subclasses": type.__subclasses__,
-    "values_of": values_of,
-}
-
-
-def _call(codegen: Codegen, source: CallSource) -> None:
-    function = _FUNCTIONS.get(source.function)
-    if function is None:
-        raise Unsupported(Reason.RECONSTRUCT, detail=str(source))
-    codegen.push_function(function)
-    codegen.load_source(source.owner)
-    codegen.call(1)
-
-
-def _cell(codegen: Codegen, source: CellSource) -> None:
-    codegen.load_cell_source(source)
-    codegen.load_attr("cell_contents")
-
-
-def _default(codegen: Codegen, source: DefaultSource) -> None:
-    codegen.load_source(source.owner)
-    codegen.load_attr("__defaults__" if isinstance(source.key, int) else "__kwdefaults__")
-    codegen.const(source.key)
-    codegen.emit("BINARY_SUBSCR")
-
-
-def _result(codegen: Codegen, source: ResultSource) -> None:
-    codegen.push_function(cached_result)
-    codegen.load_source(source.owner)
-    codegen.const(source.args)
-    codegen.const(source.kwargs)
-    codegen.call(3)
-
-
-def _size(codegen: Codegen, source: SizeSource) -> None:
-    codegen.push_function(getattr(torch.Tensor, source.kind))
-    codegen.load_source(source.owner)
-    codegen.call(1)
-    if source.kind != "storage_offset":
-        codegen.const(source.dimension)
-        codegen.emit("BINARY_SUBSCR")
-
-
-def _computed(codegen: Codegen, source: ComputedSource) -> None:
-    codegen.push_function(source.function)
-    for arg in source.args:
-        codegen.load_source(arg)
-    codegen.call(len(source.args))
-
-
-_LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
-    LocalSource: _local,
-    GlobalSource: _global,
-    ModuleGlobalSource: _module_global,
-    WeakrefSource: lambda codegen, source: codegen.const(source.value()),
-    AttrSource: _attribute,
-    ItemSource: _item,
-    KeySource: _key,
-    CallSource: _call,
-    CellSource: _cell,
-    DefaultSource: _default,
-    ResultSource: _result,
-    SizeSource: _size,
-    ConstantSource: lambda codegen, source: codegen.const(source.value),
-    ComputedSource: _computed,
-    RandomValueSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
-}

@@ -11,8 +11,8 @@ from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..variables.core.base import NULL, Value
 from .break_records import GraphBreak
-from .output_code import pushed, stack_effect
 from .root_interpreter import RootInterpreter
+from .stack_effects import pushed, stack_effect
 
 log = logging.getLogger("ptdebug")
 _MOST_STOPS = 100  # including consequences of the first breaks

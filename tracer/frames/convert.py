@@ -46,7 +46,6 @@ from .root_interpreter import RootInterpreter, explained
 _NO_FRAME = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _MAX_ATTEMPTS = 12
 NO_OPERATION = "it has no tensor operation"
-"""Stops after which eager raises an error, too, as far as is known."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import atexit
 import functools
 import itertools
 import logging
-import os
 import re
 import sys
 import threading
@@ -43,6 +42,7 @@ from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
 from ..runtime.dispatch_modes import current_observer, has_own_dispatch_mode
 from ..runtime.dynamo_settings import compiles_nothing, dynamic_by_settings, setting
 from ..runtime.eval_frame import EntryGuards, Verdict
+from ..runtime.fork_lock import ForkLock
 from ..runtime.global_modes import keeping_modes
 from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
@@ -76,15 +76,7 @@ _KEY = "ptdebug"  # of ptdebug's part of torch's frame state
 _PATIENCE = 8  # calls with nothing to compile before they are no longer intercepted
 _ROOM = 100  # frames that a compilation needs at least, its record included
 _frame_numbers = itertools.count()
-_compiling = threading.RLock()
-
-
-def _after_fork() -> None:
-    global _compiling
-    _compiling = threading.RLock()  # a thread that is not in the child may hold it
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_compiling = ForkLock(threading.RLock)
 
 
 @dataclass
@@ -159,7 +151,7 @@ class Dispatcher:
     def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
         """`_compile`, then the handlers of signals that arrived meanwhile; None where it gave up because of them."""
         try:
-            with _compiling:
+            with _compiling.lock:
                 REGISTRY.touched[id(frame.f_code)] = weakref.ref(frame.f_code)
                 with waiting, keeping_modes():
                     return self._compile(frame, state, wanted)
@@ -465,7 +457,7 @@ def reset() -> None:
 
 def forget() -> None:
     """Forget all compiled code; the statistics stay."""
-    with _compiling:
+    with _compiling.lock:
         _drop_entries()
 
 
@@ -481,14 +473,15 @@ def _drop_entries() -> None:
 def _let_go() -> None:
     """At exit: torch's guards hold the program's globals where the garbage collector does not look, so their objects
     would not be finalized."""
-    if not _compiling.acquire(blocking=False):
+    lock = _compiling.lock
+    if not lock.acquire(blocking=False):
         return  # a thread that the interpreter does not wait for
     try:
         REGISTRY.ended = runtimes()
         REGISTRY.eager = True  # exit handlers still call them
         _drop_entries()
     finally:
-        _compiling.release()
+        lock.release()
 
 
 def stats() -> dict[str, Any]:

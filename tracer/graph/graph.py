@@ -5,10 +5,9 @@ Every node is made by `TraceGraph.call`, which runs the operation once on fake t
 """
 from __future__ import annotations
 
-import enum
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -58,6 +57,7 @@ from ..variables.torch.runtime_asserts import RuntimeAssert, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
 from .data_dependent_errors import is_caught
+from .nodes import as_code, as_written, fake_of, input_name, subject_of, target_name, tensors_in, unbacked_symbols
 
 if TYPE_CHECKING:
     from ..runtime.global_modes import Modes
@@ -133,7 +133,7 @@ class TraceGraph:
         if len(self.scopes.open) > 1:
             args = torch.fx.node.map_arg(args, self.scopes.here)
             kwargs = torch.fx.node.map_arg(kwargs, self.scopes.here)
-        node = self.graph.create_node(op, _as_written(target, args), args, kwargs)
+        node = self.graph.create_node(op, as_written(target, args), args, kwargs)
         if self.checkpoint:
             node.meta.update(recompute="always", checkpoint=self.checkpoint)
         return node
@@ -157,7 +157,7 @@ class TraceGraph:
         in that one, and end before others need it too."""
         depth = self.scopes.home(args)
         args = torch.fx.node.map_arg(args, lambda node: self.scopes.here(node, depth))
-        return self.scopes.open[depth].graph.call_function(_as_written(function, args), args)
+        return self.scopes.open[depth].graph.call_function(as_written(function, args), args)
 
     @property
     def shape_env(self) -> Any:
@@ -174,7 +174,7 @@ class TraceGraph:
 
     def add_placeholder(self, source: Source, fake: Any) -> torch.fx.Node:
         """A placeholder for an input whose fake value is known."""
-        node = self.scopes.open[0].add_input(_input_name(source), fake)
+        node = self.scopes.open[0].add_input(input_name(source), fake)
         if isinstance(fake, torch.Tensor):  # a snapshot: in-place operators change the fake tensor
             node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
             self.versions[node] = None if fake.is_inference() else fake._version
@@ -198,7 +198,7 @@ class TraceGraph:
         """
         if tx.trace.overrides.may_ask and (answer := override_node(tx, target, op, args, kwargs)) is not None:
             return answer
-        name = _target_name(target)
+        name = target_name(target)
         if name in TAKE_SIZES:
             args = with_numbers(tx, name, op == "call_method", args)
         node_args = tuple(arg.as_proxy() for arg in args)
@@ -208,7 +208,7 @@ class TraceGraph:
             target = _OUT_OF_PLACE.get(target, target)
         caught = not self.caught and (captured_may_raise(name, node_args) or is_own(target)) and is_caught(tx)
         if caught and not tx.trace.options.run_again:  # the graph's error would bypass the user's handlers
-            raise Unsupported(Reason.CAUGHT_ERROR, *_subject(target))
+            raise Unsupported(Reason.CAUGHT_ERROR, *subject_of(target))
         if is_own(target):
             refuse_changed_state(tx, names_of(target))
             if (derived := with_registered_gradient(tx, target, args, kwargs)) is not None:
@@ -220,12 +220,12 @@ class TraceGraph:
         if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
             self.unchecked = self._known(self.unchecked, fake)
         if self.unchecked:
-            why = Unsupported(Reason.DATA_DEPENDENT_SHAPE, *_subject(target), detail=", valid for some sizes only")
+            why = Unsupported(Reason.DATA_DEPENDENT_SHAPE, *subject_of(target), detail=", valid for some sizes only")
             check_at_run_time(tx, self.unchecked, why)
             self.unchecked = []
         if self.shapes.shape_env.pending_fresh_unbacked_symbols:
             self._accept_unbacked(target, fake, tx)
-        node = self.make(target, *torch.fx.node.map_aggregate((node_args, node_kwargs), _as_code), op)
+        node = self.make(target, *torch.fx.node.map_aggregate((node_args, node_kwargs), as_code), op)
         meta = node.meta
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
@@ -255,11 +255,11 @@ class TraceGraph:
         self.shapes.shape_env.pending_fresh_unbacked_symbols.clear()
         size = isinstance(fake, (torch.Tensor, tuple, list))
         place = tx.own_location()
-        subject = f"{_target_name(target)}@{place.file.rpartition('/')[2]}:{place.line}"
+        subject = f"{target_name(target)}@{place.file.rpartition('/')[2]}:{place.line}"
         why = "the size is known when the operator has run" if size else "the number is known when the graph runs"
         reason = Reason.DATA_DEPENDENT_SHAPE if size else Reason.DATA_DEPENDENT_VALUE
         of_mask = target is operator.getitem
-        refused = Unsupported(reason, detail="x[mask]") if of_mask else Unsupported(reason, *_subject(target))
+        refused = Unsupported(reason, detail="x[mask]") if of_mask else Unsupported(reason, *subject_of(target))
         if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), "symbol", why) == "break":
             raise refused
         if self.data_dependent is None and len(self.scopes.open) == 1:
@@ -292,10 +292,10 @@ class TraceGraph:
                 raise Unsupported(Reason.SET_ATTRIBUTE, torch.Tensor, name)
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fake_args = tuple([_fake(arg) for arg in args])
-        fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
+        fake_args = tuple([fake_of(arg) for arg in args])
+        fake_kwargs = {name: fake_of(value) for name, value in kwargs.items()} if kwargs else kwargs
         if why := may_be_refused(op, target, fake_args, fake_kwargs):
-            raise Unsupported(Reason.MEMORY_OVERLAP, detail=f"{_target_name(target)}: {why}")
+            raise Unsupported(Reason.MEMORY_OVERLAP, detail=f"{target_name(target)}: {why}")
         try:
             with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs), self._below_overrides():
                 if op == "call_method":
@@ -307,7 +307,7 @@ class TraceGraph:
                 fake = self._called(target, fake_args, fake_kwargs)
                 if is_native_dropout(target) and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
                     raise Unsupported(
-                        Reason.UNSUPPORTED_ARGUMENT, *_subject(target)
+                        Reason.UNSUPPORTED_ARGUMENT, *subject_of(target)
                     )  # eager copies, and drops for None
                 if writes_lists(target):  # which fake tensors do not count
                     torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
@@ -322,30 +322,30 @@ class TraceGraph:
             condition = getattr(error, "cond", sympy.false)
             decided_by = condition.free_symbols
             if not self.shapes.shape_env.random_symbols.isdisjoint(decided_by):
-                raise Unsupported(Reason.RANDOM_VALUE, *_subject(target)) from error
+                raise Unsupported(Reason.RANDOM_VALUE, *subject_of(target)) from error
             if condition.has(ToFloat) or any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
-                raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *_subject(target)) from error
-            raise Unsupported(Reason.DATA_DEPENDENT_SHAPE, *_subject(target)) from error
+                raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *subject_of(target)) from error
+            raise Unsupported(Reason.DATA_DEPENDENT_SHAPE, *subject_of(target)) from error
         except Exception as error:
             if came_from_outside(error):
                 raise
             if isinstance(error, (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError)):
-                raise Unsupported(Reason.MISSING_FAKE_KERNEL, *_subject(target)) from error
-            if target is operator.getitem and (unbacked := _unbacked_symbols(fake_args[1])):  # refused by torch
+                raise Unsupported(Reason.MISSING_FAKE_KERNEL, *subject_of(target)) from error
+            if target is operator.getitem and (unbacked := unbacked_symbols(fake_args[1])):  # refused by torch
                 is_random = not self.shapes.shape_env.random_symbols.isdisjoint(unbacked)
                 reason = Reason.RANDOM_VALUE if is_random else Reason.DATA_DEPENDENT_SHAPE
-                raise Unsupported(reason, *_subject(target)) from error
+                raise Unsupported(reason, *subject_of(target)) from error
             first_line = str(error).partition("\n")[0]
             if "its data is not allocated yet" in first_line:  # raised by fake tensors where values are read
-                raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *_subject(target)) from error
+                raise Unsupported(Reason.VALUE_READ_BY_OPERATOR, *subject_of(target)) from error
             if "only concrete integers" in first_line:  # an operator whose sizes must be constants
-                raise Unsupported(Reason.DATA_DEPENDENT_SHAPE, *_subject(target)) from error
+                raise Unsupported(Reason.DATA_DEPENDENT_SHAPE, *subject_of(target)) from error
             if _is_of_forward_gradients(error, [*fake_args, *fake_kwargs.values()]):
-                raise Unsupported(Reason.MISSING_FORWARD_GRADIENT, *_subject(target)) from error
+                raise Unsupported(Reason.MISSING_FORWARD_GRADIENT, *subject_of(target)) from error
             if first_line.startswith("There was no fake impl registered"):  # torch.library.custom_op's
-                raise Unsupported(Reason.MISSING_FAKE_KERNEL, *_subject(target)) from error
+                raise Unsupported(Reason.MISSING_FAKE_KERNEL, *subject_of(target)) from error
             where: dict[str, Any] = _before_the_view(args) if "modified inplace" in first_line else {}
-            raise Unsupported(Reason.OPERATOR_ERROR, detail=f"{_target_name(target)}: {first_line}", **where) from error
+            raise Unsupported(Reason.OPERATOR_ERROR, detail=f"{target_name(target)}: {first_line}", **where) from error
 
     def _below_overrides(self) -> AbstractContextManager[Any]:
         """Around an operation on fake tensors of user-defined classes: their `__torch_function__` has been handled
@@ -354,12 +354,12 @@ class TraceGraph:
 
     def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a function on fake values. Raises Unsupported where it changes a tensor's memory or shape."""
-        if moves_memory(_target_name(function).partition(".")[0]):
-            raise Unsupported(Reason.METADATA_MUTATION, *_subject(function))
-        given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
+        if moves_memory(target_name(function).partition(".")[0]):
+            raise Unsupported(Reason.METADATA_MUTATION, *subject_of(function))
+        given = [(tensor, tensor.shape) for tensor in tensors_in(kwargs.values())] if kwargs else ()
         result = self.called(function, args, kwargs)
         if any(tensor.shape != shape for tensor, shape in given):
-            raise Unsupported(Reason.METADATA_MUTATION, *_subject(function), detail="with out=")
+            raise Unsupported(Reason.METADATA_MUTATION, *subject_of(function), detail="with out=")
         return result
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
@@ -473,57 +473,6 @@ def _has_unbacked_operand(node: torch.fx.Node) -> bool:
     )
 
 
-def _fake(arg: Any) -> Any:
-    """`arg` with every node replaced by its fake value."""
-    if isinstance(arg, torch.fx.Node):
-        return arg.meta["val"]
-    kind = type(arg)
-    if kind is tuple or kind is list:
-        return kind([_fake(item) for item in arg])
-    if kind is dict:
-        return {key: _fake(item) for key, item in arg.items()}
-    if kind is slice:
-        return slice(_fake(arg.start), _fake(arg.stop), _fake(arg.step))
-    if isinstance(arg, tuple) and hasattr(arg, "_fields"):
-        return kind(*[_fake(item) for item in arg])
-    return arg
-
-
-def _tensors(args: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors among the arguments, and in tuples among them: `out=(values, indices)`."""
-    parts = (part for arg in args for part in (arg if isinstance(arg, (tuple, list)) else (arg,)))
-    return [part for part in parts if isinstance(part, torch.Tensor)]
-
-
-def _as_code(arg: Any) -> Any:
-    """Arguments that generated graph code can name: Python's number types, which torch accepts as dtypes, become
-    dtypes, and a combination of flags becomes its integer."""
-    if isinstance(arg, enum.IntFlag) and arg.name not in type(arg).__members__:
-        return int(arg)
-    return _DTYPES_OF_PYTHON.get(arg, arg) if isinstance(arg, type) else arg
-
-
-_DTYPES_OF_PYTHON: dict[type, torch.dtype] = {
-    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128
-}
-
-
-def _target_name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
-
-
-def _as_written(function: Any, args: Sequence[Any]) -> Any:
-    """Adapts what torch.fx would print wrongly: `-2 ** n` would be `-(2 ** n)`."""
-    negative = function is operator.pow and type(args[0]) in (int, float) and args[0] < 0
-    return pow if negative else function
-
-
-def _unbacked_symbols(index: Any) -> set[sympy.Symbol]:
-    """The unbacked symbols in an index, or in a part of one."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return {symbol for part in parts if isinstance(part, torch.SymInt) for symbol in free_unbacked_symbols(part)}
-
-
 def _is_of_forward_gradients(error: Exception, args: Sequence[Any]) -> bool:
     """Whether only fake tensors raise `error`: torch's rules for forward-mode gradients are TorchScript, for which they
     are on the device "meta", like the tensor that holds their sizes."""
@@ -532,16 +481,6 @@ def _is_of_forward_gradients(error: Exception, args: Sequence[Any]) -> bool:
     levels = _functorch.get_interpreter_stack() or ()
     forward = any(level.key() == _functorch.TransformType.Jvp for level in levels)
     return forward and not on_meta and re.search(r"FakeTensor|\bmeta\b|TorchScript", str(error)) is not None
-
-
-def _subject(target: Any) -> tuple[Any, str]:
-    """What a break at a node's target is about: the function, or a method of tensors."""
-    return (torch.Tensor, target) if isinstance(target, str) else (target, "")
-
-
-def _input_name(source: Source) -> str:
-    text = source.expression
-    return "".join(c if c.isalnum() else "_" for c in text)
 
 
 def _in_cpp(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:

@@ -1,34 +1,16 @@
 """Evaluates sources in a real frame."""
 from __future__ import annotations
 
-import itertools
 import keyword
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..sources.array_memory import tensor_of
-from ..sources.mapping_proxies import mapping_of
 from ..sources.source import (
     AttrSource,
-    CallSource,
-    CellSource,
     ComputedSource,
-    ConstantSource,
-    DefaultSource,
-    GlobalSource,
-    ItemSource,
-    KeySource,
     LocalSource,
-    ModuleGlobalSource,
-    ResultSource,
-    SizeSource,
     Source,
-    WeakrefSource,
-    values_of,
 )
-from ..sources.weak_proxies import proxied
-from .cached_results import cached_result
 
 
 class Scope:
@@ -47,10 +29,7 @@ class Scope:
         except KeyError:
             pass
         owner = source.base
-        if owner is None:
-            value = _ROOTS[type(source)](self, source)
-        else:
-            value = _READERS[type(source)](self.value(owner), source)
+        value = source.read(self if owner is None else self.value(owner))
         self._values[source] = value
         return value
 
@@ -87,77 +66,12 @@ def _step(source: Source, name: Callable[[Any], str], variable: Callable[[Source
         arguments = [variable(argument) for argument in source.args]
         return f"{name(source.function)}({', '.join(arguments)})"
     if source.base is None:
-        return f"{name(_ROOTS[type(source)])}(scope, {name(source)})"
+        return f"{name(source.read)}(scope)"
     owner = variable(source.base)
     if isinstance(source, AttrSource) and not source.generic and _is_name(source.name):
         return f"{owner}.{source.name}"
-    return f"{name(_READERS[type(source)])}({owner}, {name(source)})"
+    return f"{name(source.read)}({owner})"
 
 
 def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text)
-
-
-def _global(scope: Scope, source: Any) -> Any:
-    if source.name in scope.f_globals:
-        return scope.f_globals[source.name]
-    return scope.f_builtins[source.name]
-
-
-_MISSING = object()
-_ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
-    LocalSource: lambda scope, source: scope.f_locals[source.name],
-    GlobalSource: _global,
-    ModuleGlobalSource: lambda scope, source: sys.modules[source.module].__dict__[source.name],
-    WeakrefSource: lambda scope, source: source.value(),
-    ConstantSource: lambda scope, source: source.value,
-    ComputedSource: lambda scope, source: source.function(*[scope.value(arg) for arg in source.args]),
-}
-
-
-def _attribute(owner: Any, source: AttrSource) -> Any:
-    return object.__getattribute__(owner, source.name) if source.generic else getattr(owner, source.name)
-
-
-def item(owner: Any, key: Any) -> Any:
-    """`owner[key]`; a dict that creates missing items (a defaultdict) is not changed but raises KeyError."""
-    if not isinstance(owner, dict) or type(owner).__getitem__ is not dict.__getitem__:
-        return owner[key]
-    found = dict.get(owner, key, _MISSING)
-    if found is _MISSING:
-        raise KeyError(key)
-    return found
-
-
-def _default(owner: Any, source: DefaultSource) -> Any:
-    return (owner.__defaults__ if isinstance(source.key, int) else owner.__kwdefaults__)[source.key]
-
-
-def _size(owner: Any, source: SizeSource) -> int:
-    if source.kind == "storage_offset":
-        return owner.storage_offset()
-    return getattr(owner, source.kind)()[source.dimension]
-
-
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "type": type, "len": len, "list": list, "tuple": tuple, "set": set, "referent": lambda reference: reference(),
-    "tensor_of": tensor_of, "proxied": proxied, "mapping_of": mapping_of, "subclasses": type.__subclasses__,
-    "values_of": values_of,
-}
-"""The functions that a CallSource may name."""
-
-_READERS: dict[type[Source], Callable[[Any, Any], Any]] = {
-    AttrSource: _attribute,
-    ItemSource: lambda owner, source: item(owner, source.key),
-    KeySource: lambda owner, source: key_at(owner, source.index),
-    CallSource: lambda owner, source: FUNCTIONS[source.function](owner),
-    CellSource: lambda owner, source: owner.__closure__[source.index].cell_contents,
-    DefaultSource: _default,
-    ResultSource: lambda owner, source: cached_result(owner, source.args, source.kwargs),
-    SizeSource: _size,
-}
-
-
-def key_at(mapping: Mapping[Any, Any], index: int) -> Any:
-    """The `index`-th key of a dict (or item of a set) in iteration order."""
-    return next(itertools.islice(mapping, index, None))

@@ -60,8 +60,7 @@ _SETTINGS: dict[str, Setting] = {
         "set it once before the first call, or call the function always inside of the `with` block or always outside",
     ),
     "tensor_members": Setting(
-        "members of torch.Tensor that the program replaced",
-        "replace them before the function is called for the first time",
+        "members of torch.Tensor that the program replaced", "replace them before the function is called first"
     ),
 }
 

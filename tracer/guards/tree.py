@@ -21,6 +21,7 @@ from ..runtime.dynamo_stubs import guard_manager_type
 from ..runtime.eval_frame import local_indices
 from ..shapes.conditions import ShapeGuard
 from ..shapes.frame_shapes import FrameShapes
+from ..sources.cached_results import cached_result
 from ..sources.source import (
     GLOBAL_STATE,
     AttrSource,
@@ -38,13 +39,13 @@ from ..sources.source import (
     Source,
     WeakrefSource,
 )
-from .cached_results import cached_result
+from ..sources.source_functions import FUNCTIONS, item
 from .conditions import on_frame, on_number
 from .describe import type_name
 from .fast_path import with_brief
 from .guarded_frame import GuardedFrame
 from .python_guards import GuardFunction, PythonGuardManager
-from .read import FUNCTIONS, item, reader
+from .read import reader
 from .same_constants import is_same_constant
 from .spec import Check, GuardSpec
 from .versions import Versions

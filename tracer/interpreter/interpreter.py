@@ -323,21 +323,24 @@ class Interpreter:
 
     def load_cell(self, name: str) -> Value:
         """The content of a cell or free variable."""
-        cell = self.cells[name]
-        content = cell.content
-        if content is None and cell.real is not None:
-            try:
-                real = cell.real.cell_contents
-            except ValueError:
-                real = cell.real = None
-            if cell.real is not None:
-                content = cell.content = build.build(self, real, self._cell_content_source(cell))
+        content = self.cell_content(self.cells[name])
         if content is None or content is DELETED:
             where = "where it is not associated with a value"
             if name in self.code.co_freevars:
                 self.raise_observed(NameError, f"cannot access free variable '{name}' {where} in enclosing scope")
             self.raise_observed(UnboundLocalError, f"cannot access local variable '{name}' {where}")
         return content
+
+    def cell_content(self, cell: CellValue) -> Value | None:
+        """What is in a cell; None or DELETED where it is empty."""
+        if cell.content is None and cell.real is not None:
+            try:
+                real = cell.real.cell_contents
+            except ValueError:
+                real = cell.real = None
+            if cell.real is not None:
+                cell.content = build.build(self, real, self._cell_content_source(cell))
+        return cell.content
 
     def _cell_content_source(self, cell: CellValue) -> Source:
         return LocalSource(cell.name, cell=True) if cell.source is None else cell.source

@@ -27,8 +27,10 @@ from typing import Any
 import torch
 from torch._guards import Source
 
+from .fork_lock import ForkLock
+
 _PACKAGE = "torch._dynamo"
-_lock = threading.RLock()
+_lock = ForkLock(threading.RLock)
 
 
 class GuardManagerType(enum.Enum):
@@ -190,7 +192,7 @@ _users: list[int] = []
 
 def _step_aside() -> None:
     """Remove the stubs, for good or until the next `without_dynamo`."""
-    with _lock:
+    with _lock.lock:
         for name, module in _standing.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
@@ -206,14 +208,14 @@ def without_dynamo() -> Iterator[None]:
 
     The tracer compiles inside this block; the user's code does not run in it.
     """
-    with _lock:
+    with _lock.lock:
         _users.append(threading.get_ident())
         if len(_users) == 1 and _PACKAGE not in sys.modules:
             _stand_in()
     try:
         yield
     finally:
-        with _lock:
+        with _lock.lock:
             _users.remove(threading.get_ident())
             if not _users:
                 _step_aside()
@@ -249,8 +251,6 @@ def _stand_in() -> None:
 
 
 def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()  # held by a thread that the child does not have, which may also be a user of the stubs
     _users[:] = [user for user in _users if user == threading.get_ident()]
     if not _users:
         _step_aside()

@@ -14,9 +14,10 @@ import threading
 from typing import Any
 
 from .eval_frame import PUTS_RANDOM_STATE_BACK
+from .fork_lock import ForkLock
 
 _put_back = random.setstate
-_lock = threading.Lock()
+_lock = ForkLock(threading.Lock)
 _awaited: set[int] = set()  # the threads whose next call of random.setstate is torch's
 
 
@@ -27,14 +28,14 @@ def runs_alone() -> bool:
 
 def preserve_other_threads_state() -> None:
     """Make torch's next `random.setstate` in this thread a no-op. Call it where the hook's callback returns."""
-    with _lock:
+    with _lock.lock:
         if PUTS_RANDOM_STATE_BACK and random.setstate in (_put_back, _ignored_once):  # not one that user code replaced
             random.setstate = _ignored_once
             _awaited.add(threading.get_ident())
 
 
 def _ignored_once(state: Any) -> None:
-    with _lock:
+    with _lock.lock:
         torchs = threading.get_ident() in _awaited
         _awaited.discard(threading.get_ident())
         if not _awaited:
@@ -44,8 +45,6 @@ def _ignored_once(state: Any) -> None:
 
 
 def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()  # held by a thread that the child does not have, so nobody would release it
     _awaited.intersection_update({threading.get_ident()})
     if not _awaited and random.setstate is _ignored_once:
         random.setstate = _put_back

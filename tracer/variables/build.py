@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
+from .containers.dicts import make_dict
 from .containers.lists import make_list
-from .containers.mappings import make_dict
 from .containers.sequences import make_tuple
 from .containers.sets import make_set
 from .containers.slices import SliceValue

@@ -1,7 +1,7 @@
 """The table of questions. Their keys are the digits, in every screen of the workbench."""
 from __future__ import annotations
 
-from . import capture, engine, model
+from . import capture, engine, failure, model
 from .answer import Question
 
 QUESTIONS: tuple[Question, ...] = (
@@ -20,6 +20,8 @@ QUESTIONS: tuple[Question, ...] = (
              "no times were recorded", False),
     Question("model", "9", "model: the captured graph by nn.Module, layers that are alike in one row", model.model,
              "ptdebug show", "no graph was captured"),
+    Question("failure", "0", "failures: exception, line, node, artifact of the failing stage, repro", failure.failure,
+             "ptdebug show", "nothing failed"),
     Question("run", "8", "the run: command, environment, versions, how it ended", capture.run, "ptdebug show",
              "nothing was recorded", False),
 )

@@ -17,10 +17,13 @@ import torch
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 
-from . import adaptive_pooling as adaptive_pooling  # it adds rules
-from . import gradients as gradients
+from . import (
+    adaptive_pooling as adaptive_pooling,  # it adds rules
+    gradients as gradients,
+)
 from .by_torch import BY_TORCH
 from .composite import OWN, max_pool1d, one_hot
+from .cumulative import cumprod
 from .foreach import foreach_rule
 from .masked import assign
 from .padding import pad
@@ -83,9 +86,10 @@ ATen gives the tensor itself, and draws numbers to drop everything, unlike ATen'
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
     torch.nn.functional.pad: pad, torch.nn.functional.interpolate: interpolate, operator.setitem: assign,
+    torch.cumprod: cumprod, torch.Tensor.cumprod: cumprod,
 }
-"""Functions that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them, or whose
-gradients do, and what is traced in their place."""
+"""Functions and methods that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them,
+or whose gradients do, and what is traced in their place."""
 
 
 def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:

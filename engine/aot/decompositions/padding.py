@@ -1,5 +1,5 @@
 """Padding: what is traced for `torch.nn.functional.pad`, circular padding as a window on a repetition, and the
-gradients of reflection padding."""
+gradients of reflection and replication padding."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from .composite import own
 
@@ -53,10 +54,10 @@ def reflection_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequen
     all pairs (and triples) of edges."""
     if not all(type(n) is int and n >= 0 for n in padding):
         return NotImplemented
-    for dim, before, after in _sides(x, padding):
+    for dim, before, after in sorted(_sides(x, padding)):  # the last two dimensions in one loop, after what is in parts
         fold = _folded_in_parts if dim == len(x.shape) - 3 else _folded
         grad = fold(grad, dim, x.shape[dim], before, after)
-    return grad
+    return grad.contiguous(memory_format=suggest_memory_format(x))
 
 
 def _folded(grad: torch.Tensor, dim: int, size: Any, before: int, after: int) -> torch.Tensor:
@@ -83,3 +84,28 @@ def _folded_in_parts(grad: torch.Tensor, dim: int, size: Any, before: int, after
             part = part + grad.narrow(dim, before + 2 * size - 1 - end, end - start).flip(dim)
         parts.append(part)
     return torch.cat(parts, dim)
+
+
+REPEATS = 8  # of an edge that are added up where its element is computed
+
+
+@own(*[getattr(aten, f"replication_pad{rank}d_backward").default for rank in (1, 2, 3)])
+def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequence[Any]) -> Any:
+    """One dimension after the other, the repetitions of an edge added to it; ATen's kernel goes element by element."""
+    static = all(type(n) is int and 0 <= n for n in (*padding, *x.shape)) and 0 not in x.shape
+    if not static or max(padding) > REPEATS or grad.device.type != "cpu" or grad.dtype.itemsize < 4:
+        return NotImplemented
+    for dim, before, after in sorted(_sides(x, padding)):
+        grad = _gathered(grad, dim, x.shape[dim], before, after)
+    return grad.contiguous(memory_format=suggest_memory_format(x))
+
+
+def _gathered(grad: torch.Tensor, dim: int, size: int, before: int, after: int) -> torch.Tensor:
+    """The inside, and on its first and last elements what repeats them."""
+    total, inner = grad.narrow(dim, before, size), 2 * (len(grad.shape) - 1 - dim)
+    for width, start, place in ((before, 0, 0), (after, before + size, size - 1)):
+        repeated = [grad.narrow(dim, start + k, 1) for k in range(width)]
+        if repeated:
+            edge = sum(repeated[1:], start=repeated[0])
+            total = total + aten.constant_pad_nd(edge, [0] * inner + [place, size - 1 - place])
+    return total

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import sympy
 
 from ...ir.ir import Buffer, ExternCall, KernelSignature, Plan
-from ...scheduler.fusion import views_in
 from ...scheduler.memory import ALIGNMENT, touched_by
+from ...scheduler.steps import views_in
 
 ARENA_LIMIT = 32 << 10  # bytes of the stack: a thread of the program may have little of it
 PLACE_LIMIT = 8 << 10  # bytes of one buffer in it

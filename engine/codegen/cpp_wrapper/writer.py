@@ -14,8 +14,8 @@ from ....artifacts.records import ref
 from ...graphs.functional_graph import AtenGraph
 from ...ir.ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
 from ...kernels import attention, sgemm
-from ...scheduler.fusion import views_in
 from ...scheduler.memory import touched_by
+from ...scheduler.steps import views_in
 from ...unsupported import NoCppWrapper
 from ..cpp.entry import Entry
 from ..cpp.indices import c_expression

@@ -12,12 +12,9 @@ matrices in generated loops; `matmul.py` and `attention.py` choose between the l
 """
 from __future__ import annotations
 
-import time
-
 from ....artifacts.context import CompileContext
-from ....artifacts.fx_graphs import graph_record
-from ....artifacts.records import Pass, RuleMatch
 from ...graphs.functional_graph import AtenGraph
+from ..rewriting import Matches
 from .addmm_unfusing import split_bias
 from .attention import choose_attention
 from .bmm_to_mm import join_batches
@@ -31,27 +28,15 @@ from .weight_prepacking import pack_convolutions
 
 __all__ = ["choose", "lay_out"]
 
-NAME = "extern-kernels"  # of the pass
-
-
-def lay_out(aten: AtenGraph, context: CompileContext) -> None:
+def lay_out(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
     """Layouts of matrices and images, chosen before a joint graph is partitioned, since both halves see them."""
-    start = time.perf_counter()
-    _record(aten, context, (*pad_rows(aten, context), *turn_images(aten, context)), start)
+    return aten, (*pad_rows(aten, context), *turn_images(aten, context))
 
 
-def choose(aten: AtenGraph, context: CompileContext) -> None:
-    """Rewrite `aten` in place for the fastest extern kernels here; recorded as a pass if it changed."""
-    start = time.perf_counter()
+def choose(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
+    """Rewrite `aten` in place for the fastest extern kernels here."""
     matches = (*use_integers(aten, context), *join_batches(aten, context), *choose_layouts(aten, context),
                *pack_convolutions(aten, context),
                *part_gradients(aten, context), *split_bias(aten, context), *multiply_in_loops(aten, context),
                *choose_products(aten, context), *choose_attention(aten, context))
-    _record(aten, context, (*matches, *pad_rows(aten, context), *turn_images(aten, context)), start)
-
-
-def _record(aten: AtenGraph, context: CompileContext, matches: tuple[RuleMatch, ...], start: float) -> None:
-    if matches:
-        seconds = time.perf_counter() - start
-        record = lambda: Pass(NAME, graph_record(aten.module.graph, NAME, "capture"), matches, seconds)
-        context.record("passes", record, NAME)
+    return aten, (*matches, *pad_rows(aten, context), *turn_images(aten, context))

@@ -29,6 +29,7 @@ ROWS_OF_BYTES = 2  # with a matrix of bytes: for more, the library reads its flo
 NARROW, LONG = 8, 256  # a product of two matrices has a side up to the first, and one from the second on
 CASTS = (aten._to_copy.default, torch.ops.prims.convert_element_type.default)
 EXACT_ENOUGH = (torch.float32, torch.float64)  # of 16 bits, the library rounds once
+HALVES = (torch.bfloat16, torch.float16)  # which hold all bytes: with a matrix of these, sums are float32, rounded once
 
 Call = Callable[..., torch.fx.Node]
 
@@ -52,14 +53,17 @@ def multiply_in_loops(graph: AtenGraph, context: CompileContext) -> list[RuleMat
 
 def _is_small(node: torch.fx.Node) -> bool:
     left, right = (argument.meta["val"] for argument in node.args)  # type: ignore[union-attr]
-    if left.dtype not in EXACT_ENOUGH or left.device.type != "cpu":
+    if left.device.type != "cpu" or left.dtype not in (*EXACT_ENOUGH, *HALVES):
         return False
     if any(not isinstance(size, int) or size == 0 for size in (*left.shape, *right.shape)):
         return False
     (rows, terms), columns = left.shape[-2:], right.shape[-1]
+    of_bytes = left.dim() == 2 and rows <= ROWS_OF_BYTES and _from_bytes(node.args[1])
+    if left.dtype in HALVES and not of_bytes:
+        return False
     if left.dim() == 2:
         few = terms <= TERMS and min(rows, columns) <= NARROW and max(rows, columns) >= LONG
-        few = few or (rows <= ROWS_OF_BYTES and _from_bytes(node.args[1]))
+        few = few or of_bytes
     elif min(rows, columns) == 1:
         few = left.shape[0] > 1
     else:
@@ -79,6 +83,18 @@ def _from_bytes(value: Any) -> bool:
     while kind_of(source) in (VIEW, RESHAPE):
         source = source.args[0]
     return not _in_the_making(source) and source.meta["val"].dtype in (torch.int8, torch.uint8)
+
+
+def _bytes_as_floats(value: Any, call: Call) -> torch.fx.Node:
+    """A matrix of bytes (see `_from_bytes`) that become float32 at once."""
+    views = []
+    while kind_of(value) in (VIEW, RESHAPE):
+        views.append(value)
+        value = value.args[0]
+    wide = call(aten._to_copy.default, value.args[0], dtype=torch.float32)
+    for view in reversed(views):
+        wide = call(view.target, wide, *view.args[1:])
+    return wide
 
 
 def _in_the_making(value: Any) -> bool:
@@ -102,6 +118,8 @@ def _in_loops(node: torch.fx.Node) -> list[torch.fx.Node]:
 
     (rows, terms), columns = left.meta["val"].shape[-2:], wanted.shape[-1]  # type: ignore[union-attr]
     with node.graph.inserting_before(node):
+        if wanted.dtype in HALVES:
+            left, right = call(aten._to_copy.default, left, dtype=torch.float32), _bytes_as_floats(right, call)
         if terms <= (TERMS_OF_VECTOR if min(rows, columns) == 1 else TERMS):
             products = [call(aten.mul.Tensor, call(aten.slice.Tensor, left, -1, term, term + 1),
                              call(aten.slice.Tensor, right, -2, term, term + 1)) for term in range(terms)]
@@ -110,6 +128,8 @@ def _in_loops(node: torch.fx.Node) -> list[torch.fx.Node]:
             columns_last = call(aten.mul.Tensor, call(aten.unsqueeze.default, left, -1),
                                 call(aten.unsqueeze.default, right, -3))
             result = call(aten.sum.dim_IntList, columns_last, [-2])
+        if wanted.dtype in HALVES:
+            result = call(aten._to_copy.default, result, dtype=wanted.dtype)
         if result.meta["val"].stride() != wanted.stride():
             call(aten.clone.default, result, memory_format=torch.contiguous_format)
     made[-1].meta["val"] = wanted  # whose memory views of it have

@@ -11,14 +11,11 @@ convolutions), `../extern_kernels/` (weights prepacked for MKL and oneDNN), `spl
 """
 from __future__ import annotations
 
-import time
-
 import torch
 
 from ....artifacts.context import CompileContext
-from ....artifacts.fx_graphs import graph_record
-from ....artifacts.records import Pass
 from ...graphs.functional_graph import AtenGraph
+from ..rewriting import Matches
 from .batch_norm import fold_batch_norms
 from .parameters import mark
 from .split import split
@@ -26,26 +23,14 @@ from .split import split
 __all__ = ["finish", "fold", "mark"]
 
 
-def fold(aten: AtenGraph, context: CompileContext) -> None:
-    """Rewrite `aten` in place for what its frozen inputs (see `mark`) allow; recorded as a pass if it changed."""
-    start = time.perf_counter()
+def fold(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
+    """Rewrite `aten` in place for what its frozen inputs (see `mark`) allow."""
     with torch.no_grad():
-        matches = tuple(fold_batch_norms(aten))
-    if matches:
-        seconds = time.perf_counter() - start
-        record = lambda: Pass("freezing", graph_record(aten.module.graph, "freezing", "capture"), matches, seconds)
-        context.record("passes", record, "freezing")
+        return aten, tuple(fold_batch_norms(aten))
 
 
-def finish(aten: AtenGraph, context: CompileContext) -> AtenGraph:
+def finish(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
     """`aten` without what depends on frozen inputs alone: it takes those values as further inputs, and `folding` says
     how they are made."""
-    start = time.perf_counter()
     after, matches = split(aten)
-    if matches:
-        graph, seconds = after.module.graph, time.perf_counter() - start
-        record = lambda: Pass("runtime-folding", graph_record(graph, "runtime-folding", "capture"), matches, seconds)
-        context.record("passes", record, "runtime-folding")
-        assert after.folding is not None
-        context.record("wrapper", after.folding.source.record, "folding")
-    return after
+    return after, tuple(matches)

@@ -227,3 +227,10 @@ def test_a_program_is_reduced_to_the_line_that_fails() -> None:
     assert small.files == (("script.py", 'raise ZeroDivisionError("boom")\n'),)
     assert reduction.asked < 400
     assert all(ast.parse(text) for _, text in small.files)
+
+
+def test_what_an_expression_does_last() -> None:
+    said = {"x.abs().max() > 1e4": "gt", "not mask.any()": "any", "time.sleep(0.1)": "sleep", "print(x)": "print",
+            "x.T": "T", "a and b": "and", "-x": "usub", "x[0]": "subscript", "x": "",
+            "if mask.any():": "any", "y = torch.sin(x)": "sin", "else": "", "": ""}
+    assert {text: expressions.operation(text) for text in said} == said

@@ -10,8 +10,7 @@ import textwrap
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from ptdebug.tracer.frames.dispatch import reset
 
 SIMPLE = [

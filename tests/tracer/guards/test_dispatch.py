@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.recorder import NullRecorder
 from ptdebug.tracer.breaks.raised_errors import FullGraphError

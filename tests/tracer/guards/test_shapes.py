@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
 from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
 from ptdebug.tracer.shapes.frame_shapes import FrameShapes

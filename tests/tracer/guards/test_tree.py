@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ptdebug.tracer.guards import record_guards
 from ptdebug.tracer.guards.kinds import KINDS
 from ptdebug.tracer.guards.same_constants import is_same_constant

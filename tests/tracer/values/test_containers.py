@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ptdebug.tracer.frames.dispatch import optimize
 from ptdebug.tracer.fx.backend_call import CompileOptions
 

@@ -6,8 +6,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ptdebug.tracer.frames.dispatch import optimize, stats
 from ptdebug.tracer.fx.backend_call import CompileOptions
 

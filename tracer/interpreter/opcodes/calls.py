@@ -9,7 +9,8 @@ from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
 from ...variables.core.attributes import lookup
-from ...variables.core.base import NULL, Value, collected
+from ...variables.core.base import NULL, Value
+from ...variables.core.iteration import collected
 
 if TYPE_CHECKING:
     from ...bytecode.instructions import Instruction

@@ -8,7 +8,8 @@ from ...breaks.unsupported import Unsupported
 from ...bytecode.opcode_table import opcode
 from ...variables import build
 from ...variables.containers.iterators import get_iter
-from ...variables.core.base import Value, collected
+from ...variables.core.base import Value
+from ...variables.core.iteration import collected
 
 if TYPE_CHECKING:
     from ...bytecode.instructions import Instruction

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
-from ..core.base import Value, each, with_arguments
+from ..core.base import Value, with_arguments
 from ..core.constant import constant, fold
+from ..core.iteration import each
 from ..core.operators import equal
 from ..core.registry import builds
 from .lists import ListValue

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ..core.base import Value, each
+from ..core.base import Value
 from ..core.constant import constant, is_none
 from ..core.finalizers import refuse_visible_deaths
+from ..core.iteration import each
 from ..core.late import late
 from ..core.registry import from_python
 from .dict_views import DictView

@@ -12,9 +12,10 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import display_name
 from ...sources.source import ItemSource, Source
-from ..core.base import Value, collected, each
+from ..core.base import Value
 from ..core.constant import constant
 from ..core.finalizers import refuse_visible_deaths
+from ..core.iteration import collected, each
 from ..core.late import late
 from ..core.operators import apply, equal
 from ..core.registry import FRESH, RESULTS, build, builds, from_python, wrap_result

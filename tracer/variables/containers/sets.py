@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
-from ..core.base import Value, each
+from ..core.base import Value
 from ..core.constant import SnapshotIterator, attribute_of_builtin, constant, same_kinds
+from ..core.iteration import each
 from ..core.keys import HashedKey, checked_key, has_hashed, objects_of
 from ..core.late import late
 from ..core.operators import operator_method

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import BuiltinFunctionType, CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -224,26 +224,6 @@ def builtin_new(cls: type) -> Any:
     """The `__new__` that allocates an instance, bypassing those that classes written in Python define."""
     found = (base.__dict__.get("__new__") for base in cls.__mro__)
     return next(new for new in found if isinstance(new, BuiltinFunctionType))
-
-
-def each(tx: Translator, value: Value, hint: bool = False) -> Iterator[Value]:
-    """The items of iter(value), one at a time: code that runs between two of them sees the effects of the first. With
-    `hint`, Python reads the length hint."""
-    own = type(value)
-    if own.iter is Value.iter and own.next is Value.next:
-        yield from value.iterate(tx)
-        return
-    iterator = value.iter(tx) if own.iter is not Value.iter else value
-    if hint:
-        value.hint(tx)
-    while (item := iterator.next(tx)) is not None:
-        tx.trace.spend()
-        yield item
-
-
-def collected(tx: Translator, value: Value) -> list[Value]:
-    """The items of list(value)."""
-    return list(value.iterate(tx) if type(value).hint is Value.hint else each(tx, value, hint=True))
 
 
 def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -511,6 +491,7 @@ class Translator(Protocol):
     def current_exception(self) -> Value | None: ...
     def load_local(self, name: str) -> Value: ...
     def load_cell(self, name: str) -> Value: ...
+    def cell_content(self, cell: Any) -> Value | None: ...
     def is_bound(self, name: str) -> bool: ...
     def bound_cells(self) -> list[str]: ...
     def location(self) -> Location: ...

@@ -20,9 +20,10 @@ from ..containers.sequences import TupleValue
 from ..containers.sets import SetValue
 from ..containers.slices import SliceValue, as_index
 from ..core.attributes import SuperValue, can_be_called, is_python_method, special
-from ..core.base import ObservedException, Value, collected, each, with_arguments
+from ..core.base import ObservedException, Value, with_arguments
 from ..core.constant import constant, fold, is_none
 from ..core.handlers import handles
+from ..core.iteration import collected, each
 from ..core.keys import check_hash, hash_of
 from ..core.late import late
 from ..core.operators import apply

@@ -8,7 +8,7 @@ from ...sources.source import Source
 from ..core.base import Value
 
 if TYPE_CHECKING:
-    from ..core.base import Codegen
+    from ..core.base import Codegen, Translator
 
 
 class Deleted(Value):
@@ -45,6 +45,13 @@ class CellValue(Value):
     def has_content(self) -> bool:
         """Whether the trace knows a value in it."""
         return self.content is not None and self.content is not DELETED
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """Its content."""
+        if name != "cell_contents":
+            return super().getattr(tx, name)
+        content = tx.cell_content(self)
+        return tx.raise_observed(ValueError, "Cell is empty") if content is None or content is DELETED else content
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Push the cell object: the root frame's own, or that of the function through which it was read."""

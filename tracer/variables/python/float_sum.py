@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ..core.base import Value, each
+from ..core.base import Value
 from ..core.constant import constant, fold
+from ..core.iteration import each
 from ..core.operators import apply
 from .floats import FloatValue, compute
 from .symbolic_numbers import NumberValue

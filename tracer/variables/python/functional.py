@@ -13,14 +13,15 @@ import torch
 from ....operators.effects import may_draw
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...guards.cached_results import NOT_CACHED, cached_result
+from ...sources.cached_results import NOT_CACHED, cached_result
 from ...sources.source import AttrSource, CellSource, ItemSource, ResultSource, Source
 from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
 from ..core.attributes import can_be_called, lookup
-from ..core.base import ObservedException, Value, each
+from ..core.base import ObservedException, Value
 from ..core.constant import constant
 from ..core.handlers import handler_of, handles, is_pure
+from ..core.iteration import each
 from ..core.keys import checked_key
 from ..core.late import late
 from ..core.operators import COMPARISONS, apply

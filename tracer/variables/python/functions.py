@@ -116,7 +116,11 @@ class FunctionValue(Value):
 
     @property
     def kwdefaults(self) -> dict[str, Value]:
-        """Defaults of keyword-only parameters."""
+        """Defaults of keyword-only parameters. Raises Unsupported where traced code has changed the dict of them."""
+        if self.function is not None and self.tx is not None:
+            read = self.tx.trace.values_by_id.get(id(self.function.__kwdefaults__))
+            if read is not None and self.tx.effects.has_changed(read):
+                raise Unsupported(Reason.ATTRIBUTE, self, "__kwdefaults__", detail="after changes of it")
         if self._kwdefaults is None:
             real = self.function.__kwdefaults__ or {}  # type: ignore[union-attr]
             self._kwdefaults = {name: self._default(name, value) for name, value in real.items()}
@@ -222,6 +226,11 @@ class FunctionValue(Value):
             if name == "__defaults__":
                 self._guard_defaults(tx, self.code.co_varnames[: self.code.co_argcount])
                 return late.make_tuple(tx, self.defaults) if self.function.__defaults__ else constant(None)
+            if name == "__closure__":
+                return late.make_tuple(tx, self.closure) if self.function.__closure__ else constant(None)
+            if name == "__kwdefaults__" and self.function.__kwdefaults__ and self._kwdefaults is None:
+                if self.source is not None and not is_stable(self.source):
+                    return build(tx, self.function.__kwdefaults__, AttrSource(self.source, name))
             if name in _PARTS and getattr(self.function, name):
                 raise Unsupported(Reason.ATTRIBUTE, self, name)
             try:
@@ -251,6 +260,8 @@ class FunctionValue(Value):
         if name == "__dict__":
             own = {constant(n): value for n, value in self.attributes.items() if n not in (*_TEXTS, "__annotations__")}
             return late.make_dict(tx, list(own), list(own.values()))
+        if name == "__closure__":
+            return late.make_tuple(tx, self.closure) if self.closure else constant(None)
         if name in ("__kwdefaults__", "__defaults__") and not self.defaults and not self.kwdefaults:
             return constant(None)
         if not hasattr(FunctionType, name):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource
-from ..containers.mappings import DictValue, fill_from_real
+from ..containers.dicts import fill_from_real
+from ..containers.mappings import DictValue
 from ..core.attributes import lookup
 from ..core.base import Value
 from ..core.late import late

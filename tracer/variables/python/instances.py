@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
+from ..containers.dicts import fill_from_real
 from ..containers.lists import ListValue
-from ..containers.mappings import DictValue, fill_from_real
+from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue, read_items
 from ..containers.sets import SetValue, items_of_set
 from ..core.attributes import is_python_method, lookup

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import struct
 import sys
 import traceback
 import typing
@@ -19,13 +20,13 @@ from torch.torch_version import TorchVersion
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ..containers.mappings import make_dict
+from ..containers.dicts import make_dict
 from ..containers.sequences import TupleValue, make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold
 from ..core.handlers import NAMED, handles, pure
 from ..core.identity_guards import guard_unchanged
-from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
+from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, builds, from_python
 from .classes import ClassValue
 from .exceptions import TracebackValue
 from .functions import FunctionValue
@@ -47,13 +48,15 @@ OPAQUE_CONSTANTS.update((
 
 pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule, sys.intern, json.loads, json.dumps)
 
+pure(struct.calcsize, struct.pack, struct.unpack, struct.unpack_from, struct.iter_unpack)
+
 pure(
     re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search, re.split, re.sub, re.subn,
 )  # fmt: skip
 
 CONSTANT_TYPES.update((re.Pattern, re.Match))  # immutable, and their methods have no side effects
-CONSTANT_TYPES.add(TorchVersion)
-BY_IDENTITY.add(TorchVersion)  # 2.13 equals "2.13.0"
+CONSTANT_TYPES.update((TorchVersion, struct.Struct))
+BY_IDENTITY.update((TorchVersion, struct.Struct))  # 2.13 equals "2.13.0"
 
 
 def _build_version(tx: Translator, obj: Any, source: Source | None) -> Value:
@@ -84,6 +87,14 @@ def _fields(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 @handles(dataclasses.is_dataclass)
 def _is_dataclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return constant(dataclasses.is_dataclass(_class_of(args[0])))
+
+
+@builds(inspect.Signature, inspect.Parameter)
+def _build_signature(tx: Translator, obj: Any, source: Source | None) -> Value:
+    """A signature that the program keeps: immutable."""
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return ConstantValue(obj, source)
 
 
 @handles(inspect.signature)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..containers.sequences import TupleValue
-from ..core.base import Value, each
+from ..core.base import Value
 from ..core.constant import constant, fold
 from ..core.handlers import handles
+from ..core.iteration import each
 from ..core.operators import apply
 
 if TYPE_CHECKING:

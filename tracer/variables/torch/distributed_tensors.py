@@ -11,7 +11,7 @@ import torch
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
-from ..containers.mappings import make_dict
+from ..containers.dicts import make_dict
 from ..containers.sequences import make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import asgd, radam, rprop
-from torch.optim import optimizer as module
+from torch.optim import asgd, optimizer as module, radam, rprop
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported

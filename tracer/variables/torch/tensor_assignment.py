@@ -91,10 +91,10 @@ def _set_requires_grad(tx: Translator, self: TensorValue, value: Value) -> None:
     """`self.requires_grad = value`: torch refuses it for non-leaf tensors, even where nothing changes."""
     if self.fake.requires_grad and not (self.fake.is_leaf and self.getattr(tx, "is_leaf").as_constant()):
         raise _requires_grad_changes()
-    _require(tx, self, value)
+    require(tx, self, value)
 
 
-def _require(tx: Translator, self: TensorValue, value: Value) -> None:
+def require(tx: Translator, self: TensorValue, value: Value) -> None:
     """Nothing, where the flag is already set so. An inference tensor may refuse even that, and so does any tensor
     inside a torch.func transform."""
     flag, fake = value.as_constant() if value.is_constant() else None, self.fake
@@ -188,7 +188,7 @@ def _requires_grad_(tx: Translator, self: TensorValue, args: Sequence[Value], kw
     wanted = [*args, *kwargs.values()] or [constant(True)]
     if len(wanted) > 1 or not kwargs.keys() <= {"requires_grad"}:
         raise _requires_grad_changes()
-    _require(tx, self, wanted[0])
+    require(tx, self, wanted[0])
     return self
 
 

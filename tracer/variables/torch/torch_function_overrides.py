@@ -18,8 +18,8 @@ import torch.overrides
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...shapes.wrapper_subclasses import has_torchs_overrides
+from ..containers.dicts import make_dict
 from ..containers.lists import ListValue, make_list
-from ..containers.mappings import make_dict
 from ..containers.sequences import TupleValue, make_tuple
 from ..core.attributes import MISSING, bind, is_python_method, lookup, type_source
 from ..core.base import Value

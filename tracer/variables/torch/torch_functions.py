@@ -12,8 +12,8 @@ import torch.overrides
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import ModuleGlobalSource
+from ..containers.dicts import make_dict
 from ..containers.lists import make_list
-from ..containers.mappings import make_dict
 from ..containers.sequences import make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold

@@ -1,10 +1,11 @@
 """Quantized graphs (PT2E's: `quantize -> dequantize -> linear -> ...`) on the integers themselves, by oneDNN.
 
-Walk through it so: `quantities.py` recognizes a quantized value, a quantized weight and a quantization; `sinking.py`
-lets what only moves or compares values work on the integers; `post_ops.py` is the table of what oneDNN does to a result
-before it is stored; `convolution.py` and `linear.py` write one call for what they find; here they are put together.
-Each is a decision of kind "int8", with the reason where something in the graph keeps it from integers: then the numbers
-are dequantized inside the loops that write the operand.
+Walk through it so: `quantities.py` recognizes a quantized value, a quantized weight and a quantization; `dynamic.py`
+writes out how a scale is chosen at each call; `sinking.py` lets what only moves or compares values work on the
+integers; `post_ops.py` is the table of what oneDNN does to a result before it is stored; `convolution.py` and
+`linear.py` write one call for what they find; here they are put together. Each is a decision of kind "int8", with the
+reason where something in the graph keeps it from integers: then the numbers are dequantized inside the loops that write
+the operand.
 
 Weights are packed once: see `../../freezing/` (they are frozen whether or not the program asks for freezing, since
 nothing trains them, and a change is noticed).
@@ -17,9 +18,10 @@ from .....artifacts.context import CompileContext
 from .....artifacts.records import RuleMatch
 from ....graphs.functional_graph import AtenGraph
 from ..image_layouts import STRIDED, original_values, propagate, restore_layouts
+from . import dynamic
 from .convolution import convolution
 from .linear import linear
-from .quantities import is_quantization
+from .quantities import is_called, is_quantization
 from .sinking import sunk
 
 __all__ = ["use_integers"]
@@ -49,6 +51,13 @@ def use_integers(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
         origins = (f"forward#{node.name}",)
         return context.decide("int8", node.name, (INT8, FLOATS), INT8, why, origins=origins) == INT8
 
+    for node in nodes:
+        name = node.name
+        if is_called(node, "choose_qparams", "tensor") and may(node, dynamic.WHY):
+            scale = dynamic.written_out(node)
+            if scale is not None:
+                matches.append(RuleMatch("chosen-scale", (name,), (scale.name,), dynamic.WHY))
+    nodes = list(graph.module.graph.nodes)
     for node in nodes:
         name, found_below = node.name, sunk(node, may)
         if found_below is not None:

@@ -73,8 +73,8 @@ def convolution(node: torch.fx.Node) -> tuple[Convolution | None, str]:
     given, kernel = quantity(image), weight(filters)
     if given is None and kernel is None:
         return None, ""
-    if given is None or kernel is None:
-        return None, f"its {'image' if given is None else 'weight'} is {OTHERWISE}"
+    if given is None or given.dynamic or kernel is None:
+        return None, f"its {'weight' if kernel is None else 'image'} is {OTHERWISE}"
     if transposed or node.kwargs or node.meta["val"].dim() != 4:
         return None, "it is transposed, or not of images"
     if not all(type(number) is int for number in (*stride, *padding, *dilation, groups)):
@@ -111,7 +111,8 @@ def _added(user: torch.fx.Node | None, node: torch.fx.Node) -> Quantity | None:
         return None
     left, right = user.args
     found = quantity(right if left is node else left) if left is not right else None
-    return found if found is not None and found.node.meta["val"].shape == node.meta["val"].shape else None
+    fits = found is not None and not found.dynamic and found.node.meta["val"].shape == node.meta["val"].shape
+    return found if fits else None
 
 
 def _static(shape: Any) -> list[int] | None:

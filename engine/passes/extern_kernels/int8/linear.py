@@ -54,7 +54,9 @@ class Linear:
             packed = like(node, torch.ops.ptdebug.pack_int8_linear.default, self.weight.node, self.weight.zeros, sizes,
                           val=self.weight.node.meta["val"])
             packed.meta["packed"] = True
-            made = like(node, torch.ops.onednn.qlinear_pointwise.default, rows, self.rows.scale, self.rows.zero, packed,
+            products = torch.ops.onednn.qlinear_pointwise
+            product = products.tensor if self.rows.dynamic else products.default
+            made = like(node, product, rows, self.rows.scale, self.rows.zero, packed,
                         self.weight.scales, self.weight.zeros, self.bias, out.scale, out.zero, dtype, self.post.name,
                         list(self.post.numbers), self.post.algorithm,
                         val=torch.empty_like(node.meta["val"], dtype=dtype, memory_format=torch.contiguous_format))

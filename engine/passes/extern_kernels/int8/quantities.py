@@ -19,12 +19,18 @@ RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value whose integers are those of `node`, (integer - zero) * scale; `call` says so."""
+    """A value whose integers are those of `node`, (integer - zero) * scale; `call` says so. Scale and zero are numbers,
+    or tensors of one element where they are chosen at each call."""
 
     node: torch.fx.Node
-    scale: float
-    zero: int
+    scale: Any
+    zero: Any
     call: torch.fx.Node
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether scale and zero are chosen at each call."""
+        return isinstance(self.scale, torch.fx.Node)
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,12 @@ def is_called(node: Any, name: str, overload: str = "default") -> bool:
 
 def quantity(node: Any) -> Quantity | None:
     """What a node dequantizes, one scale for all of it, to float32."""
-    if not is_called(node, "dequantize_per_tensor") or node.kwargs.get("out_dtype") not in (None, torch.float32):
+    dynamic = is_called(node, "dequantize_per_tensor", "tensor")
+    if not (dynamic or is_called(node, "dequantize_per_tensor")):
         return None
     integers, scale, zero, _low, _high, dtype = node.args
-    if dtype not in BYTES or not isinstance(scale, float) or not isinstance(zero, int):
+    known = dynamic or (isinstance(scale, float) and isinstance(zero, int))
+    if dtype not in BYTES or not known or node.kwargs.get("out_dtype") not in (None, torch.float32):
         return None
     return Quantity(integers, scale, zero, node)
 

@@ -65,4 +65,6 @@ def _operands(node: torch.fx.Node) -> list[Quantity]:
     alike = {(f.scale, f.zero, f.node.meta["val"].dtype) if f is not None else None for f in found}
     if None in alike or len(alike) != 1 or any(only_user(part) is not node for part in parts):
         return []
-    return [f for f in found if f is not None and f.scale > 0]
+    if node.target in MAXIMA and (found[0] is None or found[0].dynamic or not found[0].scale > 0):
+        return []
+    return [f for f in found if f is not None]

@@ -17,7 +17,8 @@ from torch.nn.modules import module as nn_module
 from torch.utils.hooks import RemovableHandle
 
 from ....sources.source import AttrSource, CallSource, ItemSource, Source
-from ...containers.mappings import DictValue, build_dict, fill_from_real
+from ...containers.dicts import build_dict, fill_from_real
+from ...containers.mappings import DictValue
 from ...containers.sequences import make_tuple
 from ...core.base import Value, with_arguments
 from ...core.constant import constant

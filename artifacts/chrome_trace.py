@@ -1,0 +1,104 @@
+"""A recording as a trace in Chrome's format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+A compilation begins where it was recorded and takes as long as it took; its stages' seconds are measured, and drawn one
+after the other from its beginning, since only their sums are recorded. Kernels have their measured times where a
+recording holds such.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .listing import printable
+from .recording import CompileInfo, Recording
+from .records import Break, Breaks, Recompile, Runtime
+from .render_lists import change_text
+from .resumed import display_name, resumed
+from .stages import TIMINGS
+from .summary import recompile_document
+
+PHASES = ("cache", *TIMINGS, "recording")  # in the order in which most of their work happens
+_MICRO = 1_000_000
+
+
+def chrome_trace(recording: Recording, compile_id: str = "") -> dict[str, Any]:
+    """The document; of one compilation with `compile_id`."""
+    infos = [info for info in recording.compiles() if compile_id in ("", info.id)]
+    meta = recording.meta
+    start = min([meta.get("started", 0.0), *(info.started for info in infos if info.started)])
+    events = [*_names(recording, infos, meta), *_run(meta, start)]
+    names = resumed(recording)
+    breaks, again = _by_compile(recording, Breaks), _by_compile(recording, Recompile)
+    runtimes = _by_compile(recording, Runtime)
+    for info in infos:
+        events += _compilation(recording, info, display_name(info, names), start, runtimes.get(info.id))
+        pid = _process(info.id, meta)
+        events += _instants(info, pid, start, breaks.get(info.id), again.get(info.id))
+    note = "stages are drawn one after the other: their durations are measured, their beginnings are not"
+    return {"displayTimeUnit": "ms", "otherData": {"recording": recording.name, "note": note}, "traceEvents": events}
+
+
+def _by_compile(recording: Recording, kind: type[Any]) -> dict[str, Any]:
+    return dict(recording.records(kind))
+
+
+def _process(compile_id: str, meta: dict[str, Any]) -> int:
+    """The process of a compilation: the program's, or that of a child."""
+    pid = compile_id.partition("@")[2]
+    return int(pid) if pid else int(meta.get("pid", 1) or 1)
+
+
+def _names(recording: Recording, infos: list[CompileInfo], meta: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for pid in dict.fromkeys([_process("", meta), *(_process(info.id, meta) for info in infos)]):
+        for thread, title in ((0, "program"), (1, "compilations")):
+            yield {"ph": "M", "pid": pid, "tid": thread, "name": "thread_name", "args": {"name": title}}
+        yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"ptdebug {recording.name}"}}
+
+
+def _run(meta: dict[str, Any], start: float) -> Iterator[dict[str, Any]]:
+    if "started" in meta and "ended" in meta:
+        command = printable(" ".join(meta.get("command", [])))
+        yield {"ph": "X", "pid": _process("", meta), "tid": 0, "name": command or "the recorded block", "cat": "run",
+               "ts": _us(meta["started"] - start), "dur": _us(meta["ended"] - meta["started"]),
+               "args": {"exit_code": meta.get("exit_code"), "exception": meta.get("exception")}}
+
+
+def _compilation(
+    recording: Recording, info: CompileInfo, name: str, start: float, runtime: Runtime | None,
+) -> Iterator[dict[str, Any]]:
+    pid = _process(info.id, recording.meta)
+    total = info.seconds.get("total", sum(info.seconds.values()))
+    at = _us(info.started - start) if info.started else 0.0
+    args: dict[str, Any] = {"status": info.status, "reason": info.reason, "place": f"{info.file}:{info.line}",
+                            "show": f"ptdebug show {recording.name}:{info.id}"}
+    if runtime is not None:
+        args |= {"calls": runtime.calls, "guard_failures": runtime.guard_failures}
+    yield {"ph": "X", "pid": pid, "tid": 1, "name": f"{info.id} {printable(name)}", "cat": f"compile,{info.status}",
+           "ts": at, "dur": _us(total), "args": args}
+    end = at + _us(total)
+    phases = [*PHASES, *(phase for phase in info.seconds if phase not in PHASES)]
+    for phase in phases:
+        duration = min(_us(info.seconds.get(phase, 0.0)), end - at)
+        if phase != "total" and duration > 0:
+            yield {"ph": "X", "pid": pid, "tid": 1, "name": phase, "cat": "stage", "ts": at, "dur": duration,
+                   "args": {"seconds": info.seconds[phase]}}
+            at += duration
+
+
+def _instants(
+    info: CompileInfo, pid: int, start: float, breaks: Breaks | None, again: Recompile | None,
+) -> Iterator[dict[str, Any]]:
+    """Graph breaks and the reason of a recompilation, as marks at the compilation."""
+    base = {"ph": "i", "pid": pid, "tid": 1, "s": "t", "ts": _us(info.started - start) if info.started else 0.0}
+    if again is not None:
+        change = change_text(recompile_document(info, again))
+        yield base | {"name": f"recompilation: {printable(change)}", "cat": "recompile", "args": {"guard": again.guard}}
+    found: tuple[Break, ...] = breaks.breaks if breaks is not None else ()
+    for entry in found:
+        place = f"{entry.location.file}:{entry.location.line}"
+        yield base | {"name": f"graph break: {entry.code}", "cat": "break",
+                      "args": {"place": place, "source": entry.source, "message": entry.message}}
+
+
+def _us(seconds: float) -> float:
+    return max(0.0, round(seconds * _MICRO, 1))

@@ -1,0 +1,121 @@
+"""A recorded program run again with one of its lines edited, on a copy: does the graph break go?"""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..artifacts.break_edits import Edit
+from ..artifacts.recording import Recording, RecordingError
+from ..artifacts.records import Break
+from ..artifacts.summary import breaks, summary
+from .errors import CommandError
+
+COUNTS = ("graph_breaks", "graphs", "compiles", "recompiles", "kernels")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of a run with an edit. `there` says why the edited lines still break, "" where they do not; `new` are
+    breaks elsewhere that were not there before, as `FILE:LINE: text`; `counts` are those before and after that
+    differ."""
+
+    there: str
+    exit_code: int
+    new: tuple[str, ...] = ()
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    last_words: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the break is gone."""
+        return not self.there
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        counts = {name: {"before": before, "after": after} for name, (before, after) in self.counts.items()}
+        return {"gone": self.gone, "still": self.there, "exit_code": self.exit_code, "new_breaks": list(self.new),
+                "counts": counts}
+
+
+def try_edit(recording: Recording, found: Break, edit: Edit, text: str, limit: float) -> Tried:
+    """Run the recorded program on a copy in which the edit is made. Files that it writes beside itself go there; in
+    other places it writes as it always does. Raises CommandError."""
+    command, folder = [str(word) for word in recording.meta.get("command", [])], str(recording.meta.get("folder", ""))
+    if not command or command[0] in ("-c", "-"):
+        raise CommandError("the recording does not say which file was run")
+    module = command[0] == "-m"
+    root = Path(folder) if module else Path(folder, command[0]).resolve().parent
+    if not Path(edit.file).resolve().is_relative_to(root):
+        raise CommandError(f"{edit.file} is outside of the program's folder {root}: edit it by hand, and record again")
+    with tempfile.TemporaryDirectory(prefix="ptdebug-try-") as scratch:
+        copy = Path(scratch, "program")
+        _mirror(root, copy, Path(edit.file).resolve(), edit.applied(text))
+        if not module:
+            command[0] = str(copy / Path(folder, command[0]).resolve().name)
+        at = Path(folder).resolve()
+        inside = at.relative_to(root) if at.is_relative_to(root) else None
+        working = copy / inside if inside is not None and (copy / inside).is_dir() else at
+        code, words = _run(command, working, Path(scratch), limit)
+        try:
+            with Recording.open(Path(scratch, "recordings", "try")) as after:
+                return _compared(recording, after, found, edit, (str(copy), str(root)), code, words)
+        except RecordingError as error:
+            raise CommandError(f"the edited program was not recorded: {words or error}") from None
+
+
+def _mirror(root: Path, copy: Path, edited: Path, text: str) -> None:
+    """The folder with the edited file in it: Python files are copied, for they find others beside themselves; all else
+    is linked."""
+    copy.mkdir()
+    for entry in os.scandir(root):
+        target = copy / entry.name
+        path = Path(entry.path)
+        if path.resolve() == edited:
+            target.write_text(text, encoding="utf-8")
+        elif entry.is_dir() and edited.is_relative_to(path.resolve()):
+            _mirror(path.resolve(), target, edited, text)
+        elif entry.is_file() and entry.name.endswith(".py"):
+            shutil.copyfile(path, target)
+        elif entry.name != "__pycache__":
+            target.symlink_to(path)
+
+
+def _run(command: Sequence[str], folder: Path, scratch: Path, limit: float) -> tuple[int, str]:
+    """The exit code, and the last line of what was said."""
+    words = [sys.executable, "-m", __name__.partition(".")[0], "run", "-q", "-o", str(scratch / "recordings"), "--name",
+             "try", "--inputs", "none", *command]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"the program took longer than {limit:g} s: --limit sets that") from None
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    return done.returncode, said[-1] if said else ""
+
+
+def _compared(
+    before: Recording, after: Recording, found: Break, edit: Edit, moved: tuple[str, str], code: int, words: str
+) -> Tried:
+    def key(one: Break) -> tuple[str, str, str]:
+        return one.location.file.replace(*moved), one.location.function, one.source.strip()
+
+    def is_here(one: Break) -> bool:
+        inside = edit.first <= one.location.line < edit.first + len(edit.lines)
+        return key(one) == key(found) or (key(one)[0] == found.location.file and inside)
+
+    known, now = {key(entry) for _, entry, _ in breaks(before)}, [entry for _, entry, _ in breaks(after)]
+    there = next((entry.message for entry in now if is_here(entry)), "")
+    new = tuple(f"{entry.location.file.replace(*moved)}:{entry.location.line}: {entry.source.strip()}"
+                for entry in now if key(entry) not in known and not is_here(entry))
+    counts = [summary(recording)["counts"] for recording in (before, after)]
+    changed = {name: (counts[0][name], counts[1][name]) for name in COUNTS if counts[0][name] != counts[1][name]}
+    return Tried(there, code, new, changed, words)

@@ -1,0 +1,146 @@
+"""A captured graph as a sequence of parts: each is compiled as a graph of its own, or called; values go from one to the
+next. `control_flow.py` cuts at torch's higher-order operators, `ddp_buckets.py` where gradients are sent.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from ...artifacts.context import CHANGED_INPUTS, CompileContext
+from ..graphs.functional_graph import Captured
+from ..unsupported import EngineUnsupported
+
+Compiled = Callable[..., Sequence[Any]]
+Compile = Callable[[Captured, CompileContext], Compiled]
+Node = torch.fx.Node
+
+
+@dataclass(frozen=True)
+class Step:
+    """`outputs` are the values of `call` on `inputs`; nobody needs those of `last` after it. `prints`: so that it must
+    not run again."""
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    call: Compiled
+    last: tuple[Node, ...]
+    prints: bool
+
+
+CallOf = Callable[[int, Sequence[Node], tuple[Node, ...], tuple[Node, ...]], Compiled]
+"""Gives what runs a part: of its number, its nodes, the values that it needs and those that it gives."""
+
+
+def in_parts(
+    captured: Captured, groups: Sequence[Sequence[Node]], call_of: CallOf,
+    prints: Callable[[Sequence[Node]], bool] = lambda nodes: False,
+) -> Compiled:
+    """The graph as the sequence of its `groups`. Raises EngineUnsupported for one that cannot be cut there."""
+    needed, steps = needed_between(groups), []
+    refuse(captured, needed)
+    for number, nodes in enumerate(groups):
+        inputs, outputs = inputs_of(nodes), tuple([node for node in nodes if node in needed])
+        steps.append((inputs, outputs, call_of(number, nodes, inputs, outputs), prints(nodes)))
+    output = captured.module.graph.output_node()
+    final: Any = output.args[0]
+    return sequence(placed(captured.module.graph), tuple(with_ends(steps, set(output.all_input_nodes))), final)
+
+
+def placed(graph: torch.fx.Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def is_data(node: Node) -> bool:
+    return node.op != "get_attr"
+
+
+def inputs_of(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The values that a group needs from before."""
+    own = set(nodes)
+    needed = [given for node in nodes for given in node.all_input_nodes if given not in own and is_data(given)]
+    return tuple(dict.fromkeys(needed))
+
+
+def needed_between(groups: Sequence[Sequence[Node]]) -> set[Node]:
+    """The values that one group computes and another, or the caller, needs."""
+    group = {node: number for number, nodes in enumerate(groups) for node in nodes}
+    return {node for node in group if any(group.get(user, -1) != group[node] for user in node.users)}
+
+
+def refuse(captured: Captured, needed: set[Node]) -> None:
+    for node in captured.module.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder":
+            known = node.meta.get("autograd")
+            if isinstance(value, torch.Tensor) and known is not None and known[0] != value.requires_grad:
+                raise EngineUnsupported("autograd tracks an in-place write to an input of a graph with control flow")
+        elif node.op == "output" or not is_data(node):
+            continue
+        elif "val" not in node.meta or "checkpoint" in node.meta:
+            raise EngineUnsupported("modes or checkpointed functions in a graph with control flow")
+        elif node in needed and not isinstance(value, torch.Tensor):
+            raise EngineUnsupported(f"{node.name}, which is not a tensor, is used across a control-flow operator")
+        elif node in needed and (value.is_inference() or value._version):
+            raise EngineUnsupported(f"{node.name}, which is changed in place, is used across a control-flow operator")
+
+
+def cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> Captured:
+    """A run of nodes as a graph of its own."""
+    graph = torch.fx.Graph()
+    copies: dict[Node, Node] = {}
+    for node in inputs:
+        copies[node] = own = graph.placeholder(node.name)
+        own.meta = dict(node.meta)
+        value = node.meta["val"]
+        if node.op != "placeholder":
+            own.meta["autograd"] = value.requires_grad, value.is_leaf
+    modules: dict[str, Any] = {}
+    for node in nodes:
+        for function in node.all_input_nodes:
+            if not is_data(function):
+                modules[str(function.target)] = getattr(captured.module, str(function.target))
+                copies[function] = graph.node_copy(function)
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple([copies[node] for node in outputs]))
+    return captured_like(captured, _LazyGraphModule(modules, graph), [node.meta["val"] for node in inputs])
+
+
+def captured_like(around: Captured, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Captured:
+    names = tuple([node.name for node in placed(module.graph)])
+    return replace(around, module=module, inputs=tuple(inputs), input_names=names)  # type: ignore[type-var]
+
+
+def with_ends(steps: Sequence[tuple[Any, Any, Compiled, bool]], kept: set[Node]) -> list[Step]:
+    """The steps, each with the values that it is the last to need."""
+    found: list[Step] = []
+    later = set(kept)
+    for inputs, outputs, call, prints in reversed(steps):
+        found.append(Step(inputs, outputs, call, tuple([n for n in (*inputs, *outputs) if n not in later]), prints))
+        later.update(inputs)
+    return found[::-1]
+
+
+def sequence(placed: Sequence[Node], steps: Sequence[Step], final: Any) -> Compiled:
+    def run(*inputs: Any) -> Sequence[Any]:
+        values, printed = dict(zip(placed, inputs)), False
+        del inputs
+        for step in steps:
+            try:
+                results = step.call(*[values[node] for node in step.inputs])
+            except Exception as error:
+                if printed:
+                    setattr(error, CHANGED_INPUTS, True)
+                raise
+            printed = printed or step.prints
+            values.update(zip(step.outputs, results))
+            del results
+            for node in step.last:
+                values.pop(node, None)
+        return torch.fx.node.map_arg(final, values.__getitem__)
+
+    return run

@@ -1,0 +1,42 @@
+"""`breaks --try`: the edit for a graph break, made on a copy of the program that is run again."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from ptdebug.cli.main import main
+
+PROGRAM = """\
+import torch
+import beside
+
+
+@torch.compile
+def f(x):
+    y = x.relu()
+    print("sum", y.sum().item())
+    return beside.twice(y) + 1
+
+
+f(torch.randn(4))
+"""
+
+
+def test_an_edit_is_tried_on_a_copy(tmp_path: Path, monkeypatch, capsys) -> None:
+    program = tmp_path / "src" / "program.py"
+    program.parent.mkdir()
+    program.write_text(PROGRAM)
+    (program.parent / "beside.py").write_text("def twice(x):\n    return x * 2\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PTDEBUG_HOME", str(tmp_path / "home"))
+    subprocess.run([sys.executable, "-m", "ptdebug", "run", "-q", "-o", "home", "src/program.py"], check=True)
+    assert main(["breaks"]) == 0
+    out = capsys.readouterr().out
+    assert '+     if not torch.compiler.is_compiling(): print("sum", y.sum().item())' in out
+    assert main(["breaks", "--try", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["gone"] and found["exit_code"] == 0 and found["new_breaks"] == []
+    assert found["counts"]["graph_breaks"] == {"before": 1, "after": 0}
+    assert program.read_text() == PROGRAM

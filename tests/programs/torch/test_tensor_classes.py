@@ -1,0 +1,175 @@
+"""Programs about classes of tensors: which are parameters, and methods that they get between two calls."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ..checking import Programs, call, check
+
+program = Programs()
+X = torch.ones(2)
+
+
+@program
+def parameters_of_a_wrapper_class(compile):
+    P = torch.nn.Parameter
+
+    class W(torch.Tensor):
+        @staticmethod
+        def __new__(cls, e):
+            return torch.Tensor._make_wrapper_subclass(cls, e.shape, dtype=e.dtype)
+
+        def __init__(self, e):
+            self.e = e
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            un = lambda t: t.e if isinstance(t, W) else t
+            r = func(*torch.utils._pytree.tree_map(un, args), **(kwargs or {}))
+            return W(r) if isinstance(r, torch.Tensor) else r
+
+    class F(torch.Tensor):
+        pass
+
+    w = P(W(torch.ones(2)))
+    f = P(torch.ones(2).as_subclass(F))
+    q = P(torch.ones(2))
+    n = torch.ones(2)
+    b = torch.nn.Buffer(torch.ones(2))
+    wn = W(torch.ones(2))
+    wb = torch.nn.Buffer(W(torch.ones(2)))
+    L = (w, f, q, n, b, wn, wb)
+
+    def h(x):
+        return (
+            x * 2,
+            [isinstance(t, P) for t in L],
+            [isinstance(t, torch.nn.Buffer) for t in L],
+            [isinstance(t, torch.Tensor) for t in L],
+            [isinstance(t, (F, W)) for t in L],
+            [type(t).__name__ for t in L],
+            [issubclass(type(t), P) for t in L],
+            [t.__class__.__name__ for t in L],
+        )
+
+    return call(compile(h), X)
+
+
+@program
+def is_it_a_parameter(compile):
+    class W(torch.Tensor):
+        @staticmethod
+        def __new__(cls, e):
+            return torch.Tensor._make_wrapper_subclass(cls, e.shape, dtype=e.dtype)
+
+        def __init__(self, e):
+            self.e = e
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            un = lambda t: t.e if isinstance(t, W) else t
+            r = func(*torch.utils._pytree.tree_map(un, args), **(kwargs or {}))
+            return W(r) if isinstance(r, torch.Tensor) else r
+
+    w = torch.nn.Parameter(W(torch.ones(2)))
+
+    def h(x):
+        return x * 2 if isinstance(w, torch.nn.Parameter) else x * 3
+
+    def g(x, w):
+        return x * 2 if isinstance(w, torch.nn.Parameter) else x * 3
+
+    m = torch.nn.Linear(2, 2, bias=False)
+    m.weight = w
+
+    def k(x):
+        return x * len([p for p in m.parameters() if isinstance(p, torch.nn.Parameter)])
+
+    return call(compile(h), X), call(compile(g), X, w), call(compile(g), X, W(torch.ones(2))), call(compile(k), X)
+
+
+@program
+def methods_given_to_a_tensor_class(compile):
+    class S(torch.Tensor):
+        def twice(self):
+            return self * 2
+
+    def h(x):
+        return (x.twice(), x.thrice() if hasattr(x, "thrice") else None, x.k if hasattr(x, "k") else None)
+
+    h = compile(h)
+    x = torch.ones(2).as_subclass(S)
+    o = [h(x)]
+    S.thrice = lambda self: self * 3
+    o.append(h(x))
+    S.twice = lambda self: self * 20
+    o.append(h(x))
+    S.k = 5
+    o.append(h(x))
+    S.k = 6
+    o.append(h(x))
+    S.__add__ = lambda self, o: self * 7
+    g = compile(lambda x: x + 1)
+    o.append(g(x))
+    S.__add__ = lambda self, o: self * 8
+    o.append(g(x))
+    del S.__add__
+    o.append(g(x))
+    del S.thrice
+    o.append(h(x))
+    return o
+
+
+@program
+def special_methods_given_to_a_tensor_class(compile):
+    class S(torch.Tensor):
+        pass
+
+    g = compile(lambda x: (x + 1, x.relu(), x.sum(), x[0], len(x), x.shape, -x, x.sin().cos(), torch.add(x, 1)))
+    x = (torch.ones(2) * -1).as_subclass(S)
+    o = [g(x)]
+    S.__add__ = lambda self, o: self * 7
+    o.append(g(x))
+    S.relu = lambda self: self * 9
+    o.append(g(x))
+    S.__getitem__ = lambda self, i: i
+    o.append(g(x))
+    S.__len__ = lambda self: 77
+    o.append(g(x))
+    S.shape = property(lambda self: (1, 2, 3))
+    o.append(g(x))
+    S.__neg__ = lambda self: self * 3
+    o.append(g(x))
+    S.__torch_function__ = classmethod(
+        lambda cls, f, t, a=(), k=None: (
+            super(S, cls).__torch_function__(f, t, a, k or {}) if f is not torch.Tensor.sum else 99
+        )
+    )
+    o.append(g(x))
+    return o
+
+
+@program
+def methods_given_to_a_parameter_class(compile):
+    "a plain subclass found through a module's parameter"
+
+    class S(torch.nn.Parameter):
+        pass
+
+    m = torch.nn.Module()
+    m.w = S(torch.ones(2))
+    g = compile(lambda x: x * m.w.scale() if hasattr(m.w, "scale") else x + m.w)
+    o = [g(X)]
+    S.scale = lambda self: self * 4
+    o.append(g(X))
+    S.scale = lambda self: self * 5
+    o.append(g(X))
+    return o
+
+
+@pytest.mark.parametrize("name", program)
+def test_a_program(name):
+    check(program[name])
