@@ -36,6 +36,7 @@ def sources() -> str:
     return _sources()
 
 
+@functools.cache
 def _sources() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent.parent
