@@ -37,7 +37,6 @@ class Scope:
         first = next(iter(self.graph.nodes), self.graph._root)
         with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(first):
             node = self.graph.placeholder(name)
-            node.target = node.name  # two sources may read alike: a part of a function, and its attribute
         node.meta["val"] = fake
         self._last_input = node
         return node
