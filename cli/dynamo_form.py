@@ -13,7 +13,7 @@ import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -99,9 +99,15 @@ def around_backend(graph: DynamoGraph, compile_id: CompileId) -> Iterator[None]:
         if isinstance(real, torch.Tensor) and not isinstance(real, FakeTensor)
     ]
     context = guards.CompileContext(_stock_id(compile_id))
-    with guards.compile_context(context), guards.tracing(guards.TracingContext(ours)):
-        yield
-    del known
+    try:
+        with guards.compile_context(context), guards.tracing(guards.TracingContext(ours)):
+            yield
+    finally:
+        del known
+        for node in graph.module.graph.find_nodes(op="placeholder"):  # torch swaps only tensors without weak references
+            origin = node.meta.get("grapharg")
+            if isinstance(origin, InputOrigin):
+                node.meta["grapharg"] = replace(origin, value=None)
 
 
 def _stock_id(compile_id: CompileId) -> guards.CompileId:

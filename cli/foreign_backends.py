@@ -31,7 +31,7 @@ def custom_backend(compiler: Callable[..., Any], keywords: Mapping[str, Any]) ->
             context.absent(stage, f"the backend {_name(compiler)} took the graph")
         graph = in_dynamos_form(captured, context.id)
         try:
-            with watched(), around_backend(graph, context.id):
+            with around_backend(graph, context.id), watched():
                 compiled = compiler(graph.module, list(graph.example_inputs), **keywords)
             if not callable(compiled):
                 raise TypeError(f"the backend {_name(compiler)} returned {type(compiled).__name__}, not a callable")
