@@ -152,7 +152,7 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
     def _ask(self) -> None:
         whole = "all compilations" if not self.compile_id else self.compile_id
         self.query_one("#title", Static).update(plain(f"{self.question.title}  ({whole})"))
-        if self.session.is_large and not self.compile_id:
+        if self.session.is_large and not (self.compile_id and self.question.per_compile):
             self._show_rows([Answer("reading the recording ...", tuple)])
             self._ask_in_background(self.compile_id)
         else:

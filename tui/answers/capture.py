@@ -63,12 +63,13 @@ def _recompilation(session: Session, owner: str, found: Recompile, name: str) ->
 def guards(session: Session, compile_id: str) -> list[Answer]:
     """The guards as a tree: an object, and below it what is reached through it."""
     rows = []
+    functions = {info.id: info.function for info in session.compiles}
     for owner, record in session.recording.records(Guards, compile_id or None):
         runtime = session.recording.find(Runtime, owner, "runtime")
         took = f", {record.check_ns:,} ns a check" if record.check_ns else ""
         failed = failed_objects(record, runtime)
         often = f"; {failed_text(failed, 1)}" if failed else ""
-        rows.append(Answer(f"{owner}  {session.recording.compile(owner).function}: "
+        rows.append(Answer(f"{owner}  {functions.get(owner, '?')}: "
                            f"{plural(len(record.guards), 'guard')}{took}{often}", _guards(record, failed, runtime),
                            (Target(owner, "guards"), 0)))
         rows += _tree(session, owner, record, runtime)
