@@ -172,7 +172,8 @@ class _Writer:
     def _input(self, name: str, fake: Any, real: Any, expression: str) -> torch.fx.Node:
         source, is_tensor = NamedSource(_shown(expression)), isinstance(fake, torch.Tensor)
         node = self.graph.placeholder(name, type_expr=torch.Tensor if is_tensor else type(fake))
-        node.target = node.name  # two sources may read alike: a part of a function, and its attribute
+        if any(other.target == name for other in self.graph.find_nodes(op="placeholder") if other is not node):
+            node.target = f"{name}_{len(self.examples)}"  # sources may read alike: a function's default, and its dict's
         origin = InputOrigin(source, fake if is_tensor else None, weakref.ref(real) if is_tensor else real, is_tensor)
         node.meta.update(example_value=fake, grapharg=origin)
         if is_tensor:
