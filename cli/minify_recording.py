@@ -37,7 +37,7 @@ def run_recording(arguments: argparse.Namespace, workers: Workers) -> int:
             raise CommandError(f"minify reduces whole compilations: {recording.name}:{selector.compile}")
         if not (arguments.trust or was_made_here(recording)):
             say("ptdebug: this recording was not made by you here: only torch's operators run (--trust runs all)")
-        captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
+        captured = [c.id for c in recording.compiles() if "capture" in recording.stages(c.id)]
         ids = [selector.compile] if selector.compile else captured
         program = () if selector.compile or not (arguments.trust or is_ours(recording)) else _script(recording)
         cases = dict(_cases(recording, ids, arguments))

@@ -50,7 +50,7 @@ MOST_HELD = 1000
 class Apart:
     """Two events that differ: what of them, and by how much of the largest number (infinite for NaN and layouts)."""
 
-    what: str  # result | gradient | state | order
+    what: str  # result | gradient | state | order; "missing gradient" where there is none
     why: str
     size: float
     nan: bool = False
@@ -282,7 +282,7 @@ def _apart(value: Value, eager: Value, what: str, scale: float) -> Apart | None:
     if eager is None:
         return None
     if value is None:  # no gradient, which is one of zeros
-        return Apart(what, "there is none", 1.0) if eager.count_nonzero() else None
+        return Apart(f"missing {what}", "there is none", 1.0) if eager.count_nonzero() else None
     if value.shape != eager.shape or value.dtype != eager.dtype:
         return Apart(what, f"{value.dtype}{list(value.shape)} is not {eager.dtype}{list(eager.shape)}", math.inf)
     if value.numel() == 0 or torch.equal(value, eager):

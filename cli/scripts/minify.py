@@ -69,7 +69,7 @@ def minify_script(
     reduction = Reduction(project, judge, workers, smaller)
     interrupted = False
     try:
-        reduce_script(reduction, judge.probe, gradient=failure.what == "gradient",
+        reduce_script(reduction, judge.probe, gradient=failure.what.endswith("gradient"),
                       twice=failure.signature.kind == "recompile")
     except KeyboardInterrupt:
         interrupted = True

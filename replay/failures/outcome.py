@@ -48,4 +48,5 @@ class Outcome:
 
     def __str__(self) -> str:
         where = f" ({self.node})" if self.node else ""
-        return f"{self.kind}{where}: {self.detail}" if self.detail else f"{self.kind}{where}"
+        first = self.detail.strip().partition("\n")[0]  # a C++ compiler says much
+        return f"{self.kind}{where}: {first}" if first else f"{self.kind}{where}"
