@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from ptdebug.artifacts.store import ENVIRONMENT
 from ptdebug.tui.app import workbench
 from textual.pilot import Pilot
 
@@ -32,7 +33,7 @@ async def test_pictures(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # so that the program's path in it is the same everywhere
     update = os.environ.get("PTDEBUG_PICTURES") == "new"
-    for name in [name for name in os.environ if name.startswith(("PTDEBUG_", "TORCH", "OMP_", "CUDA", "NO_COLOR"))]:
+    for name in [name for name in os.environ if name.startswith(ENVIRONMENT)]:
         monkeypatch.delenv(name)  # what is recorded of the environment
     sample_module.write_sample(Path("home", "model-1"))
     monkeypatch.setenv("PTDEBUG_HOME", str(tmp_path / "home"))
