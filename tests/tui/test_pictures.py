@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from ptdebug.artifacts.store import ENVIRONMENT
 from ptdebug.tui.app import workbench
 from textual.pilot import Pilot
 
@@ -31,6 +32,9 @@ async def test_pictures(
     size: tuple[int, int], sample_module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # so that the program's path in it is the same everywhere
+    update = os.environ.get("PTDEBUG_PICTURES") == "new"
+    for name in [name for name in os.environ if name.startswith(ENVIRONMENT)]:
+        monkeypatch.delenv(name)  # what is recorded of the environment
     sample_module.write_sample(Path("home", "model-1"))
     monkeypatch.setenv("PTDEBUG_HOME", str(tmp_path / "home"))
     shown = []
@@ -42,7 +46,7 @@ async def test_pictures(
             shown.append(f"== {title}\n{await settled(pilot)}")
     text = re.sub(rf".*{re.escape(str(tmp_path))}.*", "(a path of this machine)", "\n\n".join(shown)) + "\n"
     file = PICTURES / f"{'x'.join(map(str, size))}.txt"
-    if os.environ.get("PTDEBUG_PICTURES") == "new":
+    if update:
         PICTURES.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
     before = file.read_text(encoding="utf-8").split("\n\n== ")
