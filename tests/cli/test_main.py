@@ -85,7 +85,7 @@ assert not {"torch", "textual", "numpy", "sympy"} & set(sys.modules), sys.argv
 
 
 def test_starting_is_cheap() -> None:
-    """The front door loads three modules of ours, the version's among them, and none of the libraries that take long."""
+    """The front door loads three modules of ours, with the version's, and none of the libraries that take long."""
     code = "import sys; from ptdebug.cli.main import main; main(['--version']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     own = {name for name in loaded if name.startswith("ptdebug.")}
