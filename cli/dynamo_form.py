@@ -12,7 +12,7 @@ import traceback
 import uuid
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -119,7 +119,8 @@ def _introduce(real: torch.Tensor, fake: torch.Tensor, mode: FakeTensorMode) -> 
     have written to since."""
     numbers = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else ()
     if all(type(number) is int for number in numbers):
-        return mode.from_tensor(real, static_shapes=True)
+        with suppress(RuntimeError):  # a gradient of another dtype, which torch would not set
+            return mode.from_tensor(real, static_shapes=True)
     with torch.inference_mode(real.is_inference()), mode, torch.no_grad():
         made = torch.empty_strided(fake.shape, fake.stride(), dtype=real.dtype, device=real.device)
     made.requires_grad_(real.requires_grad)

@@ -212,8 +212,9 @@ def _inductor_settings() -> Iterator[tuple[str, str, str]]:
     changed: Mapping[str, Any] = getattr(config, "_get_dict", lambda **_: {})(skip_default=True)
     for name, value in changed.items():
         with suppress(Exception):  # what is no plain value
-            default = msgspec.json.encode(config._config[name].default).decode()
-            yield name, msgspec.json.encode(value).decode(), default
+            default = config._config[name].default
+            if value != default:  # torch may have set it back
+                yield name, msgspec.json.encode(value).decode(), msgspec.json.encode(default).decode()
 
 
 def _metrics(facts: Any, text: str) -> Any:

@@ -31,7 +31,7 @@ def test_a_captured_result_has_the_strides_of_eager(name):
 
     def backend(module, inputs):
         (outputs,) = module.graph.output_node().args
-        captured.extend(node.meta["val"].stride() for node in outputs)
+        captured.extend(node.meta["example_value"].stride() for node in outputs)
         return module.forward
 
     result = ptdebug.compile(PROGRAMS[name], backend=backend)(TOKENS)

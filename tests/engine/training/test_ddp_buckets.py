@@ -57,7 +57,7 @@ def test_gradients_are_sent_while_the_backward_runs(alone, tmp_path, capsys):
     assert names == [f"segment_{number}" for number in range(4)]
     assert main(["replay", str(tmp_path / "r"), "--no-program"]) == 0
     report = capsys.readouterr().out
-    assert "0/0  equal" in report or "0/0  rounding" in report
+    assert report.split()[1] in ("equal", "rounding"), report
 
 
 def test_a_graph_is_whole_where_torch_is_told_so(alone, tmp_path):

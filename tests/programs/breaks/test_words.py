@@ -11,11 +11,11 @@ import math
 import os
 import queue
 import statistics
-import struct
 import sys
 import threading
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +120,7 @@ def asks_a_cache(x):
 
 
 def calls_c(x):
-    return x * len(struct.pack("f", 1.5))
+    return x * zlib.crc32(b"ab")
 
 
 def asserts(x):
@@ -142,7 +142,8 @@ def writes(x):
 
 
 def makes_a_layer(x):
-    return torch.nn.Linear(4, 2)(x)
+    layer = torch.nn.Linear(4, 2)
+    return layer(x), layer
 
 
 def asks_the_system(x):
@@ -369,7 +370,7 @@ SAID = (
         "calls the operating system (posix.putenv)", "pass on what it gives",
     ),
     Said(asks_a_cache, "unsupported-argument", "cached_text(KEY)", "cannot ask for this object", "before or after"),
-    Said(calls_c, "unsupported-builtin", 'struct.pack("f", 1.5)', "struct.pack", "before or after"),
+    Said(calls_c, "unsupported-builtin", 'zlib.crc32(b"ab")', "zlib.crc32", "before or after"),
     Said(
         asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"',
         "this assertion depends on a tensor's values", "check it",
