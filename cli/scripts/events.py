@@ -42,6 +42,8 @@ class Event:
 
 CANCELLED = 16
 """Units in the last place of the numbers that went into a value: so far it may be off where they cancel out."""
+TELLING = 1e-3
+"""The largest element of a leaf, below which the size of its gradient is not guessed from it."""
 MOST_HELD = 1000
 """Tensors of a list or a dict that are looked at when the program has run."""
 
@@ -233,9 +235,9 @@ def _top(value: Any) -> float:
 
 def _per_element(roots: Sequence[Any], leaves: Sequence[torch.Tensor]) -> float:
     """How large the parts are that a gradient adds up, at a guess: a root's change with one element of a leaf, if that
-    has its share at random."""
-    top = max(map(_top, roots), default=0.0)
-    return max((top / (leaf.numel() ** 0.5 * max(_top(leaf), 1e-6)) for leaf in leaves if leaf.numel()), default=0.0)
+    has its share at random. A leaf of zeros (a bias, before training) tells nothing of it."""
+    top, sizes = max(map(_top, roots), default=0.0), [(leaf.numel(), _top(leaf)) for leaf in leaves if leaf.numel()]
+    return max((top / (count**0.5 * size) for count, size in sizes if size > TELLING), default=0.0)
 
 
 def _snapshot(value: Any) -> torch.Tensor | None:
