@@ -170,6 +170,25 @@ def methods_given_to_a_parameter_class(compile):
     return o
 
 
+@program
+def a_gradient_of_a_result_of_a_class(compile):
+    class Tagged(torch.Tensor):
+        pass
+
+    def hidden_and_loss(x, write):
+        hidden = (x * 2).as_subclass(Tagged)
+        if write:
+            hidden.add_(1)
+        return hidden, (hidden * x.as_subclass(Tagged)).cos().sum()
+
+    fast, found = compile(hidden_and_loss), []
+    for write in (False, True):
+        hidden, loss = fast(torch.ones(2, requires_grad=True), write)
+        (gradient,) = torch.autograd.grad(loss, hidden)
+        found += [type(hidden).__name__, type(gradient).__name__, hidden.detach().clone(), gradient, hidden._version]
+    return found
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program(name):
     check(program[name])

@@ -163,10 +163,12 @@ class SubclassValue(TensorValue):
 
     # ---- after the graph -------------------------------------------------------------------------------------------
     def create(self, codegen: Codegen, cls: type) -> None:
-        """The tensor that it is a view of, with its class."""
+        """Another view of the tensor that it is a view of, with its class; where something was computed from it that
+        autograd tracks, itself: a gradient of that may be asked for."""
         assert self.plain is not None
-        codegen.push_function(with_class)
-        codegen.load_node(self.plain)
+        itself = self.tracked and self.fake.requires_grad and bool(self.node.users)
+        codegen.push_function(given_class if itself else with_class)
+        codegen.load_node(self.node if itself else self.plain)
         codegen.const(cls)
         codegen.const(self.tracked)
         codegen.call(3)
@@ -190,6 +192,12 @@ def without_class(tensor: torch.Tensor) -> torch.Tensor:
     """A view of the same data that is a plain tensor, with its history."""
     with torch.enable_grad(), torch._C.DisableTorchFunctionSubclass():
         return tensor.as_subclass(torch.Tensor)
+
+
+def given_class(tensor: torch.Tensor, cls: Any, tracked: bool) -> torch.Tensor:
+    """A result of the graph that nothing else has, of class `cls` from now on."""
+    tensor.__class__ = cls
+    return tensor
 
 
 def with_class(tensor: torch.Tensor, cls: Any, tracked: bool) -> torch.Tensor:
