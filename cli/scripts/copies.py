@@ -18,7 +18,7 @@ LIMIT = 30.0
 
 
 class CopyLost(Exception):
-    """A copy has not returned: it crashed, or ran into the limit."""
+    """A copy has not returned: it crashed, raised, or ran into the limit; the message says which."""
 
 
 def in_copy(call: Callable[[], Any], limit: float = LIMIT) -> Any:
@@ -31,16 +31,22 @@ def in_copy(call: Callable[[], Any], limit: float = LIMIT) -> Any:
         os.close(reader)
         _in_child(call, writer)
     os.close(writer)
+    until = time.monotonic() + limit
     try:
-        data = _received(reader, time.monotonic() + limit)
+        data = _received(reader, until)
     finally:
         os.close(reader)
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
     if not data:
-        raise CopyLost(f"a copy of the process ended with {os.waitstatus_to_exitcode(status)}")
-    return pickle.loads(data)  # which this very process has written
+        code = os.waitstatus_to_exitcode(status)
+        why = f"did not return within {limit:g} s" if time.monotonic() >= until else f"ended with exit code {code}"
+        raise CopyLost(f"a copy of the process {why}")
+    returned, answer = pickle.loads(data)  # which this very process has written
+    if not returned:
+        raise CopyLost(answer)
+    return answer
 
 
 def _in_child(call: Callable[[], Any], writer: int) -> None:
@@ -50,15 +56,21 @@ def _in_child(call: Callable[[], Any], writer: int) -> None:
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
         torch.set_num_threads(1)  # of a pool, a copy has no other threads
-        data = memoryview(pickle.dumps(call()))
+        data = memoryview(pickle.dumps(_answer(call)))
         while data:
             data = data[os.write(writer, data):]
         os.close(writer)
         time.sleep(60)  # until the other side has read it, and kills this process
-    except BaseException:
-        pass
     finally:
         os._exit(1)
+
+
+def _answer(call: Callable[[], Any]) -> tuple[bool, Any]:
+    """(whether it returned, its result or why it did not)."""
+    try:
+        return True, call()
+    except BaseException as error:
+        return False, f"a copy of the process raised {type(error).__name__}: {error}"
 
 
 def _received(reader: int, until: float) -> bytes:

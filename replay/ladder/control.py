@@ -30,7 +30,7 @@ from ...engine.aot.control_flow import compile_around, has_control_flow
 from ...engine.aot.ddp_buckets import compile_in_buckets, groups_at
 from ...engine.codegen import wrapper
 from ...engine.graphs.functional_graph import AtenGraph, Captured as EngineCaptured, fake_mode_of
-from ...engine.lowering import LOWERINGS
+from ...engine.lowering import lowerings
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import INFERENCE, TRAINING, Wrapped
 from ..recorded.graphs import ReplayError, graph_module, size_value
@@ -173,7 +173,7 @@ class ControlLadder(Ladder):
         name = context.part
         if name not in self.compiled:  # its sizes vary, or the engine does not take it
             return eager_form(captured.module)
-        joint = trace_joint(captured, context, LOWERINGS) if needs_gradients(captured) else None
+        joint = trace_joint(captured, context, lowerings()) if needs_gradients(captured) else None
         if joint is None:
             work = run_stages(form(INFERENCE), captured, context)
             built.parts[name] = Part(captured, work, work.aten)

@@ -27,7 +27,7 @@ from ...engine.aot.autograd.joint import trace_joint
 from ...engine.codegen import wrapper
 from ...engine.graphs.autograd_graphs import FORWARD, JointGraph
 from ...engine.graphs.functional_graph import AtenGraph
-from ...engine.lowering import LOWERINGS
+from ...engine.lowering import lowerings
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
@@ -103,7 +103,7 @@ class TrainingLadder(Ladder):
                 node.meta["autograd"] = (fake.requires_grad, False)  # so that it may be changed in place
         captured = Captured(self.captured, fakes, grad_enabled=True)
         with deterministic():
-            joint = trace_joint(captured, self._context(forced or {}, collector), LOWERINGS)
+            joint = trace_joint(captured, self._context(forced or {}, collector), lowerings())
         self.traced = captured
         if joint is None:
             raise ReplayError("it has a backward, but no result needs a gradient")

@@ -14,7 +14,7 @@ from ...engine.aot.control_flow import compile_around, has_control_flow
 from ...engine.graphs.functional_graph import AtenGraph, Captured
 from ...engine.ir import interpreter
 from ...engine.ir.ir import Group, Program
-from ...engine.lowering import LOWERINGS
+from ...engine.lowering import lowerings
 from ...engine.runtime.runtime import load
 from ...engine.stages import INFERENCE, TRAINING, Wrapped
 from ..failures.case import Case
@@ -72,7 +72,7 @@ def parts(case: Case) -> list[Part]:
             return _around_control_flow(captured, saved, context)
         if not case.training:
             return [Part("", run_stages(INFERENCE, captured, context), saved)]
-        joint = trace_joint(captured, context, LOWERINGS)
+        joint = trace_joint(captured, context, lowerings())
         if joint is None:  # an optimizer's step changes what requires gradients, without any
             return [Part("", run_stages(INFERENCE, rebuild(replace(case, training=False), saved), context), saved)]
         trained = run_stages(TRAINING, joint, context)
