@@ -6,7 +6,7 @@ To add a kind, add an entry to `KINDS`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -290,6 +290,13 @@ def _install_members(tree: GuardTree, spec: GuardSpec) -> Members:
     return members
 
 
+def _members_text(members: Mapping[tuple[type, str], Any]) -> str:
+    """The members that are guarded, the first few by name."""
+    names = [f"{cls.__name__}.{name}" for cls, name in members]
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"{', '.join(names[:4])}{more}, as at the first call"
+
+
 _NO_LEVEL = -1  # of forward AD: a frame inside one runs in eager
 
 
@@ -410,7 +417,7 @@ KINDS: dict[str, Kind] = {
         hint="keep it as it was at the first call", fails=_fails_in_cpp,
     ),
     "CLASS_MEMBERS": Kind(
-        _install_members, lambda x, e: f"methods of library classes are as they were: {e}", lambda e: "as it was",
+        _install_members, lambda x, e: f"members of library classes are as they were: {e}", _members_text,
         lambda v, e: "another function", hint="put a method into a library's class before the first call",
     ),
     "GLOBAL_STATE": Kind(

@@ -146,7 +146,7 @@ class GradModeValue(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Restore the previous mode."""
         if self.previous is None:
-            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail="is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail=", left before it was entered,")
         if self.node is not None:
             mode_node(tx, torch._C._set_grad_enabled, (self.node,))
             torch._C._set_grad_enabled(self.previous)
@@ -242,7 +242,7 @@ class AutocastValue(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Leave both."""
         if self.real is None or self.node is None:
-            raise Unsupported(Reason.CONTEXT_MANAGER, detail="autocast is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, torch.autocast, detail=", left before it was entered,")
         _exit_autocast(self.real)
         mode_node(tx, _exit_autocast, (self.node,))
         self.real = None

@@ -124,7 +124,7 @@ class DisabledValue(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Restore them."""
         if self.before is None:
-            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail="is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail=", left before it was entered,")
         state = tx.trace.overrides
         state.modes, state.on_types, state.off = self.before
 

@@ -133,7 +133,7 @@ class InferenceModeValue(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Leave both."""
         if self.node is None:
-            raise Unsupported(Reason.CONTEXT_MANAGER, torch.inference_mode, detail="is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, torch.inference_mode, detail=", left before it was entered,")
         exit_inference_mode(tx.trace.inference_modes.pop())
         mode_node(tx, exit_inference_mode, (self.node,))
         self.node = None
@@ -200,7 +200,7 @@ class RecordFunctionContext(ModeValue):
     def leave(self, tx: Translator) -> None:
         """Nothing to restore."""
         if self.state == "made":
-            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail="is left before it was entered")
+            raise Unsupported(Reason.CONTEXT_MANAGER, self, detail=", left before it was entered,")
         self.state = "left"
 
     def clone(self) -> ModeValue:
