@@ -55,7 +55,8 @@ class _Place:
 
     def text(self, node: ast.AST) -> str:
         """The program's text of an expression, on one line."""
-        return " ".join((ast.get_source_segment("\n".join(self.lines), node) or ast.unparse(node)).split())
+        own = ast.get_source_segment("\n".join(self.lines), node)
+        return own if own and "\n" not in own else ast.unparse(node)
 
     def edit(self, lines: Sequence[str], why: str, last: ast.stmt | None = None) -> Edit:
         """The statement (up to the end of `last`) becomes these lines."""
@@ -101,10 +102,10 @@ def _place(found: Break, text: str) -> _Place | None:
 def _stands_alone(place: _Place) -> bool:
     """Whether the statement has its lines for itself."""
     line = place.lines[place.statement.lineno - 1]
-    first = len(line.encode()[: place.statement.col_offset].strip()) == 0
+    begins = not line.encode()[: place.statement.col_offset].strip() and not line.lstrip().startswith("elif")
     end = place.lines[(place.statement.end_lineno or place.statement.lineno) - 1].encode()
     rest = end[place.statement.end_col_offset or 0:].strip()
-    return first and (not rest or rest.startswith(b"#"))
+    return begins and (not rest or rest.startswith(b"#"))
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def _is_bound(place: _Place, name: str) -> bool:
 
 
 def _stays_a_tensor(place: _Place) -> Edit | None:
-    """`name = x.item()` becomes `name = x`."""
+    """`name = x.item()` becomes `name = x`, and `name = int(x)` becomes `name = x.long()`."""
     statement = place.statement
     if place.found.code != "data-dependent-value" or not isinstance(statement, ast.Assign):
         return None
@@ -169,8 +170,10 @@ def _stays_a_tensor(place: _Place) -> Edit | None:
     match statement.value:
         case ast.Call(func=ast.Attribute(value=value, attr="item"), args=[], keywords=[]):
             pass
-        case ast.Call(func=ast.Name(id="float" | "int"), args=[value], keywords=[]):
+        case ast.Call(func=ast.Name(id="float"), args=[value], keywords=[]):
             pass
+        case ast.Call(func=ast.Name(id="int"), args=[value], keywords=[]):
+            value = ast.Call(ast.Attribute(value, "long"), [], [])  # a fraction is cut off, as int does
         case _:
             return None
     names = " = ".join(place.text(target) for target in statement.targets)

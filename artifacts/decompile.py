@@ -54,6 +54,9 @@ _CLASS = re.compile(r"<class '([\w.<>]+)'>")
 _CODE = re.compile(r'<code object ([\w<>]+) at 0x[0-9a-f]+, file "(.*)", line (\d+)>')
 _JUMP = re.compile(r"to (\d+)")
 _NAME = re.compile(r"\w+")
+_OWN = re.compile(r"ours_\w+(\[\d+\])?")
+_READS = re.compile(r"[\w\])]\[|[A-Za-z_)\]]\w*\.[A-Za-z_]")
+"""What a text has in it that reads an attribute or an item."""
 
 
 def decompiled(record: Bytecode) -> list[Statement]:
@@ -212,10 +215,11 @@ class _Function:
         return back + 1
 
     # ---- instructions
-    def spill(self, stack: list[_Value], depth: int, at: int) -> None:
-        """What has effects is computed before the next statement."""
+    def spill(self, stack: list[_Value], depth: int, at: int, changes: bool = False) -> None:
+        """What has effects is computed before the next statement; if that changes an object, so is what reads one."""
         for place, value in enumerate(stack):
-            if not value.pure:
+            reads = changes and _READS.search(_OWN.sub("ours", value.text))
+            if not value.pure or (reads and value.text[0] not in "'\""):
                 name = f"value_{self.spilled}"
                 self.spilled += 1
                 stack[place] = _Value(name)
@@ -254,7 +258,7 @@ class _Function:
             self.say_item(item, stack, depth, at)
         elif name == "POP_TOP":
             value = stack.pop()
-            self.spill(stack, depth, at)
+            self.spill(stack, depth, at, not value.pure)
             if not value.pure:
                 self.say(depth, value.text, at)
         elif name in ENDS:
@@ -267,7 +271,7 @@ class _Function:
         owner = owner_and_key[-1].operand
         place = f"{owner}.{item.argument}" if len(owner_and_key) == 1 else f"{owner}[{owner_and_key[0].text}]"
         value = stack.pop() if item.opname.startswith("STORE") else None
-        self.spill(stack, depth, at)
+        self.spill(stack, depth, at, True)
         self.say(depth, f"{place} = {value.text}" if value is not None else f"del {place}", at)
 
     def end(self, item: Instruction, stack: list[_Value], depth: int, at: int) -> None:

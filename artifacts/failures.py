@@ -76,7 +76,7 @@ def _raised(recording: Recording, infos: list[CompileInfo]) -> Failure | None:
     owner, frame = _passed_through(frames, infos)
     if owner is None:
         last = next((f for f in reversed(frames) if f.file in recording.sources()), frames[-1] if frames else None)
-        return Failure(EXCEPTION, title, "no compiled function was running", text=text, **_where(recording, last))
+        return Failure(EXCEPTION, title, _unowned(recording, frames), text=text, **_where(recording, last))
     # the innermost line of the program below the compiled function: of a function that it calls, if that was recorded
     below = frames[frames.index(frame):] if frame is not None else []
     program = [f for f in below if f.file == owner.file or recording.source(f.file) is not None]
@@ -88,12 +88,26 @@ def _raised(recording: Recording, infos: list[CompileInfo]) -> Failure | None:
         return Failure(EXCEPTION, title, about, owner.id, stage="breaks", artifact=f"{owner.id}:breaks",
                        repro=owner.id, text=text, **where)
     node = _node_at(recording, owner.id, last)
-    about = "raised while this graph ran" if node else "raised outside of the captured graphs"
+    outside = "raised outside of the captured graphs" if _is_own(recording) else "raised while its compiled code ran"
+    about = "raised while this graph ran" if node else outside
     if (meta.get("options") or {}).get("inputs") != "all" and _calls(recording, owner.id) > 1:
         about += "; the repro gets the inputs of its first call (`run --inputs all` keeps those of every call)"
     shown = f"{owner.id}:capture" if node else owner.id
     return Failure(EXCEPTION, title, about, owner.id, node=node, stage="runtime" if node else "", artifact=shown,
                    row=_row(recording, owner.id, node), repro=owner.id, text=text, **where)
+
+
+def _unowned(recording: Recording, frames: list[Location]) -> str:
+    """What is known of an exception that passed through no function which is known to be compiled."""
+    if not frames:
+        return "where it was raised was not recorded"
+    if _is_own(recording):
+        return "no compiled function was running"
+    return "whether a compiled function was running is not known: stock does not record qualified names"
+
+
+def _is_own(recording: Recording) -> bool:
+    return bool(recording.meta.get("compiler", "ptdebug") == "ptdebug")
 
 
 def _calls(recording: Recording, compile_id: str) -> int:

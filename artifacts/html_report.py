@@ -124,6 +124,7 @@ def _head(report: Report, document: dict[str, Any]) -> None:
 def _breaks(report: Report, compile_id: str) -> None:
     found = ranked_breaks(report.recording, compile_id or None)
     report.add(f'<section id="breaks"><h2>Graph breaks ({len(found):,})</h2>')
+    shown = 0
     for (owner, entry, times), cost in found[:ROWS]:
         if report.full:
             break
@@ -132,6 +133,9 @@ def _breaks(report: Report, compile_id: str) -> None:
         often = f", in {times} compilations" if times > 1 else ""
         lines = [f"{head.text}  ({owner}{often})", *(line.text for line in rest)]
         report.add(report.lines([Line(text, "", (place,)) for text in lines], owner, numbers=False))
+        shown += 1
+    if shown < len(found):
+        report.left_out.append(f"{len(found) - shown:,} of {len(found):,} graph breaks")
     report.add("</section>" if found else "<p>none</p></section>")
 
 

@@ -22,7 +22,7 @@ COUNTS = ("graph_breaks", "graphs", "compiles", "recompiles", "kernels")
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of a run with an edit. `there` says why the edited lines still break, "" where they do not; `new` are
+    """What came of a run with an edit. `there` says why the break is not known to be gone, "" where it is; `new` are
     breaks elsewhere that were not there before, as `FILE:LINE: text`; `counts` are those before and after that
     differ."""
 
@@ -46,8 +46,8 @@ class Tried:
 
 
 def try_edit(recording: Recording, found: Break, edit: Edit, text: str, limit: float) -> Tried:
-    """Run the recorded program on a copy in which the edit is made. Files that it writes beside itself go there; in
-    other places it writes as it always does. Raises CommandError."""
+    """Run the recorded program on a copy in which the edit is made. New files that it writes beside itself go there;
+    elsewhere, and to files that exist, it writes as it always does. Raises CommandError."""
     command, folder = [str(word) for word in recording.meta.get("command", [])], str(recording.meta.get("folder", ""))
     if not command or command[0] in ("-c", "-"):
         raise CommandError("the recording does not say which file was run")
@@ -63,7 +63,8 @@ def try_edit(recording: Recording, found: Break, edit: Edit, text: str, limit: f
         at = Path(folder).resolve()
         inside = at.relative_to(root) if at.is_relative_to(root) else None
         working = copy / inside if inside is not None and (copy / inside).is_dir() else at
-        code, words = _run(command, working, Path(scratch), limit)
+        options = ["--compile-all"] if (recording.meta.get("options") or {}).get("compile-all") else []
+        code, words = _run([*options, *command], working, Path(scratch), limit)
         try:
             with Recording.open(Path(scratch, "recordings", "try")) as after:
                 return _compared(recording, after, found, edit, (str(copy), str(root)), code, words)
@@ -113,7 +114,9 @@ def _compared(
         return key(one) == key(found) or (key(one)[0] == found.location.file and inside)
 
     known, now = {key(entry) for _, entry, _ in breaks(before)}, [entry for _, entry, _ in breaks(after)]
-    there = next((entry.message for entry in now if is_here(entry)), "")
+    there = next((f"it still breaks: {entry.message}" for entry in now if is_here(entry)), "")
+    if not there and code not in (0, before.meta.get("exit_code")):
+        there = "the program, so edited, fails"
     new = tuple(f"{entry.location.file.replace(*moved)}:{entry.location.line}: {entry.source.strip()}"
                 for entry in now if key(entry) not in known and not is_here(entry))
     counts = [summary(recording)["counts"] for recording in (before, after)]

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 from ..artifacts.listing import Line, Listing, printable, printable_lines
@@ -48,6 +49,14 @@ def selected(text: str) -> Iterator[tuple[Recording, Selector]]:
         yield recording, selector
         for problem in recording.problems:
             say(f"ptdebug: {problem}")
+
+
+def write_file(path: str, content: str | bytes) -> None:
+    """Write what -o names. Raises CommandError where that is impossible."""
+    try:
+        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+    except OSError as error:
+        raise CommandError(f"can't write {path}: {error.strerror}") from None
 
 
 def say(text: str) -> None:

@@ -135,7 +135,7 @@ def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> Re
     recorder.set_meta("options", {key: value for key, value in values.items() if value not in (None, False)})
     if recorder.messages:
         shutil.rmtree(folder, ignore_errors=True)
-        raise _cannot_record(home, recorder.messages[0].partition(" goes on: ")[2].partition(" (")[0])
+        raise _cannot_record(home, recorder.messages[0].partition(" continues: ")[2].partition(" (")[0])
     return recorder
 
 

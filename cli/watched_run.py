@@ -24,11 +24,12 @@ def watch(words: Sequence[str], home: Path, open_workbench: Callable[[str], int]
     The terminal belongs to the workbench meanwhile: what the program prints goes to a file, and is printed when the
     workbench is closed, or when the program has ended, if that is later. Its standard input is empty.
     """
+    known = set(recordings(home))
     with tempfile.TemporaryFile() as output:
         program = subprocess.Popen([*_command(), "run", "--live", *words], stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT)
         try:
-            folder = _recording_of(program, home)
+            folder = _recording_of(program, home, known)
             if folder is not None:
                 open_workbench(str(folder))
                 if program.poll() is None:
@@ -56,9 +57,8 @@ def _command() -> list[str]:
     return [sys.executable, "-m", "ptdebug"]
 
 
-def _recording_of(program: subprocess.Popen[bytes], home: Path) -> Path | None:
-    """The recording of a program as soon as it is there; None if the program ended without one."""
-    known: set[Path] = set()
+def _recording_of(program: subprocess.Popen[bytes], home: Path, known: set[Path]) -> Path | None:
+    """The recording of a program as soon as it is there, `known` being others; None if it ended without one."""
     while True:
         ended = program.poll() is not None
         for folder in recordings(home):

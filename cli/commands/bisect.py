@@ -23,7 +23,7 @@ from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording
 from ...artifacts.signature import is_signed
 from ..errors import CommandError
-from ..printing import add_json, print_json, print_lines, print_title, say, selected
+from ..printing import add_json, print_json, print_lines, print_title, say, selected, write_file
 from ..settings import read_overrides
 from .run import split as split_at_program
 
@@ -300,4 +300,4 @@ def _toml(overrides: Mapping[str, str]) -> list[str]:
 
 def _write(overrides: Mapping[str, str], arguments: argparse.Namespace) -> None:
     if arguments.out and overrides:
-        Path(arguments.out).write_text("\n".join(_toml(overrides)) + "\n")
+        write_file(arguments.out, "\n".join(_toml(overrides)) + "\n")

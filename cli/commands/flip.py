@@ -7,7 +7,6 @@ exit code is 1 where the result is not eager's with the other option.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ...artifacts.listing import Line, plural, printable
 from ...artifacts.recording import Recording
@@ -15,7 +14,7 @@ from ...artifacts.records import Decision
 from ..errors import CommandError
 from ..flipped import override_text, print_flip
 from ..main import did_you_mean
-from ..printing import print_json, print_lines, selected
+from ..printing import print_json, print_lines, selected, write_file
 from ..trust import confirmed
 
 EXAMPLE = 'ptdebug flip @:0/0 "fuse:buf0+buf1"'
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         several = len(recording.compiles()) > 1
     override = override_text(found, owner if several else "")
     if arguments.out:
-        Path(arguments.out).write_text(override + "\n", encoding="utf-8")
+        write_file(arguments.out, f"{override}\n")
     if arguments.json:
         print_json(**found.document(), override=override)
     else:

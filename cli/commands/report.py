@@ -6,11 +6,10 @@ a line lights what it comes from and what came of it. The file says what was lef
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ...artifacts.html_report import MEGABYTES, html_report
 from ..errors import CommandError
-from ..printing import add_selector, print_json, say, selected
+from ..printing import add_selector, print_json, say, selected, write_file
 
 EXAMPLE = "ptdebug report @ -o report.html"
 
@@ -29,10 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
         if selector.stage:
             raise CommandError(f"{arguments.selector} is a stage: a report is of a recording or a compilation")
         text, left_out = html_report(recording, selector.compile, arguments.limit)
-    try:
-        Path(arguments.out).write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise CommandError(f"can't write {arguments.out}: {error.strerror}") from None
+    write_file(arguments.out, text)
     if arguments.json:
         print_json(selector=arguments.selector, file=arguments.out, bytes=len(text.encode("utf-8", "replace")),
                    left_out=left_out)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -49,21 +49,40 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what is found as it is found; 1 if nothing is."""
     if not arguments.text:
         raise CommandError("what is to be found? TEXT is empty")
+    if arguments.limit < 0:
+        raise CommandError("--limit is a number of lines, 0 for all")
     words = [str(path) if path.parent != existing_home() else path.name for path in recordings(existing_home())]
     selectors = arguments.selectors or (words if arguments.all else ["@"])
     with ExitStack() as stack:
-        searched = [_open(word, stack) for word in selectors]
+        searched, unread = _opened(selectors, stack, skips=not arguments.selectors and arguments.all)
         if arguments.json:
             found = list(_found(searched, arguments))
             limited = bool(arguments.limit) and len(found) > arguments.limit
+            problems = [*unread, *(problem for one in searched for problem in one.recording.problems)]
             print_json(text=arguments.text, matches=found[:arguments.limit or None], complete=not limited,
-                       problems=[problem for one in searched for problem in one.recording.problems])
+                       problems=problems)
             return int(not found)
+        for problem in unread:
+            say(problem)
         try:
             return _print(searched, arguments)
         except KeyboardInterrupt:
             say("interrupted: the rest was not searched")
             return 130
+
+
+def _opened(words: Sequence[str], stack: ExitStack, skips: bool) -> tuple[list[Scoped], list[str]]:
+    """What is to be searched, and if it `skips` those that cannot be opened, why."""
+    searched: list[Scoped] = []
+    unread: list[str] = []
+    for word in words:
+        try:
+            searched.append(_open(word, stack))
+        except RecordingError as error:
+            if not skips:
+                raise
+            unread.append(f"{word}: {error}")
+    return searched, unread
 
 
 def _open(word: str, stack: ExitStack) -> Scoped:

@@ -5,12 +5,11 @@ The run, each compilation with the seconds of its stages, graph breaks, and reco
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ...artifacts.chrome_trace import chrome_trace
 from ...dependencies import msgspec
 from ..errors import CommandError
-from ..printing import add_selector, print_json, selected
+from ..printing import add_selector, print_json, selected, write_file
 
 EXAMPLE = "ptdebug trace @ -o trace.json"
 
@@ -28,10 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
         if selector.stage:
             raise CommandError(f"{arguments.selector} is a stage: a timeline is of a recording or a compilation")
         document = chrome_trace(recording, selector.compile)
-    try:
-        Path(arguments.out).write_bytes(msgspec.json.encode(document))
-    except OSError as error:
-        raise CommandError(f"can't write {arguments.out}: {error.strerror}") from None
+    write_file(arguments.out, msgspec.json.encode(document))
     if arguments.json:
         kinds = [event["cat"].partition(",")[0] for event in document["traceEvents"] if "cat" in event]
         print_json(selector=arguments.selector, file=arguments.out,

@@ -32,6 +32,9 @@ def edited(body: str, code: str, line: int, hint: str = "", head: str = "import 
     ("n = x.sum().item()\nreturn y * n", "data-dependent-value", 1, "", "n = x.sum()\nreturn y * n"),
     ("for i in range(3):\n    m = float(x[i])\nreturn m", "data-dependent-value", 2, "",
      "for i in range(3):\n    m = x[i]\nreturn m"),
+    ("n = int(x.sum() / 2)\nreturn y * n", "data-dependent-value", 1, "", "n = (x.sum() / 2).long()\nreturn y * n"),
+    ("if (\n    x.sum()  # all\n    > 0\n):\n    y = x\nreturn y", "data-dependent-branch", 2, "",
+     "y = torch.where(x.sum() > 0, x, y)\nreturn y"),
 ])
 def test_edits(body, code, line, hint, expected):
     assert edited(body, code, line, hint) == expected
@@ -42,6 +45,7 @@ def test_edits(body, code, line, hint, expected):
     ("x = x + 1; print(x)\nreturn x", "unsupported-builtin", 1, SHOWN),  # not alone on its line
     ("if x.sum() > 0:\n    z = x * 2\nreturn z", "data-dependent-branch", 1, ""),  # z may be unbound
     ("if x.sum() > 0:\n    y = x\n    y = y + 1\nreturn y", "data-dependent-branch", 1, ""),
+    ("if y:\n    y = x\nelif x.sum() > 0:\n    y = x\nelse:\n    y = -x\nreturn y", "data-dependent-branch", 3, ""),
     ("if x.sum() > 0:\n    a = x\nelse:\n    b = x\nreturn x", "data-dependent-branch", 1, ""),
     ("return open(x)", "unsupported-builtin", 1, "read it before the compiled function is called"),
 ])

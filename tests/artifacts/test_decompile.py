@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,7 +48,14 @@ def calls_in_order(x):
     return pair, log, max(*log)
 
 
+def swaps(x, y):
+    x["a"], x["b"] = x["b"], x["a"]
+    y.real, y.imag = y.imag, y.real
+    return x, y.real, y.imag
+
+
 @pytest.mark.parametrize("function, arguments", [
+    (swaps, [lambda: ({"a": 1, "b": 2}, SimpleNamespace(real=1, imag=2))]),
     (reads, [lambda: ({"list": [3, 1, 2]}, 2), lambda: ({"list": [1]}, 3)]),
     (asks, [lambda: (None, 1), lambda: (5, 1), lambda: (5, 2), lambda: (1, 7)]),
     (calls_in_order, [lambda: (3,)]),

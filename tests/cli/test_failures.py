@@ -11,6 +11,7 @@ import pytest
 import torch
 from ptdebug.artifacts.failures import failures
 from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.cli import api
 from ptdebug.engine.lowering.walk import Walk
 
@@ -98,3 +99,23 @@ def test_nothing_failed(tmp_path: Path) -> None:
         ptdebug.compile(torch.sin)(torch.ones(2))
     with Recording.open(recorded.path) as recording:
         assert failures(recording) == []
+
+
+@pytest.mark.parametrize("compiler, frames, about", [
+    ("ptdebug", False, "where it was raised was not recorded"), ("torch", True, "is not known"),
+    ("ptdebug", True, "no compiled function was running"),
+])
+def test_whether_a_compiled_function_was_running_is_said_where_it_is_known(
+    tmp_path: Path, compiler: str, frames: bool, about: str,
+) -> None:
+    writer = RecordingWriter(tmp_path / "r", command=["a.py"], compiler=compiler)
+    writer.begin("0/0", "forward", "a.py", 1)
+    writer.end("0/0", "compiled", "", {})
+    writer.set_meta("exception", "Traceback\nValueError: x")
+    if frames:
+        frame = {"file": "a.py", "line": 2, "function": "M.forward", "column": 0, "end_line": 2, "end_column": 1}
+        writer.set_meta("raised", {"type": "ValueError", "message": "x", "frames": [frame]})
+    writer.close(1)
+    with Recording.open(tmp_path / "r") as recording:
+        [found] = failures(recording)
+    assert about in found.about

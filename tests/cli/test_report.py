@@ -117,6 +117,8 @@ def test_what_is_left_out_is_said(
     document = json.loads(capsys.readouterr().out)
     left = document["left_out"]
     assert any("compilations: the report is limited to 0.01 MB" in text for text in left)
+    assert main(["report", str(evil), "-o", str(tmp_path / "r.html"), "--limit", "0", "--json"]) == 0
+    assert any("graph breaks" in text for text in json.loads(capsys.readouterr().out)["left_out"])
     assert main(["report", f"{evil}:0/0", "-o", str(tmp_path / "r.html"), "--json"]) == 0
     assert any("kernels" in text and " lines" in text for text in json.loads(capsys.readouterr().out)["left_out"])
     assert "Left out" in (tmp_path / "r.html").read_text()

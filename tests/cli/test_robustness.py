@@ -105,7 +105,8 @@ def test_disk_that_is_full_before_the_program_starts(ptdebug: Command, tmp_path:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
-    refused(ptdebug("run", program, preexec_fn=limit), tmp_path, "can't write recordings in", "--no-record")
+    done = ptdebug("run", program, preexec_fn=limit)
+    refused(done, tmp_path, "can't write recordings in", "disk", "--no-record")
     assert not list((tmp_path / "recordings").iterdir())
 
 

@@ -72,6 +72,18 @@ def test_several_recordings_and_parts_of_them(home: Path, capsys: pytest.Capture
     assert found(capsys, "other", "second:0/1:forward") == [line]
 
 
+def test_one_that_cannot_be_opened_does_not_end_the_search_of_all(
+    home: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    (home / "broken").mkdir()
+    (home / "broken" / "recording.db").write_bytes(b"no database")
+    assert main(["search", "tail", "--all"]) == 0
+    said = capsys.readouterr()
+    assert {line.partition(":")[0] for line in said.out.splitlines()} == {"first", "second"}
+    assert said.err.startswith("broken: ")
+    assert main(["search", "tail", "broken"]) == 2 and main(["search", "tail", "--limit", "-1"]) == 2
+
+
 def test_limits_and_codes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found(capsys, "sigmoid", "--all", "--limit", "3")) == 3
     assert main(["search", "nowhere"]) == 1 and main(["search", ""]) == 2 and main(["search", "x", "@:0/7"]) == 2

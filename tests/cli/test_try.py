@@ -20,7 +20,15 @@ def f(x):
     return beside.twice(y) + 1
 
 
+@torch.compile
+def g(x):
+    if x.sum() > 0:
+        return 1.0
+    return 0.0
+
+
 f(torch.randn(4))
+assert isinstance(g(torch.ones(4)), float)
 """
 
 
@@ -38,5 +46,7 @@ def test_an_edit_is_tried_on_a_copy(tmp_path: Path, monkeypatch, capsys) -> None
     assert main(["breaks", "--try", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["gone"] and found["exit_code"] == 0 and found["new_breaks"] == []
-    assert found["counts"]["graph_breaks"] == {"before": 1, "after": 0}
+    assert found["counts"]["graph_breaks"] == {"before": 2, "after": 1}
+    assert main(["breaks", "--try", "2"]) == 1  # torch.where makes a tensor
+    assert "tried on a copy: the program, so edited, fails" in capsys.readouterr().out
     assert program.read_text() == PROGRAM
