@@ -169,8 +169,8 @@ def _key(value: Any) -> Any:
     kind, content = value
     if kind != "tensor":
         return value
-    return kind, content[1].numpy().tobytes() if isinstance(content[1], torch.Tensor) and (
-        content[1].dtype is not torch.bfloat16) else str(content[1])
+    numbers = content[1]  # as bytes, since numpy has not all dtypes
+    return kind, numbers.reshape(-1).view(torch.uint8).numpy().tobytes() if isinstance(numbers, torch.Tensor) else numbers
 
 
 def _wrong_gradient(ran: Closely, lines: Sequence[tuple[str, Any]], gradients: Mapping[str, Any]) -> int:

@@ -153,7 +153,8 @@ def _in_compiler(task: Task, expected: list[Event] | None, output: Path) -> Answ
     if not ended["kind"]:
         internal = [m for m in session.current().messages if "a graph runs in eager: internal error" in m]
         if internal and task.engine:
-            return ended | {"kind": "exception", "detail": internal[0].rpartition("internal error in the engine: ")[2]}
+            detail = internal[0].rpartition("internal error in the engine: ")[2]
+            return ended | {"kind": "exception", "detail": detail, "events": position}
     return ended | {"kind": ended["kind"] or "passed", "events": position}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ class Event:
 
 CANCELLED = 16
 """Units in the last place of the numbers that went into a value: so far it may be off where they cancel out."""
+MOST_CANCELLED = 1e-3
+"""And at most this share of them: in bfloat16 and float16, units in the last place are as large as most gradients."""
 TELLING = 1e-3
 """The largest element of a leaf, below which the size of its gradient is not guessed from it."""
 MOST_HELD = 1000
@@ -86,7 +89,7 @@ class Observer:
             changed += _others(given, (args, kwargs))
             after = _plain((args, kwargs))
             self._called(getattr(original, "__qualname__", ""), result, changed, "" if after == plain else after,
-                         max(map(_top, given), default=0.0))
+                         _usual(given))
             return result
 
         eval_frame.skip_code(observed.__code__)
@@ -235,9 +238,16 @@ def _top(value: Any) -> float:
 
 def _per_element(roots: Sequence[Any], leaves: Sequence[torch.Tensor]) -> float:
     """How large the parts are that a gradient adds up, at a guess: a root's change with one element of a leaf, if that
-    has its share at random. A leaf of zeros (a bias, before training) tells nothing of it."""
+    has its share at random; at most the root, as small leaves say little. One of zeros (a bias, before training) tells
+    nothing of it."""
     top, sizes = max(map(_top, roots), default=0.0), [(leaf.numel(), _top(leaf)) for leaf in leaves if leaf.numel()]
-    return max((top / (count**0.5 * size) for count, size in sizes if size > TELLING), default=0.0)
+    return max((top / max(count**0.5 * size, 1.0) for count, size in sizes if size > TELLING), default=0.0)
+
+
+def _usual(given: Sequence[torch.Tensor]) -> float:
+    """How large the numbers are that a call adds up, at a guess: not as a mask, whose -1e9 is there to be lost."""
+    tops = [top for t in given if (top := _top(t))]
+    return statistics.median_low(tops) if tops else 0.0
 
 
 def _snapshot(value: Any) -> torch.Tensor | None:
@@ -299,7 +309,8 @@ def _apart(value: Value, eager: Value, what: str, scale: float) -> Apart | None:
     finite = e.isfinite()
     distance = (v - e)[finite].abs().max().item() if finite.any() else 0.0
     top = e[finite].abs().max().item() if finite.any() else 0.0
-    if eager.is_floating_point() and distance <= CANCELLED * torch.finfo(eager.dtype).eps * scale:
+    if eager.is_floating_point() and distance <= scale * min(
+            CANCELLED * torch.finfo(eager.dtype).eps, MOST_CANCELLED):
         return None
     size = distance / top if top else (math.inf if distance else 0.0)
     if size <= ALLOWED.get(eager.dtype, 3e-4):

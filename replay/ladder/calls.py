@@ -30,7 +30,8 @@ def call_rungs(
     why = f"{found.calls} {'call' if found.calls == 1 else 'calls'} of the program that it serves, compared with eager"
     if blame is None:
         return [Rung(stage, "cpu", "equal", seconds=seconds, why=why) for stage in stages], None
-    wrong = blame.stage if blame.stage in stages else stages[-1]
+    wrong = "guards" if blame.stage == "guards" else STAGES[-1]  # a wrong graph shows in what the bytecode makes of it
     rungs = [Rung(stage, "cpu", "different", blame.comparison, seconds) if stage == wrong else
              Rung(stage, "cpu", "equal", seconds=seconds, why=why) for stage in stages]
-    return rungs, Difference(blame.stage, blame.node, blame.location, blame.comparison, blame.inside)
+    first = Difference(blame.stage, blame.node, blame.location, blame.comparison, blame.inside)
+    return rungs, first if wrong in stages else None

@@ -71,7 +71,7 @@ def _one_child(climbs: Sequence[Callable[[], tuple[str, str, Climb]]], limit: fl
     heard, name, device, finished = _Heard(), "", "cpu", 0
     try:
         while finished < len(climbs):
-            own = TIMEOUT_SECONDS if heard.stage == "program" else 0  # which ends by itself
+            own = 2 * TIMEOUT_SECONDS if heard.stage == "program" else 0  # which ends by itself
             message = _message(reader, limit + own)
             if message is None:
                 yield _died(heard, name, device, *_how(child))

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from ptdebug.cli.scripts.events import Event, Observer, first_apart
 
@@ -41,3 +42,34 @@ def test_what_cancels_out_is_rounding() -> None:
     assert why(event(tiny, 0.5), event(other, 0.5)) == ""
     assert why(event(tiny, 1e-3), event(other, 1e-3)) != ""
     assert why(event(w, 0.5), event(w * 1.01, 0.5)) != ""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_wrong_gradient_is_not_what_cancels_out(dtype: torch.dtype) -> None:
+    """Half of each gradient is a difference, also where the model is narrow or has a small parameter."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 10)).to(dtype)
+    small = torch.nn.Parameter(torch.tensor(0.0011, dtype=dtype))
+    x, y = torch.randn(32, 64, dtype=dtype), torch.randint(0, 10, (32,))
+    leaves = [*model.parameters(), small]
+    found: list[Event] = []
+    observer = Observer(found.append)
+    loss = torch.nn.functional.cross_entropy(model(x) + small * x[:, :10], y)
+    loss.backward()
+    for half in range(-1, len(leaves)):
+        if half >= 0:
+            leaves[half].grad = None if leaves[half].grad is None else leaves[half].grad / 2
+        observer._went_back([loss], leaves, [str(i) for i in range(len(leaves))], None)
+    for wrong in found[1:]:
+        assert why([wrong], found[:1])
+
+
+def test_a_large_mask_hides_no_wrong_result() -> None:
+    mask = torch.full((8, 8), torch.finfo(torch.float32).min).triu(1)
+    x = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
+
+    def attend(x: torch.Tensor, mask: torch.Tensor, factor: float) -> torch.Tensor:
+        return factor * torch.softmax(x + mask, -1)
+
+    assert why(events(attend, x, mask, 1.0), events(attend, x, mask, 1.0)) == ""
+    assert why(events(attend, x, mask, 0.5), events(attend, x, mask, 1.0)) == "max abs 0.5 of 1"

@@ -10,8 +10,10 @@ import pytest
 from ptdebug.artifacts.recording import Recording
 from ptdebug.cli.commands.replay import CHECKED
 from ptdebug.cli.main import main
+from ptdebug.replay.ladder.calls import call_rungs
 from ptdebug.replay.program.program import ProgramAbsent
-from ptdebug.replay.program.served import ServedCalls
+from ptdebug.replay.program.served import Blame, Served, ServedCalls
+from ptdebug.replay.verdicts.compare import Comparison
 
 PROGRAM = '''
 import random
@@ -89,3 +91,16 @@ def test_another_program_is_not_run(recorded):
         with pytest.raises(ProgramAbsent, match="has changed since"):
             ServedCalls(recording, CHECKED).ask("0/0")
         program.write_text(PROGRAM)
+
+
+@pytest.mark.parametrize(("blamed", "wrong"), [
+    ("guards", "guards"), ("output_bytecode", "output_bytecode"), ("capture", "output_bytecode")])
+def test_a_rung_is_not_different_for_what_another_did(blamed, wrong):
+    class Answers:
+        def ask(self, compile_id):
+            return Served(2, Blame(blamed, "the result", Comparison("different", why="1 of 1 elements differ"), None))
+
+    for asked in (("guards",), ("output_bytecode",), ("guards", "output_bytecode")):
+        rungs, first = call_rungs(Answers(), "0/0", asked.__contains__, lambda stage: None)
+        assert [(r.stage, r.verdict) for r in rungs] == [(s, "different" if s == wrong else "equal") for s in asked]
+        assert (first.stage if first is not None else "") == (blamed if wrong in asked else "")
