@@ -42,7 +42,7 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     parts = [state.of_installation(), state.of_process(), str(context.memory_budget), *_graph(captured.module)]
     quantized = any(map(_is_quantization, captured.module.graph.nodes))
     if context.freezing or context.buckets is not None or quantized:  # which depends on what is a parameter
-        parts += ["freezing", *captured.input_names]
+        parts += [f"freezing {context.freezing}", *captured.input_names]
     parts += [f"cpp_wrapper {context.cpp_wrapper}", context.way, repr(sorted(context.preferred.items())),
               str(context.buckets)]
     parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]

@@ -22,6 +22,7 @@ from .registry import POINTWISE, lowering
 decomposed = torch.ops.quantized_decomposed
 
 INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32))
+ZEROS = (torch.int32, torch.int64, torch.float32)  # less a narrower one, eager's integers wrap around
 
 
 @lowering(decomposed.quantize_per_tensor.default, decomposed.quantize_per_tensor.tensor, kind=POINTWISE)
@@ -73,6 +74,7 @@ def _dequantize_channels(graph: GraphLowering, node: torch.fx.Node, x: Value, sc
                          out_dtype: torch.dtype | None = None) -> Value:
     """`(x - zero_points) * scales` along `axis`: the difference of integers is exact."""
     _check(x.dtype in INTEGERS and scales.dtype is torch.float32)
+    _check(zero_points is None or zero_points.dtype in ZEROS)
 
     def compute(e: BodyBuilder, index: Index) -> str:
         along = (index[axis],)

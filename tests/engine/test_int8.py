@@ -153,6 +153,60 @@ def test_scales_that_are_chosen_at_each_call(compiled):
         assert same(result, wanted) or not wanted.isfinite().all()
 
 
+def test_nan_passes_an_activation(compiled):
+    """oneDNN's own makes 0 of it."""
+    torch.manual_seed(0)
+    layer = Layer(6, 4)
+
+    def function(x):
+        scale, zero = q.choose_qparams.tensor(x, 0, 255, 1e-5, torch.uint8)
+        x = q.quantize_per_tensor.tensor(x, scale, zero, *U8)
+        y = layer(q.dequantize_per_tensor.tensor(x, scale, zero, *U8))
+        return y.relu(), layer(q.dequantize_per_tensor.tensor(x, scale, zero, *U8)).clamp(-1, 1)
+
+    x = torch.randn(3, 4)
+    for odd in (0.5, float("nan"), float("inf")):
+        x[0, 0] = odd
+        got, calls, _ = compiled(function, x)
+        assert calls == ["onednn.qlinear_pointwise.tensor"] * 2
+        assert all(torch.allclose(a, b, atol=1e-4, equal_nan=True) for a, b in zip(got, function(x)))
+
+
+def test_what_onednn_refuses_runs_in_loops(compiled):
+    """int8 images, bounds that cross, weights without elements (which end the process)."""
+    torch.manual_seed(0)
+    convolve, project, empty = Layer(4, 4, 3, 3, padding=1), Layer(6, 4), Layer(6, 1)
+    empty.weight = empty.weight[:, :0]
+
+    def function(image, x):
+        signed = convolve(fake_quantized(image, 0.05, 3, S8)) + fake_quantized(image)
+        return fake_quantized(signed), fake_quantized(project(fake_quantized(x)).clamp(1, 0.2)), empty(x[:, :0])
+
+    inputs = torch.randn(2, 4, 6, 6), torch.randn(3, 4)
+    got, calls, decisions = compiled(function, *inputs)
+    assert calls.count("onednn.qlinear_pointwise.default") == 1 and not any("qconv" in call for call in calls)
+    assert any("its image is int8" in decision.why for decision in decisions.values())
+    assert all(same(a, b, 0.05) for a, b in zip(got, function(*inputs)))
+
+
+def test_integers_that_are_moved_stay_the_tensors_of_the_program(compiled):
+    """Results have their own memory and strides; what depends on strides reads those of the program."""
+    def function(x):
+        y = q.dequantize_per_tensor.default(x, 0.05, 20, *U8)
+        first = q.quantize_per_tensor.default(y, 0.05, 20, *U8)
+        again = q.quantize_per_tensor.default(q.dequantize_per_tensor.default(first, 0.05, 20, *U8), 0.05, 20, *U8)
+
+        def dequantized():
+            return q.dequantize_per_tensor.default(x, 0.05, 20, *U8)
+
+        return first, again, dequantized().as_strided((4, 3), (3, 1), 2), dequantized().expand(5, *x.shape)
+
+    for x in (torch.randint(0, 255, (4, 4), dtype=torch.uint8), torch.randint(0, 255, (4, 8), dtype=torch.uint8)[:, ::2]):
+        got, _, _ = compiled(function, x)
+        assert all(same(a, b) for a, b in zip(got, function(x)))
+        assert len({tensor.untyped_storage().data_ptr() for tensor in (x, *got)}) == 5
+
+
 def test_what_keeps_a_layer_from_integers_is_said(compiled):
     torch.manual_seed(0)
     layer, x = Layer(6, 4), torch.randn(3, 4)
@@ -162,12 +216,13 @@ def test_what_keeps_a_layer_from_integers_is_said(compiled):
     assert not any("qlinear" in call for call in calls) and same(got, layer(x) * 2)
 
 
-@pytest.mark.parametrize("zero", [3, 100])
+@pytest.mark.parametrize("zero", [3, 100, 0.5, torch.tensor(60, dtype=torch.int8)])
 def test_weights_with_a_zero_of_their_own(zero):
-    """oneDNN would ignore it. What does not fit in 8 bits without it runs in eager."""
+    """oneDNN would ignore it. What does not fit in 8 bits without it runs in eager; others are no integers, or wrap."""
     dispatch.reset()
     torch.manual_seed(0)
-    layer = Layer(6, 4, zero=zero)
+    layer = Layer(6, 4)
+    layer.zeros = torch.full((6,), zero) if isinstance(zero, (int, float)) else zero.expand(6).clone()
     with torch.no_grad():
         function = ptdebug.compile(lambda x: layer(fake_quantized(x)))
         for _ in range(2):

@@ -75,6 +75,8 @@ def convolution(node: torch.fx.Node) -> tuple[Convolution | None, str]:
         return None, ""
     if given is None or given.dynamic or kernel is None:
         return None, f"its {'weight' if kernel is None else 'image'} is {OTHERWISE}"
+    if given.node.meta["val"].dtype is not torch.uint8:
+        return None, "its image is int8, and oneDNN's convolutions take uint8"
     if transposed or node.kwargs or node.meta["val"].dim() != 4:
         return None, "it is transposed, or not of images"
     if not all(type(number) is int for number in (*stride, *padding, *dilation, groups)):
@@ -102,7 +104,9 @@ def _continued(found: Convolution) -> Convolution:
         same = plus.other is None or plus.other.node.meta["val"].dtype == user.meta["val"].dtype
         if same:
             return replace(plus, nodes=(*plus.nodes, user), out=out)
-    return plus if plus.other is None else found  # a sum without a quantization is float32's: the loops add
+    if plus.other is not None or plus.post.hides_nan:  # without a quantization they are float32's, and the loops'
+        return found
+    return plus
 
 
 def _added(user: torch.fx.Node | None, node: torch.fx.Node) -> Quantity | None:

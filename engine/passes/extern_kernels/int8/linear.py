@@ -119,6 +119,8 @@ def _continued(
         if found is not None or out is not None:
             ended = tuple(nodes)
         user = only_user(user)
+    if out is None and post.hides_nan:
+        ended, post = (node,), PostOp()
     return Linear(ended, rows, reshapes, kernel, bias, post, out)
 
 

@@ -73,6 +73,10 @@ def weight(node: Any) -> Weight | None:
     packable = all(isinstance(n, torch.fx.Node) and is_packable(n) for n in (integers, scales, zeros))
     if axis != 0 or dtype is not torch.int8 or not packable or scales.meta["val"].dtype is not torch.float32:
         return None
+    if zeros.meta["val"].dtype not in (torch.int32, torch.int64):  # others are no integers, or wrap around in eager
+        return None
+    if any(type(size) is int and size == 0 for size in integers.meta["val"].shape):  # oneDNN divides by it
+        return None
     return Weight(integers, scales, zeros)
 
 
