@@ -145,6 +145,18 @@ def a_default_in_a_signature_that_changes(compile):
     return [*results, by_kept(X), by_new(X)]
 
 
+@PROGRAMS
+def defaults_by_name_that_come_later(compile):
+    def g(x, *, k):
+        return x * k
+
+    fast, results = compile(lambda x: x * (g.__kwdefaults__ or {"k": 9})["k"]), []
+    for defaults in (None, {"k": 3}, None, {"k": 4}):
+        g.__kwdefaults__ = defaults
+        results.append(fast(X))
+    return results
+
+
 @WHOLE
 def packed_numbers(compile):
     def fn(x, bits):
