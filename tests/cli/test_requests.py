@@ -287,6 +287,17 @@ def test_the_program_chooses_guards(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert found[0] == found[1]
 
 
+def test_a_recompilation_names_the_guard_that_failed_among_those_kept() -> None:
+    def keep(entries: Any) -> list[bool]:
+        return ["'x'" not in entry.name for entry in entries]
+
+    compiled = ptdebug.compile(lambda x, a, b: x * a + b, dynamic=False, options={"guard_filter_fn": keep})
+    for numbers in ((1, 2), (5, 2), (5, 7)):
+        compiled(torch.ones(2), *numbers)
+    said = [reason for reason in api.stats()["reasons"] if reason.startswith("recompile: ")]
+    assert said == ["recompile: L['a'] == 1, got 5", "recompile: L['b'] == 2, got 7"]
+
+
 def test_what_has_no_meaning_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     from ptdebug.cli import compile_options, torch_settings
 
