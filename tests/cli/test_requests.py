@@ -194,6 +194,23 @@ def test_stances_that_leave_the_first_call(set_stance: Callable[..., Any]) -> No
                 assert api.stats()["graphs"] - before == graphs
 
 
+def test_the_first_call_that_is_left_to_eager_is_not_watched(caplog: pytest.LogCaptureFixture) -> None:
+    """The program's `__torch_function__` sees its own operators only, and tensors without sizes are no error."""
+    seen = []
+
+    class Watching(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    with torch.compiler.set_stance("eager_then_compile"):
+        ptdebug.compile(plus_one)(torch.ones(2).as_subclass(Watching))
+        ptdebug.compile(lambda x: x + 2)(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
+    assert seen == ["add"]
+    assert not [record for record in caplog.records if record.name == "ptdebug"]
+
+
 @pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])
 def test_a_stance_forces_a_backend(set_stance: Callable[..., Any]) -> None:
     seen = []
