@@ -211,6 +211,15 @@ def test_the_first_call_that_is_left_to_eager_is_not_watched(caplog: pytest.LogC
     assert not [record for record in caplog.records if record.name == "ptdebug"]
 
 
+def test_a_limit_that_raises_says_nothing_of_eager(caplog: pytest.LogCaptureFixture) -> None:
+    compiled = ptdebug.compile(lambda x, a: x * a, dynamic=False)
+    with torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):
+        compiled(torch.ones(2), 1)
+        with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit, match="fail_on_recompile_limit_hit"):
+            compiled(torch.ones(2), 2)
+    assert not [record for record in caplog.records if record.name == "ptdebug"]
+
+
 @pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])
 def test_a_stance_forces_a_backend(set_stance: Callable[..., Any]) -> None:
     seen = []
