@@ -194,6 +194,32 @@ def test_stances_that_leave_the_first_call(set_stance: Callable[..., Any]) -> No
                 assert api.stats()["graphs"] - before == graphs
 
 
+def test_the_first_call_that_is_left_to_eager_is_not_watched(caplog: pytest.LogCaptureFixture) -> None:
+    """The program's `__torch_function__` sees its own operators only, and tensors without sizes are no error."""
+    seen = []
+
+    class Watching(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    with torch.compiler.set_stance("eager_then_compile"):
+        ptdebug.compile(plus_one)(torch.ones(2).as_subclass(Watching))
+        ptdebug.compile(lambda x: x + 2)(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
+    assert seen == ["add"]
+    assert not [record for record in caplog.records if record.name == "ptdebug"]
+
+
+def test_a_limit_that_raises_says_nothing_of_eager(caplog: pytest.LogCaptureFixture) -> None:
+    compiled = ptdebug.compile(lambda x, a: x * a, dynamic=False)
+    with torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):
+        compiled(torch.ones(2), 1)
+        with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit, match="fail_on_recompile_limit_hit"):
+            compiled(torch.ones(2), 2)
+    assert not [record for record in caplog.records if record.name == "ptdebug"]
+
+
 @pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])
 def test_a_stance_forces_a_backend(set_stance: Callable[..., Any]) -> None:
     seen = []
@@ -285,6 +311,17 @@ def test_the_program_chooses_guards(name: str, monkeypatch: pytest.MonkeyPatch) 
             results.append(compiled(x.double()))
         found.append([result[0].item() for result in results])
     assert found[0] == found[1]
+
+
+def test_a_recompilation_names_the_guard_that_failed_among_those_kept() -> None:
+    def keep(entries: Any) -> list[bool]:
+        return ["'x'" not in entry.name for entry in entries]
+
+    compiled = ptdebug.compile(lambda x, a, b: x * a + b, dynamic=False, options={"guard_filter_fn": keep})
+    for numbers in ((1, 2), (5, 2), (5, 7)):
+        compiled(torch.ones(2), *numbers)
+    said = [reason for reason in api.stats()["reasons"] if reason.startswith("recompile: ")]
+    assert said == ["recompile: L['a'] == 1, got 5", "recompile: L['b'] == 2, got 7"]
 
 
 def test_what_has_no_meaning_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -248,21 +248,21 @@ class Dispatcher:
 
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
         """From now on use existing entries only; said once, and recorded as a compilation that was not made."""
-        raises = self.options.fullgraph or setting("fail_on_recompile_limit_hit", False)
+        hit = "fail_on_recompile_limit_hit"
+        asked = "fullgraph=True" if self.options.fullgraph else hit if setting(hit, False) else ""
         if not state.limit_said:
             state.limit_said = True
             code, limit = frame.f_code, self._limit(state)
             change = f"{reason.subject} was {reason.expected}, is {reason.actual}" if reason else ""
             last = change and f"; the last time because {change}"
-            rest = "fullgraph=True allows no eager" if self.options.fullgraph else "other calls of it run in eager"
+            rest = f"{asked} allows no eager" if asked else "other calls of it run in eager"
             text = f"was compiled {limit}{LIMIT_REACHED}{rest}{last}"
-            if not self.options.fullgraph:  # else the error says it
+            if not asked:  # else the error says it
                 log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
             STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
             compilation = Compilation(self.options, frame, CompileId(state.frame, state.compiles))
-            compilation.refused("failed" if self.options.fullgraph else "eager", text, compilation.decide_limit)
-        if raises:
-            asked = "fullgraph=True" if self.options.fullgraph else "fail_on_recompile_limit_hit"
+            compilation.refused("failed" if asked else "eager", text, compilation.decide_limit)
+        if asked:
             raise RecompileLimitError(
                 f"{frame.f_code.co_qualname} was compiled {self._limit(state)} times, the limit, and "
                 f"{asked} allows no call of it to run in eager"

@@ -10,6 +10,7 @@ import torch
 
 from ...artifacts.records import Recompile
 from ..breaks.raised_errors import RecompileError, StanceError
+from ..runtime.global_modes import without_overrides
 from .registry import REGISTRY
 
 DYNAMO = "torch._dynamo.eval_frame"
@@ -55,11 +56,12 @@ def backend_in_effect() -> Any:
     return REGISTRY.backend if there is None else there
 
 
+@without_overrides
 def remember_sizes(history: dict[str, Any], variables: Mapping[str, Any]) -> None:
     """Note what a call that runs in eager was given, so that what differs at the next one is dynamic."""
     for name, value in variables.items():
         key = f"L[{name!r}]"
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
             history.setdefault(key, (tuple(value.size()), tuple(value.stride())))
         elif type(value) in (int, float):
             history.setdefault(key, value)

@@ -4,19 +4,14 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 import torch
 import torch.fx
-from torch.fx.experimental.symbolic_shapes import (
-    free_unbacked_symbols,
-)
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..sources.source import Source
-
-if TYPE_CHECKING:
-    pass
 
 
 def fake_of(arg: Any) -> Any:
@@ -55,6 +50,7 @@ _DTYPES_OF_PYTHON: dict[type, torch.dtype] = {
 
 
 def target_name(target: Any) -> str:
+    """The name of a function or method that a node calls."""
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
@@ -76,5 +72,6 @@ def subject_of(target: Any) -> tuple[Any, str]:
 
 
 def input_name(source: Source) -> str:
+    """What the placeholder of an input is called."""
     text = source.expression
     return "".join(c if c.isalnum() else "_" for c in text)

@@ -17,8 +17,8 @@ from .versions import Versions
 
 @dataclass(frozen=True, slots=True)
 class BuiltTree:
-    """A guard tree: `checks[i]` is the guard that C++ reports by the string of i; `watched` are objects that must
-    outlive the entry."""
+    """A guard tree: C++ reports each of `checks` by the string of its index; `watched` are objects that must outlive
+    the entry."""
 
     root: Manager
     checks: tuple[Check, ...]

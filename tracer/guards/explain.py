@@ -212,7 +212,7 @@ def _variables(expressions: Sequence[str]) -> str:
 def _failed_check(checks: Sequence[Check], text: str) -> Check | None:
     """The check behind C++'s report: its index, or a message of C++ that names a source or the global state."""
     if text.isdigit():
-        return checks[int(text)] if int(text) < len(checks) else None
+        return next((c for c in checks if c.index == int(text)), None)
     if re.match(r"GLOBAL_STATE|torch function mode|.*mode stack", text):
         return next((c for c in checks if c.kind == "GLOBAL_STATE"), None)
     if text.startswith("Duplicate tensor"):

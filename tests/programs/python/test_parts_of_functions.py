@@ -130,6 +130,33 @@ def a_signature_that_is_kept(compile):
     return compile(fn)(X)
 
 
+@PROGRAMS
+def a_default_in_a_signature_that_changes(compile):
+    numbers, words = [2], {"a": 1}
+
+    def g(x, by=numbers, *, more=(words,)):
+        return x
+
+    kept = inspect.signature(g)
+    by_kept = compile(lambda x: x * kept.parameters["by"].default[0] + kept.parameters["more"].default[0]["a"])
+    by_new = compile(lambda x: x * inspect.signature(g).parameters["by"].default[0])
+    results = [by_kept(X), by_new(X)]
+    numbers[0], words["a"] = 5, 7
+    return [*results, by_kept(X), by_new(X)]
+
+
+@PROGRAMS
+def defaults_by_name_that_come_later(compile):
+    def g(x, *, k):
+        return x * k
+
+    fast, results = compile(lambda x: x * (g.__kwdefaults__ or {"k": 9})["k"]), []
+    for defaults in (None, {"k": 3}, None, {"k": 4}):
+        g.__kwdefaults__ = defaults
+        results.append(fast(X))
+    return results
+
+
 @WHOLE
 def packed_numbers(compile):
     def fn(x, bits):

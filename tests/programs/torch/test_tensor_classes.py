@@ -189,6 +189,36 @@ def a_gradient_of_a_result_of_a_class(compile):
     return found
 
 
+@program
+def a_gradient_of_a_result_whose_class_has_slots(compile):
+    class Slotted(torch.Tensor):
+        __slots__ = ("note",)
+
+    def hidden_and_loss(x):
+        hidden = (x * 2).as_subclass(Slotted)
+        return hidden, (hidden * 3).sum()
+
+    hidden, loss = compile(hidden_and_loss)(torch.ones(2, requires_grad=True))
+    return type(hidden).__name__, hidden.detach(), torch.autograd.grad(loss, hidden)
+
+
+@program
+def results_of_a_class_beside_the_plain_ones(compile):
+    class Tagged(torch.Tensor):
+        pass
+
+    def views(x):
+        plain, given = x * 2, x.as_subclass(Tagged)
+        tagged, again = plain.as_subclass(Tagged), plain.as_subclass(Tagged)
+        loss = (tagged * 3).sum() + (again * given).sum()
+        return plain, tagged, again, given, tagged.as_subclass(torch.Tensor), loss
+
+    x = torch.ones(2, requires_grad=True)
+    results = compile(views)(x)
+    same = [a is b for a in (*results, x) for b in (*results, x)]
+    return [type(result).__name__ for result in (*results, x)], same, torch.autograd.grad(results[-1], results[1:4])
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program(name):
     check(program[name])

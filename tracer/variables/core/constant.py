@@ -4,6 +4,7 @@ from __future__ import annotations
 import enum
 import operator
 import typing
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import (
     BuiltinMethodType,
@@ -110,6 +111,8 @@ class ConstantValue(Value):
             return BoundBuiltin(self, name)
         if isinstance(self.value, enum.Enum):
             return late.existing(tx, found)
+        if _may_change(found):  # the default of a parameter
+            raise Unsupported(Reason.ATTRIBUTE, self, name, detail=", which may change")
         return fold_result(tx, found)
 
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -347,6 +350,12 @@ def begun(made_by: Callable[[Any], Any], of: Any, index: int) -> Any:
     for _ in range(index):
         next(iterator)
     return iterator
+
+
+def _may_change(found: Any) -> bool:
+    if isinstance(found, tuple):
+        return any(map(_may_change, found))
+    return isinstance(found, (list, dict, set, bytearray, deque))
 
 
 def constant(value: Any) -> ConstantValue:

@@ -235,7 +235,7 @@ class FunctionValue(Value):
                 return late.make_tuple(tx, self.defaults) if self.function.__defaults__ else constant(None)
             if name == "__closure__":
                 return late.make_tuple(tx, self.closure) if self.function.__closure__ else constant(None)
-            if name == "__kwdefaults__" and self.function.__kwdefaults__ and self._kwdefaults is None:
+            if name == "__kwdefaults__" and (self._kwdefaults is None or not self.function.__kwdefaults__):
                 if self.source is not None and not is_stable(self.source):
                     return build(tx, self.function.__kwdefaults__, AttrSource(self.source, name))
             if name in _PARTS and getattr(self.function, name):

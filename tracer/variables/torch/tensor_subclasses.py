@@ -166,9 +166,17 @@ class SubclassValue(TensorValue):
         """Another view of the tensor that it is a view of, with its class; where something was computed from it that
         autograd tracks, itself: a gradient of that may be asked for."""
         assert self.plain is not None
-        itself = self.tracked and self.fake.requires_grad and bool(self.node.users)
-        codegen.push_function(given_class if itself else with_class)
-        codegen.load_node(self.node if itself else self.plain)
+        if self.tracked and self.fake.requires_grad and self.node.users:
+            if cls.__basicsize__ != torch.Tensor.__basicsize__:
+                of = f"a tensor of the class {cls.__qualname__}, which has __slots__,"
+                raise Unsupported(Reason.RECONSTRUCT, detail=of)
+            codegen.push_function(given_class)
+            codegen.load_node(self.node)
+            codegen.const(cls)
+            codegen.call(2)
+            return
+        codegen.push_function(with_class)
+        codegen.load_node(self.plain)
         codegen.const(cls)
         codegen.const(self.tracked)
         codegen.call(3)
@@ -194,7 +202,7 @@ def without_class(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.as_subclass(torch.Tensor)
 
 
-def given_class(tensor: torch.Tensor, cls: Any, tracked: bool) -> torch.Tensor:
+def given_class(tensor: torch.Tensor, cls: Any) -> torch.Tensor:
     """A result of the graph that nothing else has, of class `cls` from now on."""
     tensor.__class__ = cls
     return tensor
