@@ -23,22 +23,6 @@ class T(tuple):
     pass
 
 
-class L(list):
-    pass
-
-
-class D(dict):
-    pass
-
-
-class S(set):
-    pass
-
-
-class F(frozenset):
-    pass
-
-
 class Q(collections.namedtuple("Q", "a b")):
     pass
 
