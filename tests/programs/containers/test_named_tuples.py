@@ -326,7 +326,7 @@ def a_named_tuple_with_an_attribute(compile):
 
     def h(x):
         return (
-            x,
+            x * 2,
             q == Q(1, 2),
             q == (1, 2),
             Q(1, 2) == q,
