@@ -190,7 +190,7 @@ def _symbol(value: Any) -> sympy.Symbol | None:
     """The symbol that a number is, where it is one."""
     if not isinstance(value, (torch.SymInt, torch.SymFloat)):
         return None
-    expression = value.node.expr
+    expression = getattr(value.node, "expr", None)  # the ragged size of a nested tensor has none
     return expression if isinstance(expression, sympy.Symbol) else None
 
 

@@ -18,7 +18,6 @@ from aiohttp import web
 from textual_serve.server import Server
 
 HOST = "localhost"
-COOKIE = "ptdebug"
 FOREIGN = re.compile(r'<link[^>]*href="https://[^>]*>')
 """What textual-serve's page would load from elsewhere: a font."""
 
@@ -32,6 +31,7 @@ class WorkbenchServer(Server):
         words = [sys.executable, "-P", "-m", "ptdebug", "tui", selector, *(["--follow"] if follow else [])]
         super().__init__(shlex.join(words), HOST, port, title=f"ptdebug {selector}", public_url=f"http://{HOST}:{port}")
         self.token = secrets.token_urlsafe(16)
+        self.cookie = f"ptdebug_{port}"  # cookies of one host are shared by its ports
 
     @property
     def address(self) -> str:
@@ -57,12 +57,12 @@ class WorkbenchServer(Server):
         own = f"{HOST}:{self.port}"
         if request.host != own or request.headers.get("Origin", f"http://{own}") != f"http://{own}":
             return web.Response(status=403, text=f"only for pages of http://{own}\n")
-        known = request.query.get("token") or request.cookies.get(COOKIE, "")
+        known = request.query.get("token") or request.cookies.get(self.cookie, "")
         if not hmac.compare_digest(known.encode(), self.token.encode()):
             return web.Response(status=403, text="open the address that `ptdebug serve` printed, with its token\n")
         response = await handler(request)
         if isinstance(response, web.Response) and response.text and response.content_type == "text/html":
             response.text = FOREIGN.sub("", response.text)
         if "token" in request.query and not response.prepared:
-            response.set_cookie(COOKIE, self.token, httponly=True, samesite="Strict")
+            response.set_cookie(self.cookie, self.token, httponly=True, samesite="Strict")
         return response

@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -125,7 +126,7 @@ def read(content: bytes) -> Bundle:
             )
     except BundleError:
         raise
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError, RuntimeError) as error:
         raise BundleError(f"it is no cache bundle, or damaged ({type(error).__name__}: {error})") from error
     if len(graphs) != len(manifest.graphs):
         raise BundleError("a graph in it has no valid key")

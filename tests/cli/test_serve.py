@@ -58,6 +58,8 @@ async def test_a_page_and_its_terminal(unused_port: int) -> None:
         async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as browser:
             page = await browser.get(server.address)
             text = await page.text()
+            assert [(cookie.key, cookie.value) for cookie in page.cookies.values()] == [
+                (f"ptdebug_{unused_port}", server.token)]  # another server of this host has one of its own
             assert page.status == 200 and f"ws://localhost:{unused_port}/ws" in text
             assert "googleapis" not in text and "xterm.css" in text
             async with browser.ws_connect(f"{base}/ws?width=100&height=30", headers={"Origin": base}) as socket:

@@ -114,16 +114,20 @@ def test_another_machine_or_version_is_told(tmp_path: Path, caplog: pytest.LogCa
     assert "nothing was loaded" in caplog.text
 
 
+CUT, FLIPPED = "cut", "flipped"
+
+
 @pytest.mark.parametrize("change", [
-    {"libraries/0.so": b"other code"}, {"manifest.json": b"{}"}, {"manifest.json": b"\\xff"}, None,
+    {"libraries/0.so": b"other code"}, {"manifest.json": b"{}"}, {"manifest.json": b"\xff"}, CUT, FLIPPED,
 ])
-def test_a_damaged_bundle_is_refused(change: dict[str, bytes] | None, tmp_path: Path) -> None:
+def test_a_damaged_bundle_is_refused(change: dict[str, bytes] | str, tmp_path: Path) -> None:
     path = written(tmp_path)
-    if change is None:
-        path.write_bytes(path.read_bytes()[:200])
-    else:
+    whole = path.read_bytes()
+    if isinstance(change, dict):
         rewritten(path, change)
-    with pytest.raises(bundle.BundleError, match=r"small\.cache: .*"):
+    else:  # the manifest's compressed bytes begin at 43
+        path.write_bytes(whole[:200] if change == CUT else whole[:43] + b"\xff" * 8 + whole[51:])
+    with pytest.raises(bundle.BundleError, match=r"small\.cache: (it is no cache bundle|.* is not what was)"):
         ptdebug.load_cache(path, trust=True)
 
 

@@ -60,4 +60,3 @@ def _artifact(found: Failure) -> tuple[Target, int] | None:
 def _whole(session: Session, found: Failure) -> Details:
     return lambda: [line.text.strip("\n") for line in
                     card_lines(session.selector(Target()), failure_document(found), whole=True)]
-

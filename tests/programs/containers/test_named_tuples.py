@@ -23,22 +23,6 @@ class T(tuple):
     pass
 
 
-class L(list):
-    pass
-
-
-class D(dict):
-    pass
-
-
-class S(set):
-    pass
-
-
-class F(frozenset):
-    pass
-
-
 class Q(collections.namedtuple("Q", "a b")):
     pass
 
@@ -342,7 +326,7 @@ def a_named_tuple_with_an_attribute(compile):
 
     def h(x):
         return (
-            x,
+            x * 2,
             q == Q(1, 2),
             q == (1, 2),
             Q(1, 2) == q,

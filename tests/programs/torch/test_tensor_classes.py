@@ -13,23 +13,26 @@ program = Programs()
 X = torch.ones(2)
 
 
+class W(torch.Tensor):
+    """Wraps another tensor."""
+
+    @staticmethod
+    def __new__(cls, e):
+        return torch.Tensor._make_wrapper_subclass(cls, e.shape, dtype=e.dtype)
+
+    def __init__(self, e):
+        self.e = e
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        un = lambda t: t.e if isinstance(t, W) else t
+        r = func(*torch.utils._pytree.tree_map(un, args), **(kwargs or {}))
+        return W(r) if isinstance(r, torch.Tensor) else r
+
+
 @program
 def parameters_of_a_wrapper_class(compile):
     P = torch.nn.Parameter
-
-    class W(torch.Tensor):
-        @staticmethod
-        def __new__(cls, e):
-            return torch.Tensor._make_wrapper_subclass(cls, e.shape, dtype=e.dtype)
-
-        def __init__(self, e):
-            self.e = e
-
-        @classmethod
-        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-            un = lambda t: t.e if isinstance(t, W) else t
-            r = func(*torch.utils._pytree.tree_map(un, args), **(kwargs or {}))
-            return W(r) if isinstance(r, torch.Tensor) else r
 
     class F(torch.Tensor):
         pass
@@ -60,20 +63,6 @@ def parameters_of_a_wrapper_class(compile):
 
 @program
 def is_it_a_parameter(compile):
-    class W(torch.Tensor):
-        @staticmethod
-        def __new__(cls, e):
-            return torch.Tensor._make_wrapper_subclass(cls, e.shape, dtype=e.dtype)
-
-        def __init__(self, e):
-            self.e = e
-
-        @classmethod
-        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-            un = lambda t: t.e if isinstance(t, W) else t
-            r = func(*torch.utils._pytree.tree_map(un, args), **(kwargs or {}))
-            return W(r) if isinstance(r, torch.Tensor) else r
-
     w = torch.nn.Parameter(W(torch.ones(2)))
 
     def h(x):
