@@ -24,6 +24,7 @@ from ..lowering.pointwise import HEAVY
 from ..lowering.realization import COLUMNS
 from .fusion_choices import Choices, Pair
 from .legality import Illegal, Legal, Unprofitable, accesses, aligned, conflict, crossing, iterations, turned
+from .occupancy import idle
 from .reachability import Paths
 from .steps import SYMBOL_HINT, Node, hinted, is_seen, node_of, symbols_of
 
@@ -288,6 +289,8 @@ class Fusion:
                 against = crossing(fixed, moved, axes[:shared])
             whole = against is None
             against = against or self._too_coarse(fixed, moved, axes[:shared])
+            if against is None and dependent and first.device == "cuda":
+                against = idle(fixed, moved, axes[:shared], self.program)
             if whole:
                 return Legal([*fixed, *moved], axes[:shared], against)
             possible = possible or Legal([*fixed, *moved], axes[:shared], against)
