@@ -30,7 +30,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
     "pad-mm": ("padded", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
     "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"),
-    "weight-grad": ("fused", "split"),
+    "weight-grad": ("fused", "split"), "conv-bias": ("loops", "library"),
     # the schedule
     "fuse": ("fuse", "separate"), "horizontal-fusion": ("fuse", "separate"), "column-sum": ("by-rows", "by-columns"),
     "operand-layout": ("transposed-copy", "as-is"), "loop-order": (r"\w+(,\w+)*",), "unroll": ("unroll", "loop"),

@@ -355,7 +355,7 @@ def _rank(found: Legal | Illegal | Unprofitable) -> tuple[int, int]:
     """By which the better of two ways to share loops is known: profitable ones first, then those with more loops."""
     if not isinstance(found, Legal):
         return 0, 0
-    return (1, 0) if found.against is not None else (2, len(found.axes))
+    return (1 if found.against is not None else 2), len(found.axes)
 
 
 def _nothing_in_common(first: Node, second: Node, illegal: Illegal | None = None) -> Unprofitable:

@@ -112,7 +112,8 @@ def why_idle(form: Form) -> str:
     programs = -(-rows // SECTOR) if columns else rows
     if not form.reduces or programs >= 2 * PROCESSORS or longest * (SECTOR if columns else 1) < SPLIT_FROM:
         return ""
-    return f"{rows} {'columns' if columns else 'rows'} of {longest} would leave most of the GPU idle; separate kernels use all of it"
+    what = "columns" if columns else "rows"
+    return f"{rows} {what} of {longest} would leave most of the GPU idle; separate kernels use all of it"
 
 
 def power_of_two(n: int) -> int:
