@@ -3,9 +3,10 @@
 A GPU's libraries copy tiles by 16 bytes, and take a kernel three to seven times slower where rows are not aligned to
 that: the logits of a vocabulary of 50257 words. Two ways around it, neither of which needs other memory of that size:
 
-- The result's rows are misaligned, `left` lies by rows and `right` by columns. Of 16-bit rows of odd length, each eighth
-  begins at the same place of a piece of 16 bytes. So it is computed in (at most) eight products, each of every eighth
-  row, and of the columns that are whole pieces there. What is left are a few columns at both ends, one thin product.
+- The result's rows are misaligned, `left` lies by rows and `right` by columns. Of 16-bit rows of odd length, each
+  eighth begins at the same place of a piece of 16 bytes. So it is computed in (at most) eight products, each of every
+  eighth row, and of the columns that are whole pieces there. What is left are a few columns at both ends, one thin
+  product.
 - `left` lies by columns, and has a number of rows that is no multiple: the last rows are a product of their own.
 """
 from __future__ import annotations
