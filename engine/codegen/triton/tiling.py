@@ -29,7 +29,7 @@ from .form import Form
 UNKNOWN_SIZE = 1024  # assumed for a dynamic size
 PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
-MOST_SPLITS = 512  # programs that share a row
+MOST_SPLITS = 2048  # programs that share a row
 LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
 
 
@@ -218,7 +218,7 @@ def _splits(form: Form, x: int, block: int) -> int:
     enough = 8 * PROCESSORS
     if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
         return 1
-    wanted = power_of_two(max(1, enough // programs))
+    wanted = 1 << (enough // programs).bit_length() - 1
     return max(1, min(wanted, power_of_two(length // (2 * block)), MOST_SPLITS))
 
 
