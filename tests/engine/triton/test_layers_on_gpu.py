@@ -83,4 +83,4 @@ def _step(program, x: torch.Tensor, module: nn.Module) -> list[torch.Tensor]:
 
 def _error(found: torch.Tensor, truth: torch.Tensor) -> float:
     size = truth.square().mean().sqrt().clamp_min(1e-30)
-    return float(((found.double() - truth).square().mean().sqrt() / size))
+    return float((found.double() - truth).square().mean().sqrt() / size)
