@@ -31,6 +31,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "pad-mm": ("padded", "interleaved", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
     "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"),
     "weight-grad": ("fused", "split"), "conv-bias": ("loops", "library"),
+    "epilogue": ("library", "loops"),
     # the schedule
     "fuse": ("fuse", "separate"), "horizontal-fusion": ("fuse", "separate"), "column-sum": ("by-rows", "by-columns"),
     "operand-layout": ("transposed-copy", "as-is"), "loop-order": (r"\w+(,\w+)*",), "unroll": ("unroll", "loop"),

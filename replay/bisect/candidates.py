@@ -26,7 +26,7 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "variance": ("two-pass",), "lowering": ("extern",),
     # passes, and kernels of libraries
     "weight-grad": ("fused",), "sdpa": ("aten",), "prepack": ("as-stored",), "int8": ("dequantized",),
-    "conv-layout": ("contiguous",), "conv-bias": ("library",),
+    "conv-layout": ("contiguous",), "conv-bias": ("library",), "epilogue": ("loops",),
     "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",),
     "freezing": ("keep",), "pass": ("skip",),
     # ATen graphs
