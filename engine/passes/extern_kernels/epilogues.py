@@ -72,14 +72,14 @@ def _from_product(found: Activation) -> list[torch.fx.Node]:
 def _has_epilogues(product: torch.fx.Node) -> bool:
     if product.target not in (aten.mm.default, aten.addmm.default) or product.kwargs:
         return False
-    values = [n.meta.get("val") for n in (*product.all_input_nodes, product)]
+    values: list[Any] = [n.meta.get("val") for n in (*product.all_input_nodes, product)]
     if any(not isinstance(v, torch.Tensor) or v.device.type != GPU or v.dtype != values[-1].dtype for v in values):
         return False
     if values[-1].dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return False
     if any(not isinstance(s, int) for v in values for s in (*v.shape, *v.stride())):
         return False
-    *bias, left, right = (cast(torch.fx.Node, n).meta["val"] for n in product.args)
+    *bias, left, right = [cast(torch.fx.Node, n).meta["val"] for n in product.args]
     if bias and (bias[0].dim() != 1 or not bias[0].is_contiguous() or bias[0].shape[0] != right.shape[1]):
         return False
     return min(*left.shape, *right.shape) > 1 and alignment(left, right, values[-1]) == PIECE
@@ -88,7 +88,7 @@ def _has_epilogues(product: torch.fx.Node) -> bool:
 def _fuse(found: Activation, path: list[torch.fx.Node]) -> str:
     """Rewrite the activation; the name of the product that computes it."""
     product, node = path[0], found.node
-    *bias, left, right = product.args
+    *bias, left, right = cast(tuple[torch.fx.Node, ...], product.args)
     with product.graph.inserting_before(node):
         if not bias:
             value = product.meta["val"]
