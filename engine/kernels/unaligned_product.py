@@ -19,6 +19,7 @@ _LIBRARY = torch.library.Library("ptdebug", "FRAGMENT")
 _LIBRARY.define("unaligned_product(Tensor left, Tensor right, Tensor? bias=None) -> Tensor")
 
 PIECE = 16  # bytes
+FEWEST = 16  # rows of each of the interleaved products
 
 
 def unaligned_product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -46,17 +47,17 @@ def _last_rows_apart(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor
 
 def _interleaved(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
     columns, piece = out.shape[1], PIECE // out.itemsize
-    if bias is not None and out.itemsize == 2:  # exact: one more term of each sum, which is rounded once
-        left, right, bias = *_with_bias(left, right, bias, piece), None
-    if columns < 2 * piece:
+    every = interleaving(columns, out.itemsize)
+    if columns < 2 * piece or left.shape[0] < FEWEST * every:  # the weight would be read several times for little
         _multiply(left, right, bias, out)
         return
+    if bias is not None and out.itemsize == 2:  # exact: one more term of each sum, which is rounded once
+        left, right, bias = *_with_bias(left, right, bias, piece), None
     ends = _ends(right, piece)
     thin = _multiply(left, ends, None if bias is None else torch.cat([bias[:piece], bias[-piece:]]))
     out[:, :piece].copy_(thin[:, :piece])
     out[:, -piece:].copy_(thin[:, piece:])
-    every = interleaving(columns, out.itemsize)
-    for row in range(min(every, left.shape[0])):
+    for row in range(every):
         start = -row * columns % piece
         part = slice(start, columns - (columns - start) % piece)
         _multiply(left[row::every], right[:, part], None if bias is None else bias[part], out[row::every, part])
