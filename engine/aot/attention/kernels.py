@@ -21,7 +21,7 @@ CUDNN, FLASH, EFFICIENT, MATH = "cudnn", "flash", "efficient", "math"
 """Three kernels, and two matrix products around a softmax."""
 
 ALIGNED = 16  # elements: rows of a bias begin at multiples of that many (`preprocess_mask` in attention.cpp)
-LOW = -65504.0 if TorchVersion(torch.__version__) < (2, 12) else -math.inf  # pull request 177868 of pytorch
+LOW = -65504.0 if TorchVersion(torch.__version__) < "2.12" else -math.inf  # pull request 177868 of pytorch
 FLASH_ALIGNED = 8  # elements: what the flash kernel's heads are multiples of
 _NUMBERS = {0: MATH, 1: FLASH, 2: EFFICIENT, 3: CUDNN}  # SDPBackend
 
