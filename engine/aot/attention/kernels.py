@@ -128,8 +128,9 @@ def _bias(mask: torch.Tensor, query: torch.Tensor, keys: Any, low: float) -> tor
         mask = torch.where(mask, zero, hidden)
     if not _is_aligned(mask, keys):
         mask = mask.expand(*mask.shape[:3], keys).clone(memory_format=torch.contiguous_format)
-        if keys % ALIGNED:
-            mask = torch.nn.functional.pad(mask, (0, -keys % ALIGNED)).narrow(3, 0, keys)
+        if keys % ALIGNED:  # a guard, where sizes vary; `pad` takes none that do
+            filler = mask.new_zeros((*mask.shape[:3], -keys % ALIGNED))
+            mask = torch.cat((mask, filler), 3).narrow(3, 0, keys)
     return mask.expand(batch, heads, queries, keys)
 
 
