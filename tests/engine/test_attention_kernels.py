@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 from ptdebug.engine.aot.aten_graph import trace
 from ptdebug.engine.aot.attention import choice, constant_masks, kernels
+from ptdebug.engine.graphs.functional_graph import AtenGraph
 from ptdebug.engine.lowering import lowerings
+from ptdebug.engine.passes.no_ops import remove_no_ops
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .programs import Captured, Keeping, capture, recording_context
@@ -168,3 +170,23 @@ def test_kernels_can_be_forced_and_what_is_unusual_is_torchs(takers, monkeypatch
             patch.setattr(torch.Tensor, "__getitem__", lambda t, i: t.select(0, 0) if i == 0 else t.narrow(3, 0, 5))
             graph, _ = traced(odd, query, mask)
         assert not called(graph, "")
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_result_has_the_layout_that_the_program_has_seen(takers, turned):
+    """Without a copy, where the program makes another of it that gives it the kernel's layout again."""
+    def function(x, m):
+        q = x.transpose(1, 2)
+        result = sdpa(q, q, q, m.expand(2, 12, 32, 32))  # math in eager, and dense
+        turn = lambda t: t.reshape(2, -1, 32, 64).transpose(1, 2).clone(memory_format=torch.contiguous_format)
+        return turn(result) + 1 if turned else result
+
+    dense = FakeTensorMode().from_tensor(torch.empty(2, 12, 32, 64))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "_seen", lambda source: dense)
+        graph, _ = traced(function, ((2, 32, 12, 64), torch.half), ((2, 1, 32, 1), torch.bool))
+    remove_no_ops(AtenGraph(graph.owning_module, (), {}, ()))
+    copies = [n for n in graph.nodes if n.target is torch.ops.aten.clone.default]
+    assert len(copies) == (not turned)
+    (result,) = graph.output_node().args[0]
+    assert result.meta["val"].is_contiguous()

@@ -16,7 +16,7 @@ import torch.fx
 
 from ....artifacts.context import CompileContext
 from .constant_masks import ABOVE_DIAGONAL, NOTHING, hidden
-from .kernels import Attention, computed, prepared, takers
+from .kernels import MATH, Attention, computed, prepared, takers
 
 ATEN = torch.nn.functional.scaled_dot_product_attention
 FUNCTIONS = frozenset((
@@ -59,7 +59,31 @@ def attend(
     if eager != known[0]:
         why = f"{why}; no kernel takes the layout that its mask has in eager, which computes it by {eager}"
     kernel = tracer.context.decide("sdpa", _subject(tracer), known, known[0], why, origins=_origins(tracer))
-    return computed(ready, kernel)
+    result = computed(ready, kernel)
+    return result if kernel == eager else _laid_out(result, eager, tracer.source())
+
+
+def _laid_out(result: torch.Tensor, eager: str, source: torch.fx.Node | None) -> torch.Tensor:
+    """A result in the layout that the program has seen, which kernels do not agree on: those of products is dense, a
+    fused kernel's is the query's. A copy of it that undoes this is removed (`../../passes/no_ops.py`)."""
+    known = _seen(source)
+    strides = known.stride() if isinstance(known, torch.Tensor) else ()
+    if not strides or not all(type(n) is int for n in (*strides, *result.shape)):
+        if eager != MATH or result.is_contiguous():
+            return result
+        return result.clone(memory_format=torch.contiguous_format)
+    if all(n == 1 or a == b for n, a, b in zip(result.shape, result.stride(), strides)):
+        return result
+    order = sorted(range(len(strides)), key=lambda dim: -strides[dim])
+    back = sorted(range(len(strides)), key=order.__getitem__)
+    if order == list(range(len(order))):
+        return result.clone(memory_format=torch.contiguous_format)
+    return result.permute(order).clone(memory_format=torch.contiguous_format).permute(back)
+
+
+def _seen(source: torch.fx.Node | None) -> Any:
+    """The result of a node of the captured graph, as the program has it."""
+    return source.meta.get("val") if source is not None else None
 
 
 def _by_torch(call: Attention) -> torch.Tensor:
