@@ -124,7 +124,7 @@ def called(graph, name):
 def takers(monkeypatch):
     """What torch says of kernels where no GPU is: all take what is laid out well, none another mask."""
     def known(call):
-        usual = call.mask is None or call.mask.stride(-1) == 1
+        usual = (call.mask is None or call.mask.stride(-1) == 1) and call.query.shape[-1] % 8 == 0
         return [*((kernels.CUDNN, kernels.EFFICIENT) if usual else ()), kernels.MATH]
 
     monkeypatch.setattr(choice, "takers", known)
@@ -153,6 +153,15 @@ def test_a_permuted_bias_is_laid_out_once_and_an_aligned_one_is_taken_as_it_is(t
     assert call.args[3].meta["val"].stride() == (0, 1024, 32, 1)
     graph, _ = traced(lambda q, m: sdpa(q, q, q, m), query, ((2, 12, 32, 32), torch.half))
     assert not any(n.target is torch.ops.aten.clone.default for n in graph.nodes) and called(graph, "cudnn")
+
+
+def test_heads_of_other_sizes_are_filled(takers):
+    tensors = ((2, 12, 32, 36), torch.half), ((2, 1, 32, 32), torch.bool)
+    graph, _ = traced(lambda q, m: sdpa(q, q, q, m), *tensors)
+    (call,) = called(graph, "cudnn")
+    assert call.args[0].meta["val"].shape[-1] == 40 and call.kwargs == {"scale": 1 / 6}
+    (result,) = graph.output_node().args[0]
+    assert result.meta["val"].shape == (2, 12, 32, 36)
 
 
 def test_kernels_can_be_forced_and_what_is_unusual_is_torchs(takers, monkeypatch):

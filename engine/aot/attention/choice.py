@@ -15,8 +15,11 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
+from ....artifacts.records import Option
+from ...toolchain.benchmarking import timed_options, verdict
 from .constant_masks import ABOVE_DIAGONAL, NOTHING, hidden
-from .kernels import MATH, Attention, computed, prepared, takers
+from .kernels import HEADS_ALIGNED, MATH, Attention, computed, prepared, takers, with_wide_heads
+from .measuring import measured
 
 ATEN = torch.nn.functional.scaled_dot_product_attention
 FUNCTIONS = frozenset((
@@ -24,6 +27,7 @@ FUNCTIONS = frozenset((
 ))
 """What `attend` is traced in the place of."""
 
+WORTH = 0.9  # of the time of torch's first, below which another kernel is chosen
 GIVEN, DROPPED, CAUSAL = "as-given", "dropped", "causal"
 
 
@@ -46,21 +50,37 @@ def attend(
     call = Attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if not _is_usual(call):
         return _by_torch(call)
-    call = _with_simple_mask(tracer, call)
     if call.query.device.type != "cuda":
-        return _by_torch(call)
+        return _by_torch(_with_simple_mask(tracer, call))
     call = _cast(call)
     eager = next(iter(takers(call)), "")
-    ready = prepared(call, eager)
+    ready = prepared(_with_simple_mask(tracer, call), eager)
     known = takers(ready)
     if not eager or not known:  # torch says what is wrong
         return _by_torch(call)
-    why = "the first in torch's order that takes this attention"
-    if eager != known[0]:
-        why = f"{why}; no kernel takes the layout that its mask has in eager, which computes it by {eager}"
-    kernel = tracer.context.decide("sdpa", _subject(tracer), known, known[0], why, origins=_origins(tracer))
-    result = computed(ready, kernel)
-    return result if kernel == eager else _laid_out(result, eager, tracer.source())
+    size = call.value.shape[-1]
+    if known[0] == MATH and (call.query.shape[-1] % HEADS_ALIGNED or size % HEADS_ALIGNED):
+        wide = with_wide_heads(ready)
+        if takers(wide)[0] != MATH:
+            ready, known = wide, takers(wide)
+    result = computed(ready, _choose(tracer, ready, known, eager))
+    if result.shape[-1] != size:
+        result = result.narrow(3, 0, size)
+    return _laid_out(result, eager, tracer.source())
+
+
+def _choose(tracer: Tracer, call: Attention, known: list[str], eager: str) -> str:
+    """One of the kernels `known` to take a prepared call: torch's first, unless another is measured to be faster."""
+    default, why = known[0], "the first in torch's order that takes this attention"
+    times = {} if default == MATH else measured(call, [kernel for kernel in known if kernel != MATH])
+    if times:
+        fastest = min(times, key=times.__getitem__)
+        default = fastest if times[fastest] < WORTH * times[default] else default
+        why = verdict(times, default, "for these sizes", "it is the first in torch's order")
+    if eager != default:
+        why = f"{why}; eager computes this by {eager}"
+    options: list[str | Option] = [*timed_options(times, ()), *(kernel for kernel in known if kernel not in times)]
+    return tracer.context.decide("sdpa", _subject(tracer), options, default, why, origins=_origins(tracer))
 
 
 def _laid_out(result: torch.Tensor, eager: str, source: torch.fx.Node | None) -> torch.Tensor:

@@ -22,7 +22,7 @@ CUDNN, FLASH, EFFICIENT, MATH = "cudnn", "flash", "efficient", "math"
 
 ALIGNED = 16  # elements: rows of a bias begin at multiples of that many (`preprocess_mask` in attention.cpp)
 LOW = -65504.0 if TorchVersion(torch.__version__) < "2.12" else -math.inf  # pull request 177868 of pytorch
-FLASH_ALIGNED = 8  # elements: what the flash kernel's heads are multiples of
+HEADS_ALIGNED = 8  # elements: what the sizes of heads are multiples of
 _NUMBERS = {0: MATH, 1: FLASH, 2: EFFICIENT, 3: CUDNN}  # SDPBackend
 
 
@@ -58,6 +58,18 @@ def prepared(call: Attention, eager: str) -> Attention:
     return replace(call, query=query, key=key, value=value, mask=mask)
 
 
+def with_wide_heads(call: Attention) -> Attention:
+    """The same with heads whose size is a multiple of what all kernels take, filled with zeros: the first elements of
+    its result are those of the call's."""
+    wide = [_wide(t) for t in (call.query, call.key, call.value)]
+    scale = call.scale if call.scale is not None else 1.0 / math.sqrt(call.query.shape[-1])
+    return replace(call, query=wide[0], key=wide[1], value=wide[2], scale=scale)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(tensor, (0, -tensor.shape[-1] % HEADS_ALIGNED))
+
+
 def takers(call: Attention) -> list[str]:
     """What can compute a call, in the order in which torch tries it; what a program has turned off cannot."""
     cuda = torch.backends.cuda
@@ -85,15 +97,10 @@ def _by_cudnn(call: Attention) -> torch.Tensor:
 
 
 def _by_flash(call: Attention) -> torch.Tensor:
-    size = call.query.shape[-1]
-    scale = call.scale if call.scale is not None else 1.0 / math.sqrt(size)
-    missing = -size % FLASH_ALIGNED
-    tensors = [call.query, call.key, call.value]
-    if missing:
-        tensors = [torch.nn.functional.pad(t, (0, missing)) for t in tensors]
+    wide = with_wide_heads(call) if call.query.shape[-1] % HEADS_ALIGNED else call
     result: torch.Tensor = aten._scaled_dot_product_flash_attention.default(
-        *tensors, call.dropout, call.causal, False, scale=scale)[0]
-    return result.narrow(3, 0, size) if missing else result
+        wide.query, wide.key, wide.value, call.dropout, call.causal, False, scale=wide.scale)[0]
+    return result if wide is call else result.narrow(3, 0, call.value.shape[-1])
 
 
 def _efficiently(call: Attention) -> torch.Tensor:
