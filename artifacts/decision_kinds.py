@@ -29,7 +29,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # kernels of libraries
     "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
     "pad-mm": ("padded", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
-    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"),
+    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"),
+    "sdpa": ("aten", "ptdebug", "cudnn", "flash", "efficient", "math"), "sdpa-mask": ("as-given", "dropped", "causal"),
     "weight-grad": ("fused", "split"),
     # the schedule
     "fuse": ("fuse", "separate"), "horizontal-fusion": ("fuse", "separate"), "column-sum": ("by-rows", "by-columns"),
