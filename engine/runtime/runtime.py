@@ -14,7 +14,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ..graphs.random_fills import RANDOM_FILLS
-from ..kernels import attention, depthwise, sgemm
+from ..kernels import attention, depthwise, sgemm, unaligned_product
 
 
 def out_of_bounds(node: str) -> None:
@@ -55,7 +55,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.convolution.default: torch.convolution,
     **RANDOM_FILLS,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
-    sgemm.OPERATOR: sgemm.product,
+    sgemm.OPERATOR: sgemm.product, unaligned_product.OPERATOR: unaligned_product.unaligned_product,
 }
 """What is called in place of an operator."""
 
