@@ -26,6 +26,7 @@ from .record_base import (
 from .run_records import (
     Autocast as Autocast,
     CallIdentity as CallIdentity,
+    CudaGraph as CudaGraph,
     ProcessState as ProcessState,
     Runtime as Runtime,
     SavedInput as SavedInput,
