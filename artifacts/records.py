@@ -28,6 +28,7 @@ from .run_records import (
     CallIdentity as CallIdentity,
     CudaGraph as CudaGraph,
     ProcessState as ProcessState,
+    Recapture as Recapture,
     Runtime as Runtime,
     SavedInput as SavedInput,
     SavedInputs as SavedInputs,

@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any
 
+import torch
+
 INDUCTOR, DYNAMO = "torch._inductor.config", "torch._dynamo.config"
 
 PREFERRED: Mapping[str, tuple[Any, str, str]] = {
@@ -40,6 +42,7 @@ HONOURED_DYNAMO = (
 _RECORDED = "what it writes down is in a recording: ptdebug run, ptdebug show"
 _ALWAYS = "ptdebug always does so"
 _OWN_SCHEDULER = "ptdebug's scheduler decides by its own rules (ptdebug decisions)"
+_ON_CPU = "" if torch.version.cuda else "graphs of a CPU get a C++ wrapper; CUDA graphs are for those of a GPU"
 _GRAPHS = "ptdebug's CUDA graphs have rules of their own (ptdebug cudagraphs)"
 _MEASURED = "ptdebug measures library kernels, and estimates the tiles of its own"
 _OF_TRITON = "ptdebug's Triton kernels are generated, and tuned, by its own rules"
@@ -157,9 +160,9 @@ UNUSED_DYNAMO: tuple[tuple[str, str], ...] = (
 MODES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "default": ({}, ""),
     "lite": ({"fallback_by_default": True}, "graphs run as ATen operators"),
-    "reduce-overhead": ({"cpp_wrapper": True, "triton.cudagraphs": True}, ""),
+    "reduce-overhead": ({"cpp_wrapper": True, "triton.cudagraphs": True}, _ON_CPU),
     "max-autotune-no-cudagraphs": ({}, _MEASURED),
-    "max-autotune": ({"cpp_wrapper": True, "triton.cudagraphs": True}, _MEASURED),
+    "max-autotune": ({"cpp_wrapper": True, "triton.cudagraphs": True}, f"{_MEASURED}{_ON_CPU and f'; {_ON_CPU}'}"),
 }
 """What each mode means: the settings that it makes, and what to say of it."""
 
