@@ -170,11 +170,11 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
-    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
+    graphs = conditions.chosen(work.aten, work.plan, context)
+    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures, graphs is not None)
     call: Compiled = wrapper.load(source, context)
     if work.native is not None and work.library is not None:
         call = load_native(work.library.path, work.native.native, source.names, call)
-    graphs = conditions.chosen(work.aten, work.plan, context)
     call = with_graphs(call, graphs, context)
     folding = work.aten.folding
     if folding is not None:

@@ -46,8 +46,6 @@ def _reasons(aten: AtenGraph, plan: Plan) -> Iterator[str]:
     for name, buffer in plan.program.buffers.items():
         if buffer.device.type == "cpu" and name not in numbers:
             yield f"{name} is in memory of the CPU, which a replay would not read again"
-    if any(isinstance(output, ViewOfInput) for output in aten.outputs):
-        yield "a result is a view of an input"
     if any(isinstance(output, FromGraph) and output.lazily for output in aten.outputs):
         yield "a result is lazily conjugated or negated"
 
@@ -113,6 +111,7 @@ def facts_of(aten: AtenGraph, plan: Plan) -> GraphFacts:
         tuple(p for p in tensors if p >= first_tangent),
         tuple(k for k, output in enumerate(aten.outputs) if isinstance(output, FromGraph) and output.saved),
         aten.is_backward, _numbers(plan),
+        tuple(k for k, output in enumerate(aten.outputs) if isinstance(output, ViewOfInput)),
     )
 
 

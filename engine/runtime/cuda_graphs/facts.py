@@ -7,7 +7,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class GraphFacts:
     """What is known of a compiled graph when it is compiled. All tuples are positions among its inputs, but for
-    `saved`: those of its results that only the backward reads.
+    `saved`, its results that only the backward reads, and `views`, those that are views of inputs: the wrapper's
+    function `views` makes them.
 
     `symbols`: where its sizes and numbers are read (position, "size" | "stride" | "value", dimension). `written` are
     the inputs that it writes; `counted` those whose version autograd raises once more for each entry. `steady`: what a
@@ -27,3 +28,4 @@ class GraphFacts:
     saved: tuple[int, ...] = ()
     backward: bool = False
     numbers: tuple[int, ...] = ()
+    views: tuple[int, ...] = ()

@@ -64,6 +64,13 @@ class _Given:
 
 
 @dataclass(frozen=True)
+class _Viewed:
+    """A result that is a view of an input, the one of this number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class _Window:
     """A result in memory of the capture: a window on the storage of `base`, which is number `storage`."""
 
@@ -84,20 +91,20 @@ class Made:
 
     def __init__(
         self, facts: GraphFacts, copied: Sequence[Copied], inputs: Sequence[Any], outputs: Sequence[Any],
-        replay: Callable[[], None], statistics: Statistics,
+        replay: Callable[[], None], statistics: Statistics, views: Callable[..., Sequence[Any]] | None = None,
     ) -> None:
-        self.facts, self.copied, self.statistics = facts, copied, statistics
+        self.facts, self.copied, self.statistics, self._views = facts, copied, statistics, views
         self.fixed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # positions of inputs, and their addresses
         self._replay = replay
         self._storages: list[int] = []
         self._one_of: dict[int, int] = {}  # storage -> how many results lie in it
-        self._makers: list[_Given | _Window] = []
+        self._makers: list[_Given | _Viewed | _Window] = []
         known: dict[int, int] = {}
         self._order: list[int] = []
         for number, value in enumerate(outputs):
             if id(value) not in known or not isinstance(value, torch.Tensor):
                 known[id(value)] = len(self._makers)
-                self._makers.append(self._maker(value, inputs, number in facts.saved))
+                self._makers.append(self._maker(number, value, inputs))
             self._order.append(known[id(value)])
         self._is_plain = len(self._order) == len(self._makers)
         moving = {each.position for each in copied}
@@ -105,9 +112,11 @@ class Made:
         self._counted = [p for p in facts.counted if p not in moving]
         self._baseline = [_use_count(storage) for storage in self._storages]
 
-    def _maker(self, value: Any, inputs: Sequence[Any], saved: bool) -> _Given | _Window:
+    def _maker(self, number: int, value: Any, inputs: Sequence[Any]) -> _Given | _Viewed | _Window:
         if not isinstance(value, torch.Tensor):
             return _Given(-1, value)
+        if number in self.facts.views and self._views is not None:
+            return _Viewed(self.facts.views.index(number))
         position = next((p for p in self.facts.tensors if inputs[p] is value), None)
         if position is not None:
             return _Given(position)
@@ -118,9 +127,9 @@ class Made:
             raise NotReplayable("a result is lazily conjugated or negated, or not strided")
         if storage not in self._storages:
             self._storages.append(storage)
-        number = self._storages.index(storage)
-        self._one_of[number] = self._one_of.get(number, 0) + 1
-        return _Window(value, tuple(value.shape), value.stride(), number, saved)
+        place = self._storages.index(storage)
+        self._one_of[place] = self._one_of.get(place, 0) + 1
+        return _Window(value, tuple(value.shape), value.stride(), place, number in self.facts.saved)
 
     def as_capture(self, fixed: dict[int, int], copied: frozenset[int]) -> Capture:
         """What the policy is to know of it."""
@@ -162,23 +171,29 @@ class Made:
         if self._counted:
             torch._C._increment_version([inputs[p] for p in self._counted])
         self.statistics.replays += 1
-        copies: dict[int, torch.Tensor] = {}
-        made = [self._make(maker, inputs, cloned, copies) for maker in self._makers]
+        made = self._made(inputs, cloned)
         return tuple(made) if self._is_plain else tuple([made[k] for k in self._order])
 
-    def _make(
-        self, maker: _Given | _Window, inputs: Sequence[Any], cloned: set[int], copies: dict[int, torch.Tensor]
-    ) -> Any:
-        if type(maker) is _Given:
-            return maker.value if maker.position < 0 else inputs[maker.position]
-        assert isinstance(maker, _Window)
-        if maker.storage not in cloned:
-            return maker.lent()
+    def _made(self, inputs: Sequence[Any], cloned: set[int]) -> list[Any]:
+        """The results, each once."""
+        copies: dict[int, torch.Tensor] = {}
+        views = self._views(*inputs) if self._views is not None else ()
+        made: list[Any] = []
+        for maker in self._makers:
+            if isinstance(maker, _Window):
+                made.append(maker.lent() if maker.storage not in cloned else self._clone(maker, copies))
+            elif isinstance(maker, _Viewed):
+                made.append(views[maker.number])
+            else:
+                made.append(maker.value if maker.position < 0 else inputs[maker.position])
+        return made
+
+    def _clone(self, window: _Window, copies: dict[int, torch.Tensor]) -> torch.Tensor:
         self.statistics.cloned += 1
-        base = maker.base
-        if self._one_of[maker.storage] == 1 and base.is_contiguous() and base.storage_offset() == 0:
-            return torch.empty_strided(maker.size, maker.stride, dtype=base.dtype, device=base.device).copy_(base)
-        return _in_copy(maker, copies)
+        base = window.base
+        if self._one_of[window.storage] == 1 and base.is_contiguous() and base.storage_offset() == 0:
+            return torch.empty_strided(window.size, window.stride, dtype=base.dtype, device=base.device).copy_(base)
+        return _in_copy(window, copies)
 
 
 def _in_copy(window: _Window, copies: dict[int, torch.Tensor]) -> torch.Tensor:

@@ -135,7 +135,7 @@ class GraphRunner:
             self.statistics.recaptured(tuple(self.facts.names[positions[k]] for k in action.moved), action.why)
         try:
             outputs, replay = self.mechanism.record(self.wrapper, given)
-            made = Made(self.facts, copied, given, outputs, replay, self.statistics)
+            made = Made(self.facts, copied, given, outputs, replay, self.statistics, getattr(self.call, "views", None))
         except NotReplayable as reason:
             return self._stop(str(reason))
         except Exception as error:  # the wrapper runs instead, and raises what it raises

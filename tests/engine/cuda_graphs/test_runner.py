@@ -141,6 +141,18 @@ def test_results_that_are_inputs_and_numbers(on_cpu):
         assert one is x and torch.equal(two, x + y) and size == 3 and nothing is None
 
 
+def test_views_of_inputs_are_views_of_the_programs(on_cpu):
+    fast = compiled(lambda x: (x.t(), x[1:], x * 2), dynamic=True)
+    held = []
+    for k in range(6):
+        held.append(torch.randn(4 + k % 2, 3))
+        turned, rest, _ = fast(held[-1])
+        assert turned._is_view() and turned._base is held[-1] and rest.data_ptr() == held[-1][1].data_ptr()
+        held[-1].fill_(k)
+        assert turned.shape == (3, 4 + k % 2) and turned.eq(k).all()
+    assert on_cpu()[""].replays == 2
+
+
 def test_broadcast_inputs_are_copied_as_they_are(on_cpu):
     fast = compiled(lambda x: x * 2)
     held = []
