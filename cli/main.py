@@ -25,6 +25,7 @@ COMMANDS = {
     "recompiles": "the recompilations: which guard failed",
     "fusions": "which operations were fused, which were not, and why",
     "kernels": "the kernels and library calls",
+    "cudagraphs": "the CUDA graphs: captured or not, why, copies and captures made again",
     "decisions": "every decision of the compiler",
     "why": "the decision about one subject, its options and its reason",
     "flip": "take another option of one decision: what changes in values, time, kernels",

@@ -15,6 +15,7 @@ from typing import Any
 from ..artifacts.store import RecordingWriter
 from . import session, torch_compile_patch
 from .interpose import after_import
+from .run_times import run_times
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def start_in_child(settings: session.Settings, folder: Path | None) -> None:
     """
     child = session.enter(session.Session(settings, folder=folder))
     if folder is not None:
-        counters = torch_compile_patch.runtimes
+        counters = run_times
         child.open_recorder = lambda: RecordingWriter(folder, compiler=settings.compiler, counters=counters)
     torch_compile_patch.watch_for_torch()
     take_along(settings, folder)

@@ -128,6 +128,7 @@ def new_context(
     context.memory_budget = _stock_budget() if memory_budget is None else memory_budget
     context.freezing = bool(held.get("freezing"))
     context.cpp_wrapper = bool(held.get("cpp_wrapper"))
+    context.cuda_graphs = bool(held.get("triton.cudagraphs"))
     context.preferred = {kind: wish for kind, wish in preferred(held).items() if kind != "compile" or way == "kernels"}
     if held.get("force_disable_caches") or not held.get("fx_graph_cache", True):
         context.uncached = "torch's settings turn it off (fx_graph_cache, force_disable_caches)"
@@ -236,6 +237,8 @@ def requested(
         compile_options.check_mode(mode)
         compile_options.check_options(wanted)
         settings = compile_options.settings_of(mode, wanted)
+    elif backend == "cudagraphs":
+        settings = {"triton.cudagraphs": True}
     budget = wanted.get("memory_budget")
     if budget is not None and not 0 <= budget <= 1:
         raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")

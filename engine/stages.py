@@ -37,6 +37,9 @@ from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
 from .passes.rewriting import Rewritten, pass_stage
+from .runtime.cuda_graphs import conditions
+from .runtime.cuda_graphs.facts import GraphFacts
+from .runtime.cuda_graphs.runner import with_graphs
 from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
@@ -87,10 +90,11 @@ class Built(Generated):
 
 @dataclass(frozen=True)
 class Wrapped(Built):
-    """With the wrapper, which is the compiled graph."""
+    """With the wrapper, which is the compiled graph, and what CUDA graphs of it must know, if it is captured."""
 
     wrapper: WrapperSource
     call: Compiled
+    graphs: GraphFacts | None
 
 
 # ---- the stages ------------------------------------------------------------------------------------------------------
@@ -166,14 +170,16 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
-    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
+    graphs = conditions.chosen(work.aten, work.plan, context)
+    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures, graphs is not None)
     call: Compiled = wrapper.load(source, context)
     if work.native is not None and work.library is not None:
         call = load_native(work.library.path, work.native.native, source.names, call)
+    call = with_graphs(call, graphs, context)
     folding = work.aten.folding
     if folding is not None:
         call = FrozenCall(call, wrapper.load(folding.source, context.for_part("folding")), folding.positions)
-    return Wrapped(**vars(work), wrapper=source, call=call)
+    return Wrapped(**vars(work), wrapper=source, call=call, graphs=graphs)
 
 
 def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:

@@ -16,6 +16,7 @@ from ..aot.autograd.function import AutogradMetadata
 from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
+from ..runtime.cuda_graphs.facts import GraphFacts
 from ..runtime.entry import EntryFacts
 from ..runtime.runtime import STANDARD, callable_of, load
 from ..toolchain.cpp_build import build
@@ -39,13 +40,14 @@ class Reference(msgspec.Struct, frozen=True):
 
 class Half(msgspec.Struct, frozen=True):
     """One wrapper, the C++ file that its kernels are in ("" for none), and their names in the order of its table; and
-    what the same wrapper in that file needs, where there is one."""
+    what the same wrapper in that file needs, where there is one. `graphs`: what CUDA graphs of it must know."""
 
     text: str
     names: dict[str, Reference]
     source: str = ""
     kernels: tuple[str, ...] = ()
     native: Native | None = None
+    graphs: GraphFacts | None = None
 
 
 class FoldingPart(msgspec.Struct, frozen=True):
@@ -103,14 +105,15 @@ class Source(Protocol):
 
 
 def half_of(
-    wrapper: Source, source: str = "", kernels: tuple[str, ...] = (), native: Native | None = None
+    wrapper: Source, source: str = "", kernels: tuple[str, ...] = (), native: Native | None = None,
+    graphs: GraphFacts | None = None,
 ) -> Half:
     """A wrapper as data, with the C++ of its kernels. Raises Uncacheable for an object that has no description."""
     own = {name: value for name, value in wrapper.names.items() if name not in STANDARD and name not in kernels}
     found = {name: _reference(value, wrapper.operators.get(name)) for name, value in own.items()}
     if sum(len(reference.content) for reference in found.values()) > CONSTANTS_LIMIT:
         raise Uncacheable("the graph contains large tensors")
-    return Half(wrapper.text, found, source, kernels, native)
+    return Half(wrapper.text, found, source, kernels, native, graphs)
 
 
 def _reference(value: Any, operator: str | None) -> Reference:

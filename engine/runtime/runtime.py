@@ -111,9 +111,12 @@ def wrapper_file(context: CompileContext) -> str:
 
 
 def load(text: str, names: Mapping[str, Any], filename: str) -> Callable[..., tuple[Any, ...]]:
-    """Compile the text of a wrapper, which defines `call`; tracebacks show its lines under `filename`."""
+    """Compile the text of a wrapper, which defines `call`, and maybe `views`, which then is an attribute of that;
+    tracebacks show its lines under `filename`."""
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     namespace = {**STANDARD, **names}
     exec(compile(text, filename, "exec"), namespace)
     call: Callable[..., tuple[Any, ...]] = namespace["call"]
+    if "views" in namespace and "views" not in names:
+        call.views = namespace["views"]  # type: ignore[attr-defined]
     return call

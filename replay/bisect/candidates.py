@@ -15,7 +15,7 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "scan-algorithm": ("sequential",), "prefetch": ("none",), "store-policy": ("temporal",),
     "vector-width": ("256-bit",), "scatter": ("serial",), "split-reduction": ("1",),
     "parallel-loops": ("serial",), "vector-axis": ("inner",), "split-loop": ("whole",), "unroll": ("loop",),
-    "tile": ("rows",), "wrapper": ("python",),
+    "tile": ("rows",), "wrapper": ("python",), "cudagraphs": ("launch",),
     # what rounds where eager does: nothing else changes less, and what it makes right was rounding
     "intermediate-precision": ("eager",),
     # the schedule

@@ -17,6 +17,7 @@ import torch
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
 from ...ir.ir import Buffer, Group, KernelSignature, Plan
+from ...runtime.cuda_graphs.capture import is_kept
 from .building import Binary, Build, begin, parameter_types
 from .compile import compile_launch
 from .emit import OUT_OF_BOUNDS
@@ -143,7 +144,7 @@ class TritonKernel:
                 with torch.cuda.device(index):
                     return launch(aligned, pointers, tables)
             stream = torch._C._cuda_getCurrentRawStream(index)
-            rows = tables.rows(pointers, stream)
+            rows = tables.kept_rows(pointers) if is_kept() else tables.rows(pointers, stream)
             launchers[aligned](stream, False, [rows.data_ptr(), tables.programs.data_ptr()], ())
             return 0
 
