@@ -95,9 +95,9 @@ def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
     result = torch.fmod(x, y)
     if kind_of(result.dtype) != "f":
         return result
-    operands = [v.to(result.dtype).double().numpy() if isinstance(v, torch.Tensor) else v for v in (x, y)]
+    operands = [v.to(result.dtype).double().cpu().numpy() if isinstance(v, torch.Tensor) else v for v in (x, y)]
     with np.errstate(invalid="ignore"):
-        return torch.as_tensor(np.fmod(*operands)).to(result.dtype)
+        return torch.as_tensor(np.fmod(*operands)).to(result)
 
 
 def _fmod_of_multiples(x: torch.Tensor, y: Any) -> torch.Tensor:
