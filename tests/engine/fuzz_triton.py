@@ -25,7 +25,8 @@ def results_in(aten: AtenGraph, outputs: tuple[Any, ...]) -> list[Any]:
     """The results that the graph itself computes; None for views of inputs, and the like."""
     made = len(aten.mutations)
     lazily = [LAZY_VIEWS[o.lazily] if isinstance(o, FromGraph) and o.lazily else lambda x: x for o in aten.outputs]
-    return [view(outputs[o.index - made]) if isinstance(o, FromGraph) else None for o, view in zip(aten.outputs, lazily)]
+    return [view(outputs[o.index - made]) if isinstance(o, FromGraph) else None
+            for o, view in zip(aten.outputs, lazily)]
 
 
 def in_tritons_interpreter(graph: Captured, context: CompileContext) -> Callable[[list[Any]], list[Any]]:
