@@ -1,8 +1,8 @@
 """What the engine raises where it cannot compile something: one hierarchy, whose message is the recorded reason.
 
 Each class says what happens instead, from the smallest unit to the largest: `NoLowering` costs one operator its loops
-(it calls ATen), `TritonUnsupported` one group its Triton kernel (its statements call ATen), `NoCppWrapper` the graph its
-C++ wrapper, and a plain `EngineUnsupported` sends the whole graph to eager.
+(it calls ATen), `TritonUnsupported` one group its Triton kernel (each of its statements calls ATen), `NoCppWrapper` the
+graph its C++ wrapper, and a plain `EngineUnsupported` sends the whole graph to eager.
 """
 from __future__ import annotations
 

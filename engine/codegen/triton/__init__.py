@@ -4,8 +4,9 @@ Read in this order: `form.py` normalizes a group for tiling; `tiling.py` chooses
 writes one kernel, with `emit.py` for statements, `dims.py` for indices and masks, `ops.py` and `reductions.py` for the
 tables of operators; `split.py` splits rows over several programs; `foreach.py` writes horizontally fused kernels;
 `generate.py` ties it together. `load.py` turns the text into functions, `launch.py` calls them (on CUDA, or on the CPU
-in Triton's interpreter); `interpreted.py` runs a group that has no kernel. `building.py` compiles each distinct kernel once, in a separate process (`server.py`);
-`compile.py` compiles for a GPU that need not be present, and records every form on the way.
+in Triton's interpreter); `interpreted.py` runs a group that has no kernel. `building.py` compiles each distinct kernel
+once, in a separate process (`server.py`); `compile.py` compiles for a GPU that need not be present, and records every
+form on the way.
 """
 from ...unsupported import TritonUnsupported
 from .building import warm_up
