@@ -4,5 +4,5 @@ from __future__ import annotations
 import pytest
 import torch
 
-GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 DEVICES = ("cpu", pytest.param("cuda", marks=GPU))

@@ -82,9 +82,8 @@ def _fake(mode: FakeTensorMode, given: Input, dynamic: bool, name: str) -> torch
     from torch._dynamo.source import ConstantSource
 
     sizes = [DimDynamic.DYNAMIC if n > 1 else DimDynamic.STATIC for n in given.shape]
-    return mode.from_tensor(
-        _fixed(FakeTensorMode(), given), source=ConstantSource(name), symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes)
-    )
+    symbols = StatelessSymbolicContext(dynamic_sizes=sizes)
+    return mode.from_tensor(_fixed(FakeTensorMode(), given), source=ConstantSource(name), symbolic_context=symbols)
 
 
 def _fixed(mode: FakeTensorMode, given: Input) -> torch.Tensor:
@@ -97,7 +96,8 @@ def _twin(mode: FakeTensorMode, given: Input, fake: torch.Tensor) -> torch.Tenso
     if not any(isinstance(n, torch.SymInt) for n in fake.shape):
         return _fixed(mode, given)
     with mode:
-        storage = torch.empty(fake.untyped_storage().nbytes() // fake.element_size(), dtype=fake.dtype, device=here().fakes)
+        count = fake.untyped_storage().nbytes() // fake.element_size()
+        storage = torch.empty(count, dtype=fake.dtype, device=here().fakes)
         return storage.as_strided(fake.shape, fake.stride(), fake.storage_offset())
 
 

@@ -341,7 +341,7 @@ def difference(
             continue
         if (one.dtype, one.shape) != (other.dtype, other.shape):
             return f"{name} is {one.dtype} {tuple(one.shape)}, eager {other.dtype} {tuple(other.shape)}"
-        if other.numel() and strides(one) != strides(other):
+        if here().tensors == here().fakes and other.numel() and strides(one) != strides(other):
             return f"{name} has strides {one.stride()}, eager {other.stride()} of {tuple(other.shape)}"
         one, other = plain(one), plain(other)
         if same(one, other).all():

@@ -133,6 +133,16 @@ def _log1p(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.abs() < torch.finfo(x.dtype).tiny, x, result)
 
 
+def _attention_by_products(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> torch.Tensor:
+    """By two matrix products, with a zero for each place that is masked; kernels leave these out."""
+    result: torch.Tensor = torch.ops.aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+    return result
+
+
 def _by_copies(choose: Callable[[torch.Tensor], torch.Tensor], function: Any) -> Any:
     """A function of elements, on what `choose` makes of 64 copies of each element; of its result, the first copy."""
     def way(*args: Any) -> torch.Tensor:
@@ -191,6 +201,7 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "F.instance_norm": (_instance_norm,),
     "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean, _batch_norm_in_doubles),
     "F.softshrink": (_softshrink,),
+    "F.scaled_dot_product_attention": (_attention_by_products,),
     **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
        for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
                       "softshrink_backward", "hardshrink_backward")},

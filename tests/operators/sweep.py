@@ -50,7 +50,7 @@ KINDS = {
 }
 
 BATCH = 24  # samples of one function
-SHARES = {"cpu": 1, "cuda": 24}  # operators of one process: a GPU takes seconds to begin
+SHARES = {"cpu": 1, "cuda": 0}  # operators of one process, 0: as many as there are for it; a GPU takes long to begin
 
 
 @dataclass(frozen=True)
@@ -248,15 +248,16 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
 def outcomes_of(ops: Sequence[Any], arguments: argparse.Namespace) -> Iterator[tuple[str, list[Outcome]]]:
     """(operator, outcomes) of each, in processes of `SHARES` operators: one that crashes is a failure of the operator
     that it was at."""
-    fork = multiprocessing.get_context("fork")
-    share = SHARES[arguments.device]
+    begin = multiprocessing.get_context("fork" if arguments.device == "cpu" else "spawn")
+    share = SHARES[arguments.device] or -(-len(ops) // arguments.jobs)
     waiting = [list(ops[start : start + share]) for start in reversed(range(0, len(ops), share))]
     running: dict[Any, tuple[list[Any], Any]] = {}
     while waiting or running:
         while waiting and len(running) < arguments.jobs:
             mine = waiting.pop()
-            receiver, sender = fork.Pipe(duplex=False)
-            process = fork.Process(target=_work, args=(mine, arguments, sender))
+            receiver, sender = begin.Pipe(duplex=False)
+            given = mine if arguments.device == "cpu" else [full_name(op) for op in mine]
+            process = begin.Process(target=_work, args=(given, arguments, sender))
             process.start()
             sender.close()
             running[receiver] = mine, process
@@ -279,6 +280,11 @@ def outcomes_of(ops: Sequence[Any], arguments: argparse.Namespace) -> Iterator[t
 
 def _work(ops: Sequence[Any], arguments: argparse.Namespace, sender: Any) -> None:
     dtype, dynamic = getattr(torch, arguments.dtype), True if arguments.dynamic else None
+    if arguments.device != "cpu":  # by name: the entries do not go from process to process
+        known = {full_name(op): op for op in operators((), dtype, arguments.device)}
+        ops = [known[name] for name in ops]
+        logging.getLogger("ptdebug").setLevel(logging.ERROR)
+        warnings.simplefilter("ignore")
     for op in ops:
         usable = True
         try:

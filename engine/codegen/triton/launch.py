@@ -24,6 +24,7 @@ from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
 from .generate import generate, symbols_of
 from .interpreted import InterpretedGroup, interpreted
+from .interpreter_library import as_on_a_device
 from .load import load, load_interpreted
 from .source import WIDE_FROM, Launch, Table, TritonSource, function_of
 from .tables import Tables
@@ -350,7 +351,7 @@ def _interpret(
     pointers = [memory[p] for p in launch.pointers]
     sizes = [int(values[s.name]) for s in launch.symbols]
     try:
-        with numpy.errstate(all="ignore"):  # infinities and NaN are values here
+        with numpy.errstate(all="ignore"), as_on_a_device():  # infinities and NaN are values here
             kernel[grid](*pointers, *sizes, **constants)
     except InterpreterError as error:
         message = str(error)

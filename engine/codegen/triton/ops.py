@@ -25,7 +25,7 @@ def _call(function: str) -> Printer:
 
 
 def _divide(a: list[str], dtype: torch.dtype) -> str:
-    return f"{a[0]} / {a[1]}" if dtype == torch.float64 else f"tl.div_rn({a[0]}, {a[1]})"
+    return f"({a[0]}) / ({a[1]})" if dtype == torch.float64 else f"tl.div_rn({a[0]}, {a[1]})"
 
 
 def _square_root(a: list[str], dtype: torch.dtype) -> str:
