@@ -98,6 +98,21 @@ def divided_by_shared(a, b):
     some = (tl.abs(left) > 0.0) & (tl.abs(left) < float("inf"))
     return tl.where(some, tl.fma(left, inverse, quotient), quotient)
 ''',
+    "to_float8_e4m3fn": '''
+@triton.jit
+def to_float8_e4m3fn(x):
+    """float32 rounded to nearest; what is too large becomes NaN, as in torch, and not the largest number."""
+    bits = x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+    return tl.where(tl.abs(x) <= 464.0, bits, 127).to(tl.float8e4nv, bitcast=True)
+''',
+    "to_float8_e5m2": '''
+@triton.jit
+def to_float8_e5m2(x):
+    """float32 rounded to nearest; what is too large becomes infinite, as in torch, and not the largest number."""
+    bits = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
+    bits = tl.where(x >= 61440.0, 124, bits)
+    return tl.where(x <= -61440.0, 252, bits).to(tl.float8e5, bitcast=True)
+''',
     "float_mod": '''
 @triton.jit
 def float_mod(a, b):

@@ -4,13 +4,15 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import tiling
-from ptdebug.engine.ir import interpreter
+from ptdebug.engine.ir import interpreter, ir
+from ptdebug.engine.lowering import registry
 
 from tests.devices import DEVICES
 
@@ -180,6 +182,21 @@ def test_constants_keep_the_sign_of_zero() -> None:
                               F.pad(x, (1, 1), value=-0.0))
         for got, known in zip(programs.compiled(function, (x,))(x), function(x)):
             assert torch.equal(got, known) and torch.equal(torch.signbit(got), torch.signbit(known))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bit_floats(dtype: torch.dtype, device: str) -> None:
+    """What is too large for them becomes what torch makes of it; the plan is one for a GPU, where loops hold them."""
+    ends = torch.tensor([448.0, 463.9, 464.0, 464.1, 480.0, 57344.0, 61439.0, 61440.0, 1e9, float("inf"), 0.0, 1e-9])
+    x = torch.cat([ends, -ends, torch.randn(100) * 300, torch.tensor([float("nan")])]).to(device)
+    function = lambda x: (x.to(dtype), x.to(dtype).float() * 2, x.half().to(dtype))
+    context = CompileContext()
+    with patch.object(registry, "LOOP_DTYPES", registry.LOOP_DTYPES | {dtype}):
+        plan = programs.plan_of(function, (x,), context)
+    assert not any(isinstance(item, ir.ExternCall) for item in plan.items)
+    for got, known in zip(programs.PlanRunner(plan, programs.kernels_for_plan(plan, context))(x), function(x)):
+        torch.testing.assert_close(got.float(), known.float(), rtol=0, atol=0, equal_nan=True)
 
 
 def _floats_of(dtype: torch.dtype) -> torch.Tensor:
