@@ -79,6 +79,7 @@ class CompileContext:
     guarded: tuple[tuple[str, str, str], ...] = ()  # source, kind and code of the frame's guards, when recording
     code: CodeType | None = None  # of the frame, as the program has it, when recording
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
+    progress: Callable[[str], None] = lambda text: None  # told of work that may take long, "" at its end
     thorough: bool = False  # also make a decision of what has always one answer: each lowering, each match of a pass
 
     @property

@@ -24,7 +24,7 @@ from ..tracer.runtime import eval_frame
 from ..tracer.runtime.dynamo_settings import setting
 from ..tracer.runtime.warning_filters import no_warnings
 from ..tracer.variables.core.handlers import declare
-from . import compile_options, session
+from . import compile_options, compile_progress, session
 from .foreign_backends import custom_backend
 from .inputs import saving_inputs
 from .interpose import after_import
@@ -132,6 +132,7 @@ def new_context(
     if held.get("force_disable_caches") or not held.get("fx_graph_cache", True):
         context.uncached = "torch's settings turn it off (fx_graph_cache, force_disable_caches)"
     context.buckets = _ddp_buckets()
+    context.progress = compile_progress.told
     return context
 
 

@@ -139,8 +139,6 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     signatures = {name: k.signature for name, k in work.triton.items()}
     functions: dict[str, Callable[..., int]] = {}
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if context.recording:
-        records = tuple(("kernels", name, k.record()) for name, k in work.triton.items())
     built: BuiltLibrary | None = None
     if work.building is not None and work.source is not None:
         built = work.building.wait()
@@ -148,15 +146,19 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         signatures |= {s.name: s for s in work.source.signatures}
         if context.recording:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
-    for name, kernel in work.triton.items():
+    for number, (name, kernel) in enumerate(work.triton.items(), 1):
+        context.progress(f"compiling kernel {number} of {len(work.triton)}")
         kernel.wait()
         functions[name] = kernel.runner()
+        if context.recording:
+            records += (("kernels", name, kernel.record()),)
     for name, own in (("attention", attention), ("product", sgemm)):
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is an extern kernel: there is nothing to generate")
     records += _for_target(work, context)
+    context.progress("")
     return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
 
 

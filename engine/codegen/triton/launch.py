@@ -18,7 +18,7 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
 from ...ir.ir import Buffer, Group, KernelSignature, Plan
 from .building import Binary, Build, begin, parameter_types
-from .compile import compile_launch
+from .compile import compile_launch, record_of
 from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
 from .generate import generate
@@ -48,7 +48,7 @@ class TritonKernel:
     def begin(self) -> None:
         """Start to compile what a usual call needs: aligned pointers, 32-bit indices."""
         for launcher in self._launchers:
-            launcher.begin()
+            launcher.usual()
 
     def wait(self) -> None:
         """Until that is compiled. Raises TritonUnsupported where Triton refuses."""
@@ -69,7 +69,10 @@ class TritonKernel:
         return self._run
 
     def record(self) -> Kernel:
-        """The record of stage `kernels`: the source, without products of a compiler (see `describe_for_target`)."""
+        """The record of stage `kernels`: the source, and on a GPU the forms of what was built; the SASS comes later."""
+        builds = [build for launcher in self._launchers if (build := launcher.usual()) is not None]
+        if builds and len(builds) == len(self._launchers):
+            return record_of(self.source, builds, f"cuda:{_capability(self.device)}")
         target = "cuda" if self.device.type == "cuda" else "interpreter"
         names = tuple(k.name for k in self.source.launches)
         return Kernel(self.signature.name, "triton", self.source.lines, names, target=target,
@@ -236,15 +239,15 @@ class _CudaLauncher:
         aligned = tuple(not p & _ALIGNED for p in pointers)
         self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
 
-    def begin(self) -> None:
-        """Start to compile the variant for aligned pointers and narrow indices."""
-        if self._static:
-            self._build((True,) * len(self.launch.pointers), False)
+    def usual(self) -> Build | None:
+        """The variant for aligned pointers and narrow indices, whose compilation begins; None where Triton launches."""
+        return self._build((True,) * len(self.launch.pointers), False) if self._static else None
 
     def wait(self) -> None:
         """Until that variant is compiled."""
-        if self._static:
-            self._build((True,) * len(self.launch.pointers), False).wait()
+        build = self.usual()
+        if build is not None:
+            build.wait()
 
     def variant(self, aligned: tuple[bool, ...], wide: bool) -> Variant:
         """The kernel compiled for these alignments and this width of positions, loaded."""
@@ -261,8 +264,12 @@ class _CudaLauncher:
         return found
 
     def _build(self, aligned: tuple[bool, ...], wide: bool) -> Build:
-        major, minor = torch.cuda.get_device_capability(self._device)
-        return begin(self.launch, 10 * major + minor, aligned, wide)
+        return begin(self.launch, _capability(self._device), aligned, wide)
+
+
+def _capability(device: torch.device) -> int:
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
 
 
 def _by_torch(binary: Binary, types: Sequence[str], device: int) -> Variant:
