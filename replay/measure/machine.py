@@ -16,20 +16,28 @@ import torch
 
 from ...dependencies import msgspec
 from ...engine.toolchain.cpp_build import cache_folder, cpu_features
+from .stopwatch import stopwatch
 
 SIZES = (1 << 15, 1 << 18, 1 << 21, 1 << 24, 1 << 28)
 """Bytes of the buffers that are copied: from those in a core's own cache to those in memory."""
 SECONDS = 0.08  # for each measurement
 MATRIX = {"cpu": 768, "cuda": 4096}
+KINDS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "tf32": torch.float32}
+"""Kinds of matrix products that have units of their own on a GPU."""
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Peaks of a device. `bandwidth` is by bytes touched, in the order of SIZES."""
+    """Peaks of a device. `bandwidth` is of a copy, by bytes touched, in the order of SIZES; `products` by KINDS."""
 
     device: str
     threads: int
     bandwidth: tuple[float, ...]
     flops: float  # float32, of a matrix product
+    products: dict[str, float] = {}
+
+    def peak(self, kind: str) -> float:
+        """Operations a second of a matrix product of that kind; of float32 where it has no units of its own."""
+        return self.products.get(kind, self.flops)
 
     def bandwidth_at(self, touched: int) -> float:
         """Bytes a second, for something that touches so many bytes."""
@@ -73,31 +81,54 @@ def _keep(found: Machine) -> None:
 
 def _path(device: str) -> Path:
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else cpu_features()
-    key = f"{name}\0{torch.get_num_threads()}\0{torch.__version__}\0{SIZES}\0touched"
+    key = f"{name}\0{torch.get_num_threads()}\0{torch.__version__}\0{SIZES}\0products"
     return cache_folder() / "machine" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
 def _measured(device: str) -> Machine:
-    bandwidth = []
+    copies: dict[int, Callable[[], object]] = {}
     for size in SIZES:
         source = torch.ones(size // 4, device=device)
-        target = torch.empty_like(source)
-        bandwidth.append(2 * size / fastest(partial(target.copy_, source), device))
+        copies[size] = partial(torch.empty_like(source).copy_, source)
     n = MATRIX[device.partition(":")[0]]
     a, b, product = (torch.ones(n, n, device=device) for _ in range(3))
-    flops = 2 * n**3 / fastest(lambda: torch.mm(a, b, out=product), device)
-    return Machine(device, torch.get_num_threads(), tuple(bandwidth), flops)
+    multiply = partial(torch.mm, a, b, out=product)
+    if device.startswith("cuda"):
+        return _measured_on_gpu(device, copies, multiply, n)
+    bandwidth = [2 * size / fastest(copy, SECONDS) for size, copy in copies.items()]
+    return Machine(device, torch.get_num_threads(), tuple(bandwidth), 2 * n**3 / fastest(multiply, SECONDS))
 
 
-def fastest(call: Callable[[], object], device: str = "cpu", seconds: float = SECONDS) -> float:
+def _measured_on_gpu(
+    device: str, copies: dict[int, Callable[[], object]], multiply: Callable[[], object], n: int
+) -> Machine:
+    """By what the kernels take: a small copy takes less than its launch."""
+    precision = torch.get_float32_matmul_precision()
+    with stopwatch(device) as watch:
+        for size, copy in copies.items():
+            watch.run(f"copy {size}", copy)
+        try:
+            torch.set_float32_matmul_precision("highest")
+            watch.run("float32", multiply)
+            for kind, dtype in KINDS.items():
+                torch.set_float32_matmul_precision("high")
+                values = torch.ones(n, n, device=device, dtype=dtype)
+                watch.run(kind, partial(torch.mm, values, values, out=torch.empty_like(values)))
+        finally:
+            torch.set_float32_matmul_precision(precision)
+    times = {name: timing.seconds for name, timing in watch.times().items()}
+    bandwidth = tuple(2 * size / times[f"copy {size}"] for size in SIZES)
+    products = {kind: 2 * n**3 / times[kind] for kind in KINDS}
+    return Machine(device, torch.get_num_threads(), bandwidth, 2 * n**3 / times["float32"], products)
+
+
+def fastest(call: Callable[[], object], seconds: float = SECONDS) -> float:
     """Seconds of the fastest call, of as many as there is time for (three at least)."""
     call()
     least, until, count = float("inf"), time.perf_counter() + seconds, 0
     while count < 3 or time.perf_counter() < until:
         start = time.perf_counter()
         call()
-        if device.startswith("cuda"):
-            torch.cuda.synchronize(device)
         least = min(least, time.perf_counter() - start)
         count += 1
     return least
