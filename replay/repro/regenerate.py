@@ -56,14 +56,15 @@ class KernelCall:
 
 
 def copied(memory: Memory, device: str = "cpu") -> Memory:
-    """Copies of all buffers on `device`, with their strides; those that share memory go on sharing it. A weight in a library's own
-    order is only read, and stays."""
+    """Copies of all buffers on `device`, with their strides; those that share memory go on sharing it. A weight in a
+    library's own order is only read, and stays."""
     strided = [name for name, value in memory.items() if value.layout is torch.strided]
     return memory | dict(zip(strided, clones(tuple(memory[name] for name in strided), device)))
 
 
 def parts(case: Case, device: str = "cpu") -> list[Part]:
-    """The halves of a graph's case, compiled for `device`, on its inputs there. Raises ReplayError where it cannot be compiled again."""
+    """The halves of a graph's case, compiled for `device`, on its inputs there. Raises ReplayError where it cannot be
+    compiled again."""
     saved = clones(case.inputs.values(), device)
     context = CompileContext(CompileId(0, 0), NullRecorder(), dict(case.forced), **case.options)
     try:
