@@ -1,10 +1,8 @@
 """Adds the machine code of each kernel to its record after the program has ended."""
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..artifacts.machine_lines import form_of
@@ -18,7 +16,7 @@ from ..engine.toolchain.cpp_build import disassemble
 LIMIT_SECONDS = 2.0
 """Limit on disassembling; a note says that some kernels were left out."""
 GPU_LIMIT_SECONDS = 10.0
-"""The same for kernels of a GPU, which NVIDIA's tools disassemble one by one."""
+"""The same for kernels of a GPU, which NVIDIA's tools disassemble."""
 
 VECTORS = {"zmm": 512, "ymm": 256, "xmm": 128}
 
@@ -54,20 +52,14 @@ def _add_assembly(recorder: RecordingWriter, kernels: list[Named]) -> None:
 
 
 def _add_sass(recorder: RecordingWriter, kernels: list[Named]) -> None:
-    until = time.perf_counter() + GPU_LIMIT_SECONDS
-    todo = [named for named in kernels if named[2].path and not {"sass"} & set(map(form_of, named[2].outputs))]
-
-    def full(record: Kernel) -> Kernel | None:
-        capability = record.target.partition(":")[2]
-        late = time.perf_counter() > until or not capability.isdigit()
-        return None if late else with_sass(record, int(capability))
-
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for (compile_id, name, _), made in zip(todo, pool.map(full, [record for _, _, record in todo])):
-            if made is None:
-                recorder.note(f"SASS is recorded for some kernels only: it took over {GPU_LIMIT_SECONDS:g} s")
-                return
-            recorder.record(compile_id, "kernels", name, made)
+    todo = [(compile_id, name, record) for compile_id, name, record in kernels
+            if record.path and record.target.partition(":")[2].isdigit() and "sass" not in map(form_of, record.outputs)]
+    made = with_sass([record for _, _, record in todo], GPU_LIMIT_SECONDS)
+    for (compile_id, name, _), record in zip(todo, made):
+        if record is not None:
+            recorder.record(compile_id, "kernels", name, record)
+    if None in made:
+        recorder.note(f"SASS is recorded for some kernels only: it took over {GPU_LIMIT_SECONDS:g} s")
 
 
 def _kernels(folder: Path) -> Iterator[Named]:

@@ -28,7 +28,9 @@ PREFERRED: Mapping[str, tuple[Any, str, str]] = {
 }
 """Settings of Inductor that are decisions of ptdebug."""
 
-HONOURED_INDUCTOR = ("freezing", "cpp_wrapper", "fx_graph_cache", "force_disable_caches", "guard_filter_fn", *PREFERRED)
+HONOURED_INDUCTOR = (
+    "freezing", "cpp_wrapper", "max_autotune", "fx_graph_cache", "force_disable_caches", "guard_filter_fn", *PREFERRED,
+)
 HONOURED_DYNAMO = (
     "recompile_limit", "error_on_recompile", "fail_on_recompile_limit_hit", "suppress_errors", "disable",
     "automatic_dynamic_shapes", "assume_static_by_default", "dynamic_shapes", "optimize_ddp",
@@ -38,7 +40,7 @@ _RECORDED = "what it writes down is in a recording: ptdebug run, ptdebug show"
 _ALWAYS = "ptdebug always does so"
 _OWN_SCHEDULER = "ptdebug's scheduler decides by its own rules (ptdebug decisions)"
 _NO_GRAPHS = "there are no CUDA graphs in this version"
-_MEASURED = "ptdebug measures library kernels, and estimates the tiles of its own"
+_MEASURED = "ptdebug measures library kernels and each graph beside eager, and estimates the tiles of its own kernels"
 _OF_TRITON = "ptdebug's Triton kernels are generated, and tuned, by its own rules"
 _OWN_PASSES = "ptdebug has passes of its own (ptdebug decisions, kind pass)"
 _NOT_CALLED = "ptdebug does not call the program's own passes: its ATen graphs have other invariants"
@@ -155,8 +157,9 @@ MODES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "default": ({}, ""),
     "lite": ({"fallback_by_default": True}, "graphs run as ATen operators"),
     "reduce-overhead": ({"cpp_wrapper": True}, f"graphs of a CPU get a C++ wrapper; {_NO_GRAPHS}"),
-    "max-autotune-no-cudagraphs": ({}, _MEASURED),
-    "max-autotune": ({"cpp_wrapper": True}, f"{_MEASURED}; graphs of a CPU get a C++ wrapper; {_NO_GRAPHS}"),
+    "max-autotune-no-cudagraphs": ({"max_autotune": True}, _MEASURED),
+    "max-autotune": (
+        {"cpp_wrapper": True, "max_autotune": True}, f"{_MEASURED}; graphs of a CPU get a C++ wrapper; {_NO_GRAPHS}"),
 }
 """What each mode means: the settings that it makes, and what to say of it."""
 

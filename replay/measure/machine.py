@@ -20,6 +20,8 @@ from .stopwatch import stopwatch
 
 SIZES = (1 << 15, 1 << 18, 1 << 21, 1 << 24, 1 << 28)
 """Bytes of the buffers that are copied: from those in a core's own cache to those in memory."""
+GPU_SIZES = (1 << 15, 1 << 18, 1 << 21, 1 << 23, 1 << 24, 3 << 23, 1 << 25, 1 << 26, 1 << 28)
+"""The same for a GPU: from those in its level 2 cache to those in its memory."""
 SECONDS = 0.08  # for each measurement
 MATRIX = {"cpu": 768, "cuda": 4096}
 KINDS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "tf32": torch.float32}
@@ -27,13 +29,21 @@ KINDS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "tf32": torch.flo
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Peaks of a device. `bandwidth` is of a copy, by bytes touched, in the order of SIZES; `products` by KINDS."""
+    """Peaks of a device. `bandwidth` is of a copy, by bytes touched, in the order of `sizes`; `products` by KINDS. The
+    cache is the level 2 cache of a GPU, in bytes: what was touched by the call before may still be there."""
 
     device: str
     threads: int
     bandwidth: tuple[float, ...]
     flops: float  # float32, of a matrix product
     products: dict[str, float] = {}
+    sizes: tuple[int, ...] = SIZES
+    cache: int = 0
+
+    @property
+    def memory(self) -> float:
+        """Bytes a second of the largest copy."""
+        return self.bandwidth[-1]
 
     def peak(self, kind: str) -> float:
         """Operations a second of a matrix product of that kind; of float32 where it has no units of its own."""
@@ -44,8 +54,8 @@ class Machine(msgspec.Struct, frozen=True):
         return self.bandwidth[self.place(touched)]
 
     def place(self, touched: int) -> int:
-        """The position in SIZES for so many bytes."""
-        return min(bisect_left(SIZES, touched // 2), len(SIZES) - 1)
+        """The position in `sizes` for so many bytes."""
+        return min(bisect_left(self.sizes, touched // 2), len(self.sizes) - 1)
 
 
 def machine(device: str = "cpu") -> Machine:
@@ -81,17 +91,18 @@ def _keep(found: Machine) -> None:
 
 def _path(device: str) -> Path:
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else cpu_features()
-    key = f"{name}\0{torch.get_num_threads()}\0{torch.__version__}\0{SIZES}\0products"
+    key = f"{name}\0{torch.get_num_threads()}\0{torch.__version__}\0{SIZES}{GPU_SIZES}\0products"
     return cache_folder() / "machine" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
 def _measured(device: str) -> Machine:
     copies: dict[int, Callable[[], object]] = {}
-    for size in SIZES:
+    sizes = GPU_SIZES if device.startswith("cuda") else SIZES
+    for size in sizes:
         source = torch.ones(size // 4, device=device)
         copies[size] = partial(torch.empty_like(source).copy_, source)
     n = MATRIX[device.partition(":")[0]]
-    a, b, product = (torch.ones(n, n, device=device) for _ in range(3))
+    a, b, product = (torch.randn(n, n, device=device) for _ in range(3))  # of zeros and ones a GPU computes more
     multiply = partial(torch.mm, a, b, out=product)
     if device.startswith("cuda"):
         return _measured_on_gpu(device, copies, multiply, n)
@@ -112,14 +123,16 @@ def _measured_on_gpu(
             watch.run("float32", multiply)
             for kind, dtype in KINDS.items():
                 torch.set_float32_matmul_precision("high")
-                values = torch.ones(n, n, device=device, dtype=dtype)
+                values = torch.randn(n, n, device=device, dtype=dtype)
                 watch.run(kind, partial(torch.mm, values, values, out=torch.empty_like(values)))
         finally:
             torch.set_float32_matmul_precision(precision)
     times = {name: timing.seconds for name, timing in watch.times().items()}
-    bandwidth = tuple(2 * size / times[f"copy {size}"] for size in SIZES)
+    bandwidth = tuple(2 * size / times[f"copy {size}"] for size in copies)
     products = {kind: 2 * n**3 / times[kind] for kind in KINDS}
-    return Machine(device, torch.get_num_threads(), bandwidth, 2 * n**3 / times["float32"], products)
+    cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
+    return Machine(device, torch.get_num_threads(), bandwidth, 2 * n**3 / times["float32"], products, tuple(copies),
+                   cache)
 
 
 def fastest(call: Callable[[], object], seconds: float = SECONDS) -> float:

@@ -40,19 +40,22 @@ def slower_because(
 def slower_twins(pairs: Sequence[Twin], least: float = 0.0) -> list[tuple[float, str, list[Twin]]]:
     """The groups that take longer than their operators in eager, alike ones together, the worst first: seconds lost (at
     least `least`), what is said of them, and the groups."""
-    alike: dict[Any, list[Twin]] = {}
-    for twin in pairs:
-        alike.setdefault(twin.key, []).append(twin)
-    found = []
-    for members in alike.values():
-        lost = sum(twin.lost for twin in members)
-        eager = sum(twin.eager for twin in members)
-        if lost > max(least, 0.05 * eager):
-            found.append((lost, _twin_text(members, sum(twin.seconds for twin in members), eager), members))
+    found = [(seconds - eager, twin_text(members, seconds, eager), members)
+             for members, seconds, eager in by_operator(pairs) if seconds - eager > max(least, 0.05 * eager)]
     return sorted(found, key=lambda each: -each[0])
 
 
-def _twin_text(members: Sequence[Twin], seconds: float, eager: float) -> str:
+def by_operator(pairs: Sequence[Twin]) -> list[tuple[list[Twin], float, float]]:
+    """Groups that are alike, with the seconds of their kernels and of eager, the most time first."""
+    alike: dict[Any, list[Twin]] = {}
+    for twin in pairs:
+        alike.setdefault(twin.key, []).append(twin)
+    found = [(members, sum(t.seconds for t in members), sum(t.eager for t in members)) for members in alike.values()]
+    return sorted(found, key=lambda each: -each[1])
+
+
+def twin_text(members: Sequence[Twin], seconds: float, eager: float) -> str:
+    """What is said of groups that are alike."""
     first = members[0]
     times = f"{len(members)} times " if len(members) > 1 else ""
     ours = ", ".join(k.name + _ran(k.launched) for k in first.kernels)

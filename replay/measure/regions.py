@@ -58,7 +58,8 @@ class Region:
             "reasons": list(self.reasons), "notes": list(self.notes), "device_seconds": list(self.device_seconds),
             "twins": [twin.document() for twin in self.twins],
             "machine": {"device": self.machine.device, "threads": self.machine.threads,
-                "bandwidth": self.machine.bandwidth, "flops": self.machine.flops, "products": self.machine.products},
+                "bandwidth": self.machine.bandwidth, "sizes": self.machine.sizes, "flops": self.machine.flops,
+                "products": self.machine.products, "cache": self.machine.cache},
             "kernels": [{
                 "part": k.part, "name": k.name, "kind": k.kind, "seconds": k.seconds, "noise": round(k.noise, 4),
                 "eager_seconds": k.eager, "operators": k.operators, "bytes": k.bytes, "flops": k.flops,

@@ -82,7 +82,7 @@ class _OnDevice:
     def __enter__(self) -> Stopwatch:
         from torch.profiler import ProfilerActivity, profile
 
-        self._profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+        self._profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True)
         self._profile.__enter__()
         return self
 

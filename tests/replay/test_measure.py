@@ -97,6 +97,27 @@ def kernel(name: str, seconds: float, eager: float | None) -> KernelTime:
     return KernelTime("", name, "loops", seconds, 0.0, eager, 3, 100, 100, None)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_kernels_are_timed_by_themselves(monkeypatch) -> None:
+    """With the names of what libraries launched, and shares of what this GPU can do."""
+    monkeypatch.setattr(machines, "MATRIX", {"cuda": 1024})
+    traced = torch.fx.symbolic_trace(lambda x, w: (torch.softmax(x @ w, -1) * 2,))
+    values = (torch.randn(4096, 1024), torch.randn(1024, 4096))
+    for node, value in zip(traced.graph.nodes, values):
+        node.meta["val"] = value
+    graph = graph_record(traced.graph, "capture", "bytecode")
+    region = measure(Case(graph, Inputs.of(values, ("x", "w")), device="cuda"), "r:0/0")
+    product, softmax = region.kernels
+    assert region.notes == () and [k.kind for k in region.kernels] == ["extern", "loops"]
+    assert product.launched and product.flops == 2 * 4096 * 4096 * 1024 and 0.05 < product.peak < 1.2
+    assert softmax.name in softmax.launched[0].name and 0.3 < softmax.bandwidth < 1.2
+    assert 1e-6 < softmax.seconds < 1e-3 and len(region.device_seconds) == 2
+    assert [twin.operators for twin in region.twins] == [("matmul",), ("softmax", "mul")]
+    assert all(twin.launched and twin.eager > 0 for twin in region.twins)
+    assert 1e11 < region.machine.memory < 1e13 and {"float16", "bfloat16", "tf32"} == set(region.machine.products)
+
+
 def test_what_makes_it_slower_is_named() -> None:
     fast, slow, eager = kernel("fast", 1e-6, 5e-6), kernel("slow", 30e-6, 10e-6), Timing(20e-6, 0.02)
     found = slower_because(eager, Timing(60e-6, 0.02), 29e-6, [fast, slow])

@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....artifacts.context import CompileContext
@@ -46,19 +45,19 @@ def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Ite
             begun.append((source, _begin(source, target)))
         except TritonUnsupported as error:
             context.absent("kernels", f"{group.kernel} for {target}: {error}")
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        finish = []
-        for number, (source, builds) in enumerate(begun, 1):
-            context.progress(f"compiling kernel {number} of {len(begun)} for sm_{_capability(target)}")
-            finish.append(_begin_record(source, builds, target, pool))
-        for (source, _), made in zip(begun, finish):
-            yield "kernels", f"{source.signature.name}@{target}", made()
+    made = []
+    for number, (source, builds) in enumerate(begun, 1):
+        context.progress(f"compiling kernel {number} of {len(begun)} for sm_{_capability(target)}")
+        made.append(record_of(source, builds, target))
+    context.progress(f"disassembling {len(made)} kernels")
+    for record, full in zip(made, with_sass(made)):
+        yield "kernels", f"{record.name}@{target}", full or record
 
 
 def describe_kernel(source: TritonSource, target: str) -> Kernel:
     """The record of `source` compiled for `target`; a failure of the compiler is its `log`, never an exception."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return _begin_record(source, _begin(source, target), target, pool)()
+    record = record_of(source, _begin(source, target), target)
+    return with_sass([record])[0] or record
 
 
 def record_of(source: TritonSource, builds: Sequence[Build], target: str) -> Kernel:
@@ -95,10 +94,3 @@ def _begin(source: TritonSource, target: str) -> list[Build]:
 
 def _capability(target: str) -> int:
     return int(target.partition(":")[2])
-
-
-def _begin_record(
-    source: TritonSource, builds: Sequence[Build], target: str, pool: ThreadPoolExecutor
-) -> Callable[[], Kernel]:
-    """Wait for the compiler, disassemble in `pool`; the result waits for that and makes the record."""
-    return pool.submit(with_sass, record_of(source, builds, target), _capability(target)).result

@@ -11,10 +11,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ....artifacts.machine_lines import relined, sass_with_lines
 from ....artifacts.records import Kernel
@@ -24,6 +26,9 @@ from .building import Binary
 from .occupancy import occupancy
 from .source import Launch, TritonSource
 
+TOOLS = {"nvdisasm": ("-c", "-ndf", "-gp"), "cuobjdump": ("-res-usage",)}
+"""NVIDIA's tools and their options: the code with lines of its PTX, and the resources."""
+PATIENCE = 60.0  # seconds for one binary
 _COMMENT = re.compile(r"\s*#.*")
 
 
@@ -61,20 +66,28 @@ def prefix_of(launch: str, launches: Sequence[str]) -> str:
     return f"{launch}." if len(launches) > 1 else ""
 
 
-def with_sass(record: Kernel, capability: int) -> Kernel:
-    """The record of a Triton kernel with the SASS of its binaries and the resources that they take."""
+def with_sass(records: Sequence[Kernel], seconds: float = float("inf")) -> list[Kernel | None]:
+    """The records of Triton kernels with the SASS of their binaries and the resources that they take. The tools run as
+    many at once as there are processors; None for what is not begun in time."""
+    wanted = [(path, tool) for record in records for path in record.path.split(os.pathsep) if path for tool in TOOLS]
+    printed = _run_all(list(dict.fromkeys(wanted)), seconds)
+    return [_with_sass(record, printed) for record in records]
+
+
+def _with_sass(record: Kernel, printed: Mapping[tuple[str, str], tuple[str, str]]) -> Kernel | None:
     outputs, metrics, log = dict(record.outputs), dict(record.metrics), [record.log] if record.log else []
     for launch, path in zip(record.kernels, record.path.split(os.pathsep)):
         if not path:
             continue
+        if any((path, tool) not in printed for tool in TOOLS):
+            return None
         prefix = prefix_of(launch, record.kernels)
-        sass, missing = _tool("nvdisasm", ("-c", "-ndf", "-gp"), path)
-        usage, unknown = _tool("cuobjdump", ("-res-usage",), path)
+        (sass, missing), (usage, unknown) = (printed[path, tool] for tool in TOOLS)
         log += [text for text in (missing, unknown) if text and text not in log]
         if sass:
             outputs[f"{prefix}sass"] = sass_with_lines(sass, outputs.get(f"{prefix}ptx", ""))
         warps, shared = (metrics.get(f"{prefix}{name}", 0) for name in ("num_warps", "shared_bytes"))
-        facts = _resources(usage, capability, warps, shared)
+        facts = _resources(usage, int(record.target.partition(":")[2]), warps, shared)
         metrics |= {f"{prefix}{name}": value for name, value in facts.items()}
     return msgspec.structs.replace(record, outputs=outputs, metrics=metrics, log="\n".join(log))
 
@@ -89,17 +102,40 @@ def _resources(usage: str, capability: int, warps: int, shared: int) -> dict[str
     return facts if held is None else {**facts, "occupancy": round(held.share, 4), "occupancy_limit": held.limit}
 
 
-@lru_cache(maxsize=64)  # the layers of a network share binaries
-def _tool(name: str, options: tuple[str, ...], path: str) -> tuple[str, str]:
-    """What one of NVIDIA's tools prints of a binary; "" and the reason otherwise."""
-    tool = _found(name)
-    if tool is None:
-        return "", f"{name} was not found: its output is missing"
+def _run_all(wanted: Sequence[tuple[str, str]], seconds: float) -> dict[tuple[str, str], tuple[str, str]]:
+    """What each tool prints of each binary, and the reason where that is nothing. Without threads: none can be started
+    when the program has ended."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    running: list[tuple[tuple[str, str], subprocess.Popen[bytes], IO[bytes]]] = []
+    until = time.monotonic() + seconds
+    for path, tool in wanted:
+        command = _found(tool)
+        if command is None:
+            found[path, tool] = "", f"{tool} was not found: its output is missing"
+            continue
+        if time.monotonic() > until:
+            break
+        if len(running) >= (os.cpu_count() or 1):
+            found |= [_finished(*running.pop(0))]
+        output = tempfile.TemporaryFile()
+        arguments = [command, *TOOLS[tool], path]
+        process = subprocess.Popen(arguments, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        running.append(((path, tool), process, output))
+    return found | dict(_finished(*one) for one in running)
+
+
+def _finished(
+    key: tuple[str, str], process: subprocess.Popen[bytes], output: IO[bytes]
+) -> tuple[tuple[str, str], tuple[str, str]]:
     try:
-        done = subprocess.run([tool, *options, path], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.SubprocessError) as error:
-        return "", f"{name}: {error}"
-    return ("", f"{name}: {done.stderr.strip()}") if done.returncode else (done.stdout, "")
+        process.wait(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    with output:
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    return key, (("", f"{key[1]}: {text.strip()[:200]}") if process.returncode else (text, ""))
 
 
 @lru_cache(maxsize=8)

@@ -2,13 +2,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import sympy
 import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.machine_lines import source_lines
+from ptdebug.artifacts.provenance import links
+from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Kernel
 from ptdebug.dependencies import msgspec
 from ptdebug.engine.codegen.triton import describe_for_target, describe_kernel, generate, machine_code
@@ -76,7 +81,8 @@ def test_every_form_leads_to_the_line_that_loads(row_sum: Kernel) -> None:
     loads = {"ttir": "tt.load", "ttgir": "tt.load", "ptx": "ld.global", "sass": "LDG"}
     for form, mark in loads.items():
         text = row_sum.outputs.get(form, "")
-        lines = {line for line, code in zip(source_lines(form, text), text.split("\n")) if re.search(rf"{mark}\b", code)}
+        both = zip(source_lines(form, text), text.split("\n"))
+        lines = {line for line, code in both if re.search(rf"{mark}\b", code)}
         assert not text or ["tl.load" in row_sum.lines[line - 1].text for line in lines] == [True], form
 
 
@@ -112,10 +118,14 @@ def test_without_the_tools_the_record_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, row_sum: Kernel
 ) -> None:
     monkeypatch.setattr(machine_code, "_found", lambda name: None)
-    machine_code._tool.cache_clear()
-    record = machine_code.with_sass(msgspec.structs.replace(row_sum, outputs={}, metrics={}), 90)
-    assert record.outputs == {} and "registers" not in record.metrics
+    (record,) = machine_code.with_sass([msgspec.structs.replace(row_sum, outputs={}, metrics={})])
+    assert record is not None and record.outputs == {} and "registers" not in record.metrics
     assert "nvdisasm was not found" in record.log and "cuobjdump was not found" in record.log
+    monkeypatch.undo()
+    bare = msgspec.structs.replace(row_sum, outputs={}, metrics={})
+    assert machine_code._found("nvdisasm") is None or machine_code.with_sass([bare], seconds=-1) == [None]
+    (broken,) = machine_code.with_sass([msgspec.structs.replace(bare, path="/not/there.cubin")])
+    assert (broken is not None and "not/there.cubin" in broken.log) or "was not found" in row_sum.log
 
 
 def test_lines_know_their_origins(row_sum: Kernel) -> None:
@@ -153,3 +163,28 @@ def test_what_a_plan_would_be_on_a_gpu() -> None:
     ((stage, name, record),) = describe_for_target(Plan(program, (group,)), "cuda:90", CompileContext())
     assert (stage, name) == ("kernels", "row_sum@cuda:90")
     assert "row_sum" in record.outputs["ptx"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_recording_has_what_a_gpu_ran(tmp_path: Path) -> None:
+    """All forms of the kernels that ran, with their lines; the SASS is added when the program has ended."""
+    (tmp_path / "program.py").write_text(
+        "import torch\n\n@torch.compile\ndef f(x):\n    return torch.softmax(x * 2, -1) + x.sum(0)\n\n"
+        "f(torch.randn(300, 1000, device='cuda'))\n")
+    command = [sys.executable, "-m", "ptdebug", "run", "--out", str(tmp_path), "--name", "ran"]
+    done = subprocess.run([*command, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "1 graph" in done.stderr, done.stderr
+    with Recording.open(tmp_path / "ran") as recording:
+        kernels = [kernel for _, kernel in recording.records(Kernel)]
+        chains = links(recording, "0/0")
+    assert kernels
+    for kernel in kernels:
+        assert kernel.target.startswith("cuda:") and not kernel.log
+        for launch in kernel.kernels:
+            prefix = machine_code.prefix_of(launch, kernel.kernels)
+            assert {f"{prefix}{form}" for form in ("ttir", "ttgir", "llir", "ptx", "sass")} <= set(kernel.outputs)
+            assert 0 < kernel.metrics[f"{prefix}occupancy"] <= 1
+        sass = next(name for name in kernel.outputs if name.endswith("sass"))
+        number = next(k for k, line in enumerate(kernel.outputs[sass].split("\n"), 1) if "LDG" in line)
+        assert any(r.startswith("source:") for r in chains.origins(f"machine_code:{kernel.name}.{sass}#{number}"))
