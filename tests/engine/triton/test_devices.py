@@ -15,7 +15,10 @@ from ptdebug.engine.codegen import wrapper
 from ptdebug.engine.codegen.triton import generate
 from ptdebug.engine.lowering import LOWERINGS, lower
 from ptdebug.engine.runtime import runtime
+from ptdebug.tracer.graph.current_gpu import guard_current_gpu
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+CURRENT = "torch.cuda.current_device() == 0"
 
 
 def _call_of(device: str, made: list[str], monkeypatch: pytest.MonkeyPatch, current: int) -> Any:
@@ -60,6 +63,24 @@ def test_buffers_are_where_the_inputs_are(index: int, current: int, monkeypatch:
     assert made and {place.rpartition(" ")[2] for place in made} == {f"cuda:{index}"}, text
 
 
+@pytest.mark.parametrize("count, device, argument, words", [
+    (2, "cuda:0", None, CURRENT), (2, "cuda:1", "cuda:0", CURRENT), (2, "cuda:1", "cuda:1", ""),
+    (1, "cuda:0", None, ""), (2, "cpu", None, ""),
+])
+def test_what_names_no_gpu_is_guarded(count: int, device: str, argument: str | None, words: str,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    guards: list[Any] = []
+    tx: Any = SimpleNamespace(guards=SimpleNamespace(add=lambda source, kind, check: guards.append(check)))
+    node = torch.fx.Graph().placeholder("x")
+    with FakeTensorMode():
+        node.meta["val"] = torch.empty(2, device=argument) if argument else None
+        guard_current_gpu(tx, torch.empty(2, device=device), (node, 3))
+    assert [text for _, text in guards] == ([words] if words else [])
+    assert all(check(None) for check, _ in guards)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 def test_on_the_second_of_two() -> None:
@@ -78,3 +99,7 @@ def test_on_the_second_of_two() -> None:
             for got, want in zip(grads, torch.autograd.grad(expected.square().sum(), (x, w))):
                 torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
             assert torch.cuda.current_device() == current
+    named = ptdebug.compile(lambda x: torch.ones(4, device="cuda") * x)
+    for current in (0, 1, 0):
+        with torch.cuda.device(current):
+            assert named(2.0).device == torch.device("cuda", current)
