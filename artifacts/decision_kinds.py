@@ -20,7 +20,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # whole graphs
     "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "ddp-bucket": ("cut", "join"),
     "memory-budget": (r"\d+(\.\d+)?",),
-    "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"), "cudagraphs": ("capture", "launch"),
+    "freezing": ("fold", "keep"), "eager-twin": ("compiled", "eager"), "wrapper": ("python", "cpp"),
+    "cudagraphs": ("capture", "launch"),
     # ATen operators
     "decompose": ("rule", "keep"), "save-for-backward": ("save", "recompute"), "pass": ("run", "skip"),
     "lowering": ("loops", "extern"), "intermediate-precision": ("float32", "eager"),

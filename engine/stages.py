@@ -143,9 +143,6 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     signatures: dict[str, KernelSignature] = {}
     functions: dict[str, Callable[..., int]] = {}
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if context.recording:
-        compiled = [(name, k) for name, k in work.triton.items() if isinstance(k, TritonKernel)]
-        records = tuple(("kernels", name, k.record()) for name, k in compiled)
     built: BuiltLibrary | None = None
     if work.building is not None and work.source is not None:
         built = work.building.wait()
@@ -155,12 +152,15 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
     for name, kernel in finished(work.triton, work.plan, context).items():
         signatures[name], functions[name] = kernel.signature, kernel.runner()
+        if context.recording and isinstance(kernel, TritonKernel):
+            records += (("kernels", name, kernel.record()),)
     for name, own in (("attention", attention), ("product", sgemm)):
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is an extern kernel: there is nothing to generate")
     records += _for_target(work, context)
+    context.progress("")
     return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
 
 
