@@ -1,8 +1,8 @@
 """Selectors: `RECORDING[:F/C[:STAGE[:NAME]]]`, the one way to name something in a recording.
 
-A compilation of a child process is `F/C@PID`; of a rank of a distributed program, `F/C@rankN`. RECORDING is a path, the name of a recording, or `@` for the newest, `@~1` for the one before. Paths may contain
+RECORDING is a path, the name of a recording, or `@` for the newest, `@~1` for the one before. Paths may contain
 colons: the rest of a selector begins at the last `:F/C`. `RECORDING:STAGE` means that stage of the first compilation
-that has it.
+that has it. A compilation of a child process is `F/C@PID`; of a rank of a distributed program, `F/C@rankN`.
 """
 from __future__ import annotations
 

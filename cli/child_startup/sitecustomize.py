@@ -1,8 +1,8 @@
 """Runs as a Python process below `ptdebug run` starts: nothing happens until it imports torch, and then it is recorded
 into its parent's recording. `cli/subprocesses.py` puts this folder on the path of children.
 
-Another interpreter, with another ptdebug or none, is left alone. The program does not see the two variables, but its own
-children inherit them. Then the `sitecustomize` that would have run, if there is one.
+Another interpreter, with another ptdebug or none, is left alone. The program does not see the two variables, but its
+own children inherit them. Then the `sitecustomize` that would have run, if there is one.
 """
 # Any Python may start this: nothing of ptdebug is imported here, and nothing that is not in all of its versions.
 import os
