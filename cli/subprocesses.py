@@ -3,8 +3,8 @@
 A forked child inherits the setup. A child of multiprocessing that is spawned (or one of a fork server) is a new
 interpreter that first unpickles its preparation data: a small object in them starts recording there (the way of
 coverage.py's `Stowaway`). Any other process inherits two variables, by which Python imports
-`child_startup/sitecustomize.py`; the program does not see them in its own `os.environ`. Each process records into a file
-of its own in the one folder; `PTDEBUG_CHILD` of a process that is no Python of this installation says nothing to it.
+`child_startup/sitecustomize.py`; the program does not see them in its own `os.environ`. Each process records into a
+file of its own in the one folder; to a process that is no Python of this installation the variables say nothing.
 """
 from __future__ import annotations
 

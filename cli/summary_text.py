@@ -19,7 +19,8 @@ def summary_lines(document: dict[str, Any], session: Session, look_closer: str) 
     fallbacks = [line for line in _fallbacks(document) if not any(line.partition("): ")[2] in told for told in said)]
     breaks, recompiles = _breaks(document), _recompiles(document)
     failed = _failed(document, look_closer)
-    found = [*failed, *_ranks(document), *said, *fallbacks, *_isolated(document), *breaks, *recompiles]  # the worst first
+    # The worst first.
+    found = [*failed, *_ranks(document), *said, *fallbacks, *_isolated(document), *breaks, *recompiles]
     room = MOST_LINES - 3
     if len(found) > room:
         hidden = _counts(len(found) - room + 1, (("recompilation", recompiles), ("graph break", breaks)))

@@ -64,10 +64,13 @@ def difference_document(found: RankDifference) -> dict[str, Any]:
 
 
 def collectives(recording: Recording) -> list[tuple[str, Node]]:
-    """The collective operations in captured graphs, in their order, with their compilations."""
+    """The collective operations of graphs, in their order, with their compilations: of the forward, in which those of
+    distributed tensors are operations of their own, and of the captured graph where there is no forward."""
     found = []
-    for info in recording.artifacts(stage="capture"):
-        graph = recording.find(Graph, info.compile, "capture", info.name)
+    forwards = {info.compile: info for info in recording.artifacts(stage="forward")}
+    for captured in recording.artifacts(stage="capture"):
+        info = forwards.get(captured.compile, captured)
+        graph = recording.find(Graph, info.compile, info.stage, info.name)
         nodes = [node for _, inner in graphs_in(graph) for node in inner.nodes] if graph is not None else []
         found += [(info.compile, node) for node in nodes if _is_collective(node)]
     return found

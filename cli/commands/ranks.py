@@ -1,7 +1,7 @@
 """The ranks of a distributed program: what each compiled, and where they first differ from rank 0, with the line.
 
-One recording holds the ranks that `ptdebug run` started (torchrun, `python -m torch.distributed.run`, mp.spawn); several
-recordings are ranks in the order given, and of ranks that each ran under `ptdebug run`, one recording finds the others.
+One recording holds the ranks that `ptdebug run` started (torchrun, `python -m torch.distributed.run`, mp.spawn).
+Several recordings are ranks in the order given; of ranks that each ran under `ptdebug run`, one finds the others.
 Exit code 1 if a collective, a compilation, a graph, a shape, a break or a guard differs.
 """
 from __future__ import annotations
