@@ -31,6 +31,7 @@ COMMANDS = {
     "flip": "take another option of one decision: what changes in values, time, kernels",
     "search": "find text in every stage of one or more recordings",
     "diff": "what differs between two recordings, compilations or stages",
+    "ranks": "the ranks of a distributed program, and where they first differ",
     "replay": "run the recorded graphs again, stage by stage, against eager",
     "bisect": "find the decisions to blame for a wrong, crashing or slow result",
     "repro": "write anything recorded as a script that runs by itself",

@@ -28,6 +28,7 @@ from . import compile_options, compile_progress, session
 from .foreign_backends import custom_backend
 from .inputs import saving_inputs
 from .interpose import after_import
+from .ranks import note_rank
 from .torch_settings import inductor_settings, preferred
 
 declare(f"{__package__}.api", {"compile": "compile", "torch_compile": "compile", "graph_break": "graph break"})
@@ -122,6 +123,7 @@ def new_context(
 
     What neither mode nor options say is as in stock's configuration, which programs set.
     """
+    note_rank(session.current())
     context = session.current().context(compile_id)
     held = inductor_settings(settings or {})
     context.way = way
