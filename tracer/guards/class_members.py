@@ -39,8 +39,12 @@ class Members:
     items: tuple[Member, ...]
 
     def __str__(self) -> str:
+        return ", ".join(self.words())
+
+    def words(self) -> list[str]:
+        """Their names."""
         present = [item.words for item in self.items if item.function() is not None]
-        return ", ".join(present or [item.words for item in self.items])
+        return present or [item.words for item in self.items]
 
     def changed(self) -> list[Member]:
         """Those that are not what they were."""
