@@ -19,6 +19,7 @@ from .store import DATABASE, TABLES, content_hash
 MAX_BLOB = 1 << 28
 """Bytes of one record; real ones are far smaller."""
 MAX_ROWS = 4_000_000  # that one query may return
+BATCH = 500  # rows that are checked at once
 STEPS = 100_000  # of SQLite's virtual machine between two calls of the progress handler
 MAX_LOOKS = 10_000  # about ten seconds
 
@@ -73,17 +74,23 @@ class Database:
     def rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:
         """The rows that have the types of `shape` (a tuple type). Damage to the file ends them and is reported."""
         self._looks = bad = 0
+        batch: list[tuple[Any, ...]] = []
         try:
             for number, row in enumerate(self._connection.execute(query, values)):
                 if number >= MAX_ROWS:
                     raise sqlite3.DatabaseError("it has no end")
-                try:
-                    yield msgspec.convert(row, shape)
-                except msgspec.ValidationError:
-                    bad += 1
+                batch.append(row)
+                if len(batch) == BATCH:
+                    good = _converted(batch, shape)
+                    bad += len(batch) - len(good)
+                    batch = []
+                    yield from good
         except _DAMAGE as error:
             why = "reading it takes too long" if "interrupted" in str(error) else error
             self._problem(f"{self._name} is damaged ({why}): some of it is missing")
+        good = _converted(batch, shape)
+        bad += len(batch) - len(good)
+        yield from good
         if bad:
             table = re.search(r"FROM (\w+)", query)
             self._problem(f"{self._name} is damaged: rows of {table[1] if table else 'a table'} have wrong "
@@ -104,6 +111,21 @@ class Database:
     def _look(self) -> int:
         self._looks += 1
         return int(self._looks > MAX_LOOKS)
+
+
+def _converted(rows: list[tuple[Any, ...]], shape: Any) -> list[tuple[Any, ...]]:
+    """Those of `rows` that have the types of `shape`. All at once is four times as fast as one by one."""
+    try:
+        return msgspec.convert(rows, list[shape])
+    except msgspec.ValidationError:
+        pass
+    good = []
+    for row in rows:
+        try:
+            good.append(msgspec.convert(row, shape))
+        except msgspec.ValidationError:
+            continue
+    return good
 
 
 def _unpacked(data: bytes, size: int) -> bytes | None:

@@ -30,6 +30,7 @@ R = TypeVar("R")
 
 _facts_decoder: msgspec.json.Decoder[dict[str, int | str]] = msgspec.json.Decoder(
     dict[str, Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | str])
+_seconds_decoder: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
 META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
@@ -48,8 +49,7 @@ PROCESS_ENDED = "the process ended during this compilation"
 """Why a compilation failed whose end is not recorded."""
 
 
-@dataclass(frozen=True)
-class CompileInfo:
+class CompileInfo(msgspec.Struct, frozen=True):
     """One compilation: `status` is compiled, skipped, eager, failed, or unknown if the recording stopped before its
     end; `seconds` by phase."""
 
@@ -176,7 +176,7 @@ class Recording:
 
     def _seconds(self, text: str) -> dict[str, float]:
         try:
-            return msgspec.json.decode(text or "{}", type=dict[str, float])
+            return _seconds_decoder.decode(text or "{}")
         except msgspec.MsgspecError:
             self._problem("the seconds of a compilation are damaged")
             return {}
@@ -243,6 +243,11 @@ class Recording:
                 known = self._facts(f) if f is not None else facts_of(self._record(database.suffix, h))
                 found[owner, s, n] = ArtifactInfo(owner, s, n, k, i, h, known)
         return sorted(found.values(), key=lambda a: order_of(a.stage))
+
+    def items_by_compile(self, kind: str) -> dict[str, int]:
+        """The compilations that have records of one kind, each with how many items these hold, without reading them."""
+        query = "SELECT compile, sum(items) FROM artifacts WHERE kind=? GROUP BY compile ORDER BY min(seq)"
+        return {owner + suffix: count for suffix, owner, count in self._rows(query, tuple[CompileKey, Count], kind)}
 
     def stages(self, compile_id: str) -> list[str]:
         """The stages that a compilation has artifacts of, in order."""

@@ -63,8 +63,8 @@ class Session:
         self.unlinked = lru_cache(maxsize=256)(self._unlinked)
         self.machine_code = lru_cache(maxsize=256)(self._machine_code)
         self.compiles: list[CompileInfo] = recording.compiles()
-        self.recompiled = {info.compile for info in recording.artifacts(kind="Recompile")}
-        self.breaks_in = {info.compile: info.items for info in recording.artifacts(kind="Breaks") if info.items}
+        self.recompiled = set(recording.items_by_compile("Recompile"))
+        self.breaks_in = {owner: count for owner, count in recording.items_by_compile("Breaks").items() if count}
 
     @cached_property
     def _ranked(self) -> list[tuple[tuple[str, Break, int], BreakCost]]:
