@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,7 +77,7 @@ class Database:
         self._looks = bad = 0
         batch: list[tuple[Any, ...]] = []
         try:
-            for number, row in enumerate(self._connection.execute(query, values)):
+            for number, row in enumerate(self._rows(query, values)):
                 if number >= MAX_ROWS:
                     raise sqlite3.DatabaseError("it has no end")
                 batch.append(row)
@@ -95,6 +96,20 @@ class Database:
             table = re.search(r"FROM (\w+)", query)
             self._problem(f"{self._name} is damaged: rows of {table[1] if table else 'a table'} have wrong "
                           "types and are left out")
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+        """As SQLite gives them; from the first on whose text is not UTF-8, with what is wrong in it replaced."""
+        number = 0
+        try:
+            for row in self._connection.execute(query, values):
+                number += 1
+                yield row
+            return
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error) or self._connection.text_factory is _text:
+                raise
+        self._connection.text_factory = _text  # a function of Python: three times as slow
+        yield from islice(self._connection.execute(query, values), number, None)
 
     def content(self, key: bytes) -> bytes | None:
         """The content with that hash; None if it is missing or damaged."""
@@ -156,6 +171,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA trusted_schema=OFF")
             _refuse_what_is_no_table(connection)
             connection.execute("SELECT value FROM meta LIMIT 1").fetchone()
+            connection.text_factory = str
             return connection
         except _DAMAGE as failure:
             error = failure

@@ -149,23 +149,28 @@ class Recording:
 
     def compiles(self) -> list[CompileInfo]:
         """All compilations, in the order in which they started; last those whose row is missing."""
-        meta = self.meta
-        unfinished = DID_NOT_END if "exit_code" in meta or "ended" in meta else (
-            "it is being compiled now" if is_running(meta) else PROCESS_ENDED)
         found: dict[str, CompileInfo] = {}
-        query = ("SELECT id, function, file, line, started, status, reason, seconds "
-                 "FROM compiles ORDER BY started, rowid")
-        shape = tuple[CompileKey, str, str, Count, Moment, str, str, str]
-        for suffix, name, function, file, line, started, status, reason, seconds in self._rows(query, shape):
-            if status == RUNNING:
-                status, reason = self._unended(suffix, unfinished)
-            info = CompileInfo(name + suffix, function, file, line, status, reason, started, self._seconds(seconds))
+        for info in self._infos(""):
             found.setdefault(info.id, info)
         for suffix, name in self._rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
             if name + suffix not in found:
                 why = "its entry in the recording is damaged or missing"
                 found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
         return list(found.values())
+
+    def _infos(self, compile_id: str) -> Iterator[CompileInfo]:
+        """What the rows of compilations say: of one, or of all ("")."""
+        meta = self.meta
+        unfinished = DID_NOT_END if "exit_code" in meta or "ended" in meta else (
+            "it is being compiled now" if is_running(meta) else PROCESS_ENDED)
+        where, values = (" WHERE id=?", [compile_id.partition("@")[0]]) if compile_id else ("", [])
+        query = f"SELECT id, function, file, line, started, status, reason, seconds FROM compiles{where}"
+        shape = tuple[CompileKey, str, str, Count, Moment, str, str, str]
+        for suffix, name, function, file, line, started, status, reason, seconds in self._rows(
+                f"{query} ORDER BY started, rowid", shape, *values):
+            if status == RUNNING:
+                status, reason = self._unended(suffix, unfinished)
+            yield CompileInfo(name + suffix, function, file, line, status, reason, started, self._seconds(seconds))
 
     def _facts(self, text: str | None) -> dict[str, int | str]:
         try:
@@ -195,6 +200,9 @@ class Recording:
 
     def compile(self, compile_id: str) -> CompileInfo:
         """The compilation with that id. Raises RecordingError."""
+        own = next((info for info in self._infos(compile_id) if info.id == compile_id), None)
+        if own is not None:
+            return own
         known = {c.id: c for c in self.compiles()}
         if compile_id not in known:
             listed = ", ".join(list(known)[:12]) or "none"

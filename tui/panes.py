@@ -33,6 +33,7 @@ from .session import LINKED_STAGES, SOURCE, Match, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
 READING = Listing("reading", "text", (Line("reading the recording ..."),))
+LARGE = Listing("large", "text", (Line("too large to be read in passing: choose it in the tree"),))
 FOLLOW_EVERY = 0.5  # seconds
 PANES = ("outline", "main", "linked")
 
@@ -86,6 +87,7 @@ class PanesScreen(Screen[None]):
         self._follow = self._runs = follow
         self._stamp: tuple[float, ...] = ()
         self._linked_compiles: set[str] = set()  # whose links are there
+        self._being_read: set[Target] = set()
         self._preview: Timer | None = None
         self._marked: tuple[Session, Target] | None = None  # for the difference
 
@@ -234,9 +236,14 @@ class PanesScreen(Screen[None]):
         else:
             target = self.session.first_of(self.target.compile, stage)
         self._linked_target = target
-        wanted = set(found)
+        if not self.session.is_cheap(target):
+            linked.border_title = plain(short_name(target))
+            linked.show(READING if found else LARGE)
+            if found:
+                self._load_listing(self.session, target)
+            return
         listing = self.session.listing(target)
-        rows = [row for row, line in enumerate(listing.lines) if line.ref in wanted]
+        rows = sorted({row for item in found for row in listing.rows_of.get(item, ())})
         linked.show(listing, rows[0] if rows else self.session.first_row(target), rows)
         linked.border_title = plain(short_name(target))
         lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "no linked lines"
@@ -244,12 +251,19 @@ class PanesScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="listing", exit_on_error=False)
     def _load_listing(self, session: Session, target: Target) -> None:
-        session.listing(target)
-        self.app.call_from_thread(self._listing_loaded, session, target)
+        if target not in self._being_read:
+            self._being_read.add(target)
+            session.listing(target)
+            self._being_read.discard(target)
+            self.app.call_from_thread(self._listing_loaded, session, target)
 
     def _listing_loaded(self, session: Session, target: Target) -> None:
-        if session is self.session and target == self.target:
+        if session is not self.session:
+            return
+        if target == self.target:
             self.show_target(target, remember=False)
+        elif target == self._linked_target:
+            self._sync()
 
     @work(thread=True, group="links", exit_on_error=False)
     def _load_links(self, session: Session, compile_id: str) -> None:
