@@ -29,7 +29,7 @@ from .outline import OTHERS
 from .outline_view import OutlineView
 from .plain import plain
 from .search_screen import SearchScreen
-from .session import LINKED_STAGES, SOURCE, Match, Session, Target, short_name
+from .session import SOURCE, Match, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
 READING = Listing("reading", "text", (Line("reading the recording ..."),))
@@ -128,8 +128,8 @@ class PanesScreen(Screen[None]):
         main.show(listing, self.session.first_row(target) if row is None else row)
         main.border_title = plain(short_name(target))
         main.border_subtitle = f"{len(listing.lines)} lines"
-        if self._linked_stage not in self._linked_choices():
-            self._linked_stage = self._default_linked_stage()
+        if self._linked_stage not in self.session.linkable(self.target):
+            self._linked_stage = self.session.beside(self.target)
         self._sync()
 
     def _fill(self) -> None:
@@ -188,19 +188,6 @@ class PanesScreen(Screen[None]):
             focused.focus()
 
     # ---- the linked pane --------------------------------------------------------------------------------------------
-    def _linked_choices(self) -> list[str]:
-        if not self.target.compile:
-            return []
-        there = [*self.session.stages(self.target.compile)]
-        there += [MACHINE] if self.session.machine_code(self.target.compile) else []
-        return [stage for stage in LINKED_STAGES if stage in there and stage != self.target.stage]
-
-    def _default_linked_stage(self) -> str:
-        choices = self._linked_choices()
-        wanted = ("kernels", "loop_ir", "forward", "joint", "capture", "bytecode") if self.target.stage == SOURCE else (
-            SOURCE,)
-        return next((stage for stage in wanted if stage in choices), choices[0] if choices else "")
-
     def _sync(self) -> None:
         """Show in the linked pane what the main pane's line belongs to."""
         self._status()
@@ -379,7 +366,7 @@ class PanesScreen(Screen[None]):
 
     def action_linked_stage(self, step: int) -> None:
         """Another stage in the linked pane: the next that has something for this line, where there is one."""
-        choices = self._linked_choices()
+        choices = self.session.linkable(self.target)
         if not choices:
             self.notify("open an artifact of a compilation first")
             return

@@ -180,6 +180,20 @@ class Session:
             return Target(compile_id, "kernels", next(iter(self.machine_code(compile_id)), ""))
         return Target(compile_id, stage, next(iter(self.names(compile_id, stage)), ""))
 
+    def linkable(self, target: Target) -> list[str]:
+        """The stages that can be shown beside `target`."""
+        if not target.compile:
+            return []
+        there = [*self.stages(target.compile), *([MACHINE] if self.machine_code(target.compile) else [])]
+        return [stage for stage in LINKED_STAGES if stage in there and stage != target.stage]
+
+    def beside(self, target: Target) -> str:
+        """The stage that stands beside `target` at first: the program; beside that, what is nearest to the machine."""
+        choices = self.linkable(target)
+        wanted = ("kernels", "loop_ir", "forward", "joint", "capture", "bytecode") if target.stage == SOURCE else (
+            SOURCE,)
+        return next((stage for stage in wanted if stage in choices), choices[0] if choices else "")
+
     def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
         """Items of `stage` that are linked to `item`. For `passes` only those after the last pass."""
         found = self.links(compile_id).related(item, stage)
