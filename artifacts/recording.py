@@ -30,6 +30,7 @@ R = TypeVar("R")
 
 _facts_decoder: msgspec.json.Decoder[dict[str, int | str]] = msgspec.json.Decoder(
     dict[str, Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | str])
+_seconds_decoder: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
 META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
@@ -48,8 +49,7 @@ PROCESS_ENDED = "the process ended during this compilation"
 """Why a compilation failed whose end is not recorded."""
 
 
-@dataclass(frozen=True)
-class CompileInfo:
+class CompileInfo(msgspec.Struct, frozen=True):
     """One compilation: `status` is compiled, skipped, eager, failed, or unknown if the recording stopped before its
     end; `seconds` by phase."""
 
@@ -187,23 +187,28 @@ class Recording:
 
     def compiles(self) -> list[CompileInfo]:
         """All compilations, in the order in which they started; last those whose row is missing."""
-        meta = self.meta
-        unfinished = DID_NOT_END if "exit_code" in meta or "ended" in meta else (
-            "it is being compiled now" if is_running(meta) else PROCESS_ENDED)
         found: dict[str, CompileInfo] = {}
-        query = ("SELECT id, function, file, line, started, status, reason, seconds "
-                 "FROM compiles ORDER BY started, rowid")
-        shape = tuple[CompileKey, str, str, Count, Moment, str, str, str]
-        for suffix, name, function, file, line, started, status, reason, seconds in self._rows(query, shape):
-            if status == RUNNING:
-                status, reason = self._unended(suffix, unfinished)
-            info = CompileInfo(name + suffix, function, file, line, status, reason, started, self._seconds(seconds))
+        for info in self._infos(""):
             found.setdefault(info.id, info)
         for suffix, name in self._rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
             if name + suffix not in found:
                 why = "its entry in the recording is damaged or missing"
                 found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
         return list(found.values())
+
+    def _infos(self, compile_id: str) -> Iterator[CompileInfo]:
+        """What the rows of compilations say: of one, or of all ("")."""
+        meta = self.meta
+        unfinished = DID_NOT_END if "exit_code" in meta or "ended" in meta else (
+            "it is being compiled now" if is_running(meta) else PROCESS_ENDED)
+        where, values = (" WHERE id=?", [compile_id.partition("@")[0]]) if compile_id else ("", [])
+        query = f"SELECT id, function, file, line, started, status, reason, seconds FROM compiles{where}"
+        shape = tuple[CompileKey, str, str, Count, Moment, str, str, str]
+        for suffix, name, function, file, line, started, status, reason, seconds in self._rows(
+                f"{query} ORDER BY started, rowid", shape, *values):
+            if status == RUNNING:
+                status, reason = self._unended(suffix, unfinished)
+            yield CompileInfo(name + suffix, function, file, line, status, reason, started, self._seconds(seconds))
 
     def _facts(self, text: str | None) -> dict[str, int | str]:
         try:
@@ -214,7 +219,7 @@ class Recording:
 
     def _seconds(self, text: str) -> dict[str, float]:
         try:
-            return msgspec.json.decode(text or "{}", type=dict[str, float])
+            return _seconds_decoder.decode(text or "{}")
         except msgspec.MsgspecError:
             self._problem("the seconds of a compilation are damaged")
             return {}
@@ -233,6 +238,9 @@ class Recording:
 
     def compile(self, compile_id: str) -> CompileInfo:
         """The compilation with that id. Raises RecordingError."""
+        own = next((info for info in self._infos(compile_id) if info.id == compile_id), None)
+        if own is not None:
+            return own
         known = {c.id: c for c in self.compiles()}
         if compile_id not in known:
             listed = ", ".join(list(known)[:12]) or "none"
@@ -281,6 +289,11 @@ class Recording:
                 known = self._facts(f) if f is not None else facts_of(self._record(database.suffix, h))
                 found[owner, s, n] = ArtifactInfo(owner, s, n, k, i, h, known)
         return sorted(found.values(), key=lambda a: order_of(a.stage))
+
+    def items_by_compile(self, kind: str) -> dict[str, int]:
+        """The compilations that have records of one kind, each with how many items these hold, without reading them."""
+        query = "SELECT compile, sum(items) FROM artifacts WHERE kind=? GROUP BY compile ORDER BY min(seq)"
+        return {owner + suffix: count for suffix, owner, count in self._rows(query, tuple[CompileKey, Count], kind)}
 
     def stages(self, compile_id: str) -> list[str]:
         """The stages that a compilation has artifacts of, in order."""
