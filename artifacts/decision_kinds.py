@@ -20,7 +20,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # whole graphs
     "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "ddp-bucket": ("cut", "join"),
     "memory-budget": (r"\d+(\.\d+)?",),
-    "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),
+    "freezing": ("fold", "keep"), "eager-twin": ("compiled", "eager"), "wrapper": ("python", "cpp"),
+    "cudagraphs": ("capture", "launch"),
     # ATen operators
     "decompose": ("rule", "keep"), "save-for-backward": ("save", "recompute"), "pass": ("run", "skip"),
     "lowering": ("loops", "extern"), "intermediate-precision": ("float32", "eager"),
@@ -29,7 +30,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # kernels of libraries
     "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
     "pad-mm": ("padded", "interleaved", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
-    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"),
+    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"),
+    "sdpa": ("aten", "ptdebug", "cudnn", "flash", "efficient", "math"), "sdpa-mask": ("as-given", "dropped", "causal"),
     "weight-grad": ("fused", "split"), "conv-bias": ("loops", "library"),
     "epilogue": ("library", "loops"),
     # the schedule

@@ -33,7 +33,8 @@ from .source import Launch, assemble
 class Binary:
     """A compiled kernel: the file of its machine code, and what a launch needs.
 
-    `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes.
+    `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes. `seconds` is the time of
+    its compilation, whenever that was.
     """
 
     path: str
@@ -41,6 +42,12 @@ class Binary:
     warps: int
     shared: int
     scratch: int
+    seconds: float = 0.0
+
+    @property
+    def forms(self) -> str:
+        """The file of the forms on the way to it, see `machine_code.py`."""
+        return self.path + server.FORMS_SUFFIX
 
 
 class Build:
@@ -51,6 +58,7 @@ class Build:
         self._binary: Binary | None = None
         self._service: _Service | None = None
         answer = _kept(job)
+        self.cached = answer is not None
         if answer is not None:
             self._binary = Binary(**answer)
             return

@@ -31,6 +31,7 @@ PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
 MOST_SPLITS = 2048  # programs that share a row
 LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
+BUSY_ROW = 16  # elements of a row for each thread, where many rows wait: fewer threads wait for each other's sums
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,8 @@ def _score(form: Form, tile: Tile) -> tuple[float, str]:
             penalty = 0.25  # one side of the copy is not contiguous
     busy = min(1.0, programs / PROCESSORS)
     per_thread = elements / (32 * tile.warps)
-    width = min(per_thread, 8) / 8 * min(1.0, 32 / per_thread)
+    enough = BUSY_ROW if tile.shape == "persistent" and programs >= 4 * PROCESSORS and elements >= 1024 else 8
+    width = min(per_thread, enough) / enough * min(1.0, 32 / per_thread)
     score = (0.2 + 0.8 * busy) * (0.3 + 0.7 * width) * lanes * penalty
     return score, f"{programs} programs, {per_thread:g} elements for each thread, {lanes:.0%} of the lanes in use"
 
