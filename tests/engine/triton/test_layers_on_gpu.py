@@ -106,11 +106,12 @@ def test_a_product_computes_the_activation(bias: bool, dtype: torch.dtype) -> No
         truth, eagers, keeping = program(*[t.double() for t in rounded]), program(*rounded), Keeping()
         found = compile(program, recorder=keeping, recording=True)(*rounded)
     assert [d.chosen for d in keeping.decisions if d.kind == "epilogue"] == ["library"] * 3
+    for a, e, t in zip(found, eagers, truth, strict=True):
+        assert _error(a, t) <= 1.2 * _error(e, t) + torch.finfo(dtype).eps, (_error(a, t), _error(e, t))
+    with torch.no_grad():
         rounded[0][0, 0, 0], rounded[0][1, 1, 1] = float("nan"), float("inf")
         for ours, theirs in zip(compile(program)(*rounded), program(*rounded), strict=True):
             assert torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(ours.isinf(), theirs.isinf())
-    for a, e, t in zip(found, eagers, truth, strict=True):
-        assert _error(a, t) <= 1.2 * _error(e, t) + torch.finfo(dtype).eps, (_error(a, t), _error(e, t))
 
 
 def _step(program, x: torch.Tensor, module: nn.Module) -> list[torch.Tensor]:
