@@ -17,9 +17,10 @@ import torch.fx
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...toolchain.benchmarking import timed_options, verdict
-from .constant_masks import ABOVE_DIAGONAL, NOTHING, hidden
+from .constant_masks import hidden
 from .kernels import HEADS_ALIGNED, MATH, Attention, computed, prepared, takers, with_wide_heads
 from .measuring import measured
+from .position_masks import ABOVE_DIAGONAL, NOTHING
 
 ATEN = torch.nn.functional.scaled_dot_product_attention
 FUNCTIONS = frozenset((
