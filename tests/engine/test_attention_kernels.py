@@ -64,8 +64,9 @@ def chosen(keeping: Keeping, kind: str) -> list[str]:
     return [d.chosen for d in keeping.decisions if d.kind == kind]
 
 
-def test_a_mask_that_depends_on_no_input_is_known():
+def test_a_mask_that_depends_on_no_input_is_known(monkeypatch):
     """Values and gradients through tracer and engine, with sizes that vary from the second call on."""
+    monkeypatch.setattr(choice, "SKIPPING", {"cpu"})
     keeping = Keeping()
     compiled = compile(attend, recorder=keeping, recording=True, way="aten")
     for size in (9, 12):
@@ -94,6 +95,7 @@ def test_masks_not_known_stay():
         context, keeping = recording_context(**settings)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(constant_masks, "LARGEST", most)
+            patch.setattr(choice, "SKIPPING", {"cpu"})
             trace(capture(function, q, keys), context, lowerings())
         assert chosen(keeping, "sdpa-mask") == expected
 

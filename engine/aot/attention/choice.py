@@ -29,6 +29,7 @@ FUNCTIONS = frozenset((
 """What `attend` is traced in the place of."""
 
 WORTH = 0.9  # of the time of torch's first, below which another kernel is chosen
+SKIPPING = {"cuda"}  # kinds of devices where a causal kernel is the faster one: a CPU's skips what a mask hides as well
 GIVEN, DROPPED, CAUSAL = "as-given", "dropped", "causal"
 
 
@@ -140,7 +141,7 @@ def _with_simple_mask(tracer: Tracer, call: Attention) -> Attention:
     """The same without a mask, where the mask hides nothing, or what is after the query: decision `sdpa-mask`."""
     node = None if call.mask is None or call.mask.requires_grad else tracer.node_of(call.mask)
     found = None if node is None else hidden(node, tracer.constants, call.query.shape[2], call.key.shape[2])
-    if found is None:
+    if found is None or (found == ABOVE_DIAGONAL and call.query.device.type not in SKIPPING):
         return call
     simple, why = {
         NOTHING: (DROPPED, "the mask depends on no input, and hides nothing"),
