@@ -158,13 +158,19 @@ def test_a_permuted_bias_is_laid_out_once_and_an_aligned_one_is_taken_as_it_is(t
     assert not any(n.target is torch.ops.aten.clone.default for n in graph.nodes) and called(graph, "cudnn")
 
 
-def test_heads_of_other_sizes_are_filled(takers):
+def test_what_no_kernel_takes_is_brought_into_another_form(takers, monkeypatch):
+    """Heads are filled, or repeated where several share a key."""
     tensors = ((2, 12, 32, 36), torch.half), ((2, 1, 32, 32), torch.bool)
     graph, _ = traced(lambda q, m: sdpa(q, q, q, m), *tensors)
     (call,) = called(graph, "cudnn")
     assert call.args[0].meta["val"].shape[-1] == 40 and call.kwargs == {"scale": 1 / 6}
     (result,) = graph.output_node().args[0]
     assert result.meta["val"].shape == (2, 12, 32, 36)
+    monkeypatch.setattr(choice, "takers", lambda call: ["math"] if call.grouped else ["efficient", "math"])
+    tensors = ((2, 12, 32, 64), torch.float), ((2, 4, 32, 64), torch.float)
+    graph, _ = traced(lambda q, k: sdpa(q, k, k, enable_gqa=True), *tensors)
+    (call,) = called(graph, "efficient_attention")
+    assert call.args[1].meta["val"].shape == (2, 12, 32, 64)
 
 
 def test_kernels_can_be_forced_and_what_is_unusual_is_torchs(takers, monkeypatch):

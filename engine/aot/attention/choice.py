@@ -18,7 +18,7 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...toolchain.benchmarking import timed_options, verdict
 from .constant_masks import hidden
-from .kernels import HEADS_ALIGNED, MATH, Attention, computed, prepared, takers, with_wide_heads
+from .kernels import MATH, Attention, computed, in_other_forms, prepared, takers
 from .measuring import measured
 from .position_masks import ABOVE_DIAGONAL, NOTHING
 
@@ -60,14 +60,13 @@ def attend(
     known = takers(ready)
     if not eager or not known:  # torch says what is wrong
         return _by_torch(call)
-    size = call.value.shape[-1]
-    if known[0] == MATH and (call.query.shape[-1] % HEADS_ALIGNED or size % HEADS_ALIGNED):
-        wide = with_wide_heads(ready)
-        if takers(wide)[0] != MATH:
-            ready, known = wide, takers(wide)
+    for form in in_other_forms(ready) if known[0] == MATH else ():
+        if takers(form)[0] != MATH:
+            ready, known = form, takers(form)
+            break
     result = computed(ready, _choose(tracer, ready, known, eager))
-    if result.shape[-1] != size:
-        result = result.narrow(3, 0, size)
+    if ready.value.shape[-1] != call.value.shape[-1]:
+        result = result.narrow(3, 0, call.value.shape[-1])
     return _laid_out(result, eager, tracer.source())
 
 
