@@ -72,6 +72,17 @@ def test_one_result_in_use_at_the_next_call_is_cloned_then(on_cpu):
     assert (found.captures, found.replays, found.cloned) == (1, 5, 4)
 
 
+def test_a_result_whose_memory_is_replaced(on_cpu):
+    fast, x = compiled(lambda x: x * 2), torch.zeros(4)
+    for k in range(10):
+        x.fill_(k)
+        out = fast(x)
+        assert out.eq(2 * k).all() and out.shape == (4,), k
+        out.resize_(4000)
+        del out
+    assert on_cpu()[""].captures == 2 and on_cpu()[""].replays > 4
+
+
 def test_states_that_are_written_stay_the_programs(on_cpu):
     net = nn.BatchNorm1d(4)
     twin = nn.BatchNorm1d(4)
