@@ -17,26 +17,30 @@ def compiled(function, **options):
     return ptdebug.compile(function, options={"force_disable_caches": True}, **options)
 
 
+def close(one, other):
+    return torch.allclose(one, other, atol=1e-5)
+
+
 def test_inputs_that_stay_are_read_in_place_and_those_that_move_are_copied(on_cpu):
     net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).eval()
     fast, x = compiled(net), torch.randn(3, 8)
     with torch.no_grad():
         for _ in range(6):
             x.add_(1)
-            assert torch.allclose(fast(x), net(x))
+            assert close(fast(x), net(x))
         found = on_cpu()[""]
         assert (found.captures, found.replays, dict(found.copies)) == (1, 4, {})
         kept = []  # memory that a later input cannot get
         for _ in range(4):
             kept.append(torch.randn(3, 8))
-            assert torch.allclose(fast(kept[-1]), net(kept[-1]))
+            assert close(fast(kept[-1]), net(kept[-1]))
         assert found.captures == 2 and dict(found.copies) == {"arg0": 4} and found.recaptures[0].inputs == ("arg0",)
         net[0].weight.data = torch.randn(16, 8)  # a parameter that moves is never copied
         for _ in range(4):
-            assert torch.allclose(fast(x), net(x))
+            assert close(fast(x), net(x))
         with torch.no_grad():
             net[0].weight.mul_(2)
-        assert torch.allclose(fast(x), net(x))
+        assert close(fast(x), net(x))
     assert found.captures == 3 and set(found.copies) == {"arg0"}
 
 
@@ -181,7 +185,7 @@ def test_what_cannot_be_captured_runs_and_says_why(on_cpu, monkeypatch):
     fast = compiled(lambda x: x.sin())
     x = torch.randn(3)
     for _ in range(5):
-        assert torch.allclose(fast(x), x.sin())
+        assert close(fast(x), x.sin())
     found = on_cpu()[""]
     assert found.captures == 0 and found.stopped.startswith("it cannot be captured: RuntimeError: operation not")
 
