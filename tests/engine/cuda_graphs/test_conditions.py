@@ -4,10 +4,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import ptdebug
 import pytest
 import torch
-
-import ptdebug
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.cuda_graphs import cuda_graphs, lines
 from ptdebug.cli.main import main

@@ -74,7 +74,8 @@ def test_training_with_an_optimizer_dropout_and_batch_norm(counters):
         return nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.3), nn.Linear(64, 4)).cuda()
 
     net, twin = make(), make()
-    sides = [(call, m, torch.optim.SGD(m.parameters(), 1e-2, momentum=0.9)) for call, m in ((compiled(net), net), (twin, twin))]
+    pairs = ((compiled(net), net), (twin, twin))
+    sides = [(call, model, torch.optim.SGD(model.parameters(), 1e-2, momentum=0.9)) for call, model in pairs]
     for k in range(14):
         x = torch.randn(48, 32, device="cuda")
         results = []
