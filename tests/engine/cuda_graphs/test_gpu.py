@@ -195,3 +195,23 @@ def test_inside_a_capture_of_the_program_and_inference_mode(counters):
         x.normal_()
         graph.replay()
         assert close(out, net(x))
+
+
+def test_a_graph_that_raises_takes_its_random_numbers_back(counters):
+    def draw(x, k):
+        y = torch.rand_like(x)
+        return y[k.clamp(max=7)] if x.shape[0] > 4 else torch.linalg.cholesky(y - 5)
+
+    torch.manual_seed(1)
+    before = torch.cuda.get_rng_state()
+    fast = compiled(draw)
+    with pytest.raises(RuntimeError):
+        fast(torch.ones(3, 3, device="cuda"), torch.tensor(0, device="cuda"))
+    torch.cuda.set_rng_state(before)
+    with pytest.raises(RuntimeError):
+        draw(torch.ones(3, 3, device="cuda"), torch.tensor(0, device="cuda"))
+    expected = torch.rand(3, device="cuda")
+    torch.cuda.set_rng_state(before)
+    with pytest.raises(RuntimeError):
+        fast(torch.ones(3, 3, device="cuda"), torch.tensor(0, device="cuda"))
+    assert torch.equal(torch.rand(3, device="cuda"), expected)
