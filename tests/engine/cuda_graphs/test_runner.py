@@ -1,6 +1,7 @@
 """What CUDA graphs must keep: results that are held, states, saved tensors, moving inputs. See machine.py."""
 from __future__ import annotations
 
+import random
 import threading
 
 import ptdebug
@@ -208,3 +209,98 @@ def test_threads_take_turns(on_cpu, threads):
     for worker in workers:
         worker.join()
     assert not wrong and on_cpu()[""].replays > 40
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_the_program_does_in_between(on_cpu, seed):
+    """A random sequence of calls, of results that are held, changed and dropped, and of inputs and states that move."""
+    torch.manual_seed(seed)
+    choose = random.Random(seed)
+
+    def step(x, weight, state):
+        state.mul_(0.5).add_(x.sum(0))
+        y = x @ weight
+        return y, y.t()[0], (y + state).relu(), x
+
+    fast = compiled(step, dynamic=True)
+    weight, state = nn.Parameter(torch.randn(4, 4)), torch.zeros(4)
+    x, held, twin = torch.randn(3, 4), [], state.clone()
+    for _ in range(150):
+        match choose.choice(("call",) * 6 + ("new", "fill", "size", "move", "train", "drop", "write", "mark", "state")):
+            case "new":
+                x = torch.randn(x.shape)
+            case "fill":
+                x = x.clone().normal_()
+            case "size":
+                x = torch.randn(choose.choice((2, 3, 5)), 4)
+            case "move":
+                weight.data = torch.randn(4, 4)
+            case "train":
+                with torch.no_grad():
+                    weight.mul_(-1.1)
+            case "drop":
+                del held[: choose.randrange(4)]
+            case "write" if held:
+                results, expected = choose.choice(held)
+                for one, other in ((results[0], expected[0]), (results[2], expected[2])):
+                    one.add_(1), other.add_(1)
+            case "mark":
+                cudagraph_mark_step_begin()
+            case "state":
+                state = state.clone()
+            case _:
+                with torch.no_grad():
+                    results, expected = fast(x, weight, state), step(x, weight, twin)
+                assert results[3] is x and close(state, twin)
+                if choose.random() < 0.4:
+                    held.append((list(results[:3]), list(expected[:3])))
+                del results, expected
+        for results, expected in held:
+            assert all(close(one, other) for one, other in zip(results, expected))
+    assert on_cpu()[""].replays > 15, on_cpu()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_training_in_any_order(on_cpu, seed):
+    """Forwards and backwards in a random order, gradients that add up, results that are held, steps of an optimizer."""
+    torch.manual_seed(seed)
+    choose = random.Random(seed)
+    make = lambda: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3)).double()
+    nets = make(), make()
+    nets[1].load_state_dict(nets[0].state_dict())
+    sides = (compiled(nets[0]), nets[0]), (nets[1], nets[1])
+    waiting, held = [], []
+    for _ in range(120):
+        match choose.choice(("forward",) * 5 + ("backward",) * 5 + ("step", "zero", "hold", "drop")):
+            case "forward":
+                x = torch.randn(5, 4).double()
+                waiting.append([call(x) for call, _ in sides])
+            case "backward" if waiting:
+                results = waiting.pop(choose.randrange(len(waiting)))
+                again = choose.random() < 0.3
+                factor = torch.randn(5, 3).double()
+                for result in results:
+                    (result.sin() * factor).sum().backward(retain_graph=again)
+                if again:
+                    waiting.append(results)
+            case "step" if not waiting:  # the optimizer writes what a backward would read
+                with torch.no_grad():
+                    for net in nets:
+                        for p in net.parameters():
+                            p.sub_(0.01 * p.grad) if p.grad is not None else None
+            case "zero":
+                for net in nets:
+                    net.zero_grad()
+            case "hold":
+                held.append([[None if p.grad is None else p.grad for p in net.parameters()] for net in nets])
+            case "drop":
+                del held[:], waiting[1:]
+        for pairs in (zip(*(net.parameters() for net in nets)), zip(*(net.buffers() for net in nets))):
+            for one, other in pairs:
+                assert close(one, other) and (one.grad is None) == (other.grad is None)
+                assert one.grad is None or close(one.grad, other.grad)
+        assert all(close(*results) for results in waiting)
+        for mine, theirs in held:
+            assert all(one is None or close(one, other) for one, other in zip(mine, theirs))
+    found = on_cpu()
+    assert found[""].replays > 5 and found["backward"].replays > 5, found
