@@ -384,6 +384,14 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
     return checks
 
 
+def breaks_the_device(program: Program) -> bool:
+    """Whether eager itself may end in an error of a GPU, after which the process can use it no more: attention reads
+    masks that are broadcast in rows, and tensors that start anywhere, from misaligned addresses (torch 2.11)."""
+    attends = [call for call in program.calls if call.function == "F.scaled_dot_product_attention"]
+    masked = any(len(refs((call.args, call.kwargs))) > 3 for call in attends)
+    return here().tensors.type == "cuda" and bool(attends) and (masked or any(i.offset for i in program.inputs))
+
+
 # ---- programs written by hand
 A, B, C = (Ref(name) for name in "abc")
 V0, V1 = Ref("v0"), Ref("v1")
