@@ -37,6 +37,9 @@ from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
 from .passes.rewriting import Rewritten, pass_stage
+from .runtime.cuda_graphs import conditions
+from .runtime.cuda_graphs.facts import GraphFacts
+from .runtime.cuda_graphs.runner import with_graphs
 from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
@@ -87,10 +90,11 @@ class Built(Generated):
 
 @dataclass(frozen=True)
 class Wrapped(Built):
-    """With the wrapper, which is the compiled graph."""
+    """With the wrapper, which is the compiled graph, and what CUDA graphs of it must know, if it is captured."""
 
     wrapper: WrapperSource
     call: Compiled
+    graphs: GraphFacts | None
 
 
 # ---- the stages ------------------------------------------------------------------------------------------------------
@@ -139,9 +143,6 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     signatures: dict[str, KernelSignature] = {}
     functions: dict[str, Callable[..., int]] = {}
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if context.recording:
-        compiled = [(name, k) for name, k in work.triton.items() if isinstance(k, TritonKernel)]
-        records = tuple(("kernels", name, k.record()) for name, k in compiled)
     built: BuiltLibrary | None = None
     if work.building is not None and work.source is not None:
         built = work.building.wait()
@@ -151,12 +152,15 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
     for name, kernel in finished(work.triton, work.plan, context).items():
         signatures[name], functions[name] = kernel.signature, kernel.runner()
+        if context.recording and isinstance(kernel, TritonKernel):
+            records += (("kernels", name, kernel.record()),)
     for name, own in (("attention", attention), ("product", sgemm)):
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is an extern kernel: there is nothing to generate")
     records += _for_target(work, context)
+    context.progress("")
     return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
 
 
@@ -166,14 +170,16 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
-    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
+    graphs = conditions.chosen(work.aten, work.plan, context)
+    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures, graphs is not None)
     call: Compiled = wrapper.load(source, context)
     if work.native is not None and work.library is not None:
         call = load_native(work.library.path, work.native.native, source.names, call)
+    call = with_graphs(call, graphs, context)
     folding = work.aten.folding
     if folding is not None:
         call = FrozenCall(call, wrapper.load(folding.source, context.for_part("folding")), folding.positions)
-    return Wrapped(**vars(work), wrapper=source, call=call)
+    return Wrapped(**vars(work), wrapper=source, call=call, graphs=graphs)
 
 
 def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:

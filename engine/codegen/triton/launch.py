@@ -17,9 +17,10 @@ import torch
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
 from ...ir.ir import Buffer, Group, KernelSignature, Plan
+from ...runtime.cuda_graphs.capture import is_kept
 from ...unsupported import TritonUnsupported
 from .building import Binary, Build, begin, parameter_types
-from .compile import compile_launch
+from .compile import compile_launch, record_of
 from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
 from .generate import generate, symbols_of
@@ -51,7 +52,7 @@ class TritonKernel:
     def begin(self) -> None:
         """Start to compile what a usual call needs: aligned pointers, 32-bit indices."""
         for launcher in self._launchers:
-            launcher.begin()
+            launcher.usual()
 
     def wait(self) -> None:
         """Until that is compiled. Raises TritonUnsupported where Triton refuses."""
@@ -72,7 +73,10 @@ class TritonKernel:
         return self._run
 
     def record(self) -> Kernel:
-        """The record of stage `kernels`: the source, without products of a compiler (see `describe_for_target`)."""
+        """The record of stage `kernels`: the source, and on a GPU the forms of what was built; the SASS comes later."""
+        builds = [build for launcher in self._launchers if (build := launcher.usual()) is not None]
+        if builds and len(builds) == len(self._launchers):
+            return record_of(self.source, builds, f"cuda:{_capability(self.device)}")
         target = "cuda" if self.device.type == "cuda" else "interpreter"
         names = tuple(k.name for k in self.source.launches)
         return Kernel(self.signature.name, "triton", self.source.lines, names, target=target,
@@ -146,7 +150,7 @@ class TritonKernel:
                 with torch.cuda.device(index):
                     return launch(aligned, pointers, tables)
             stream = torch._C._cuda_getCurrentRawStream(index)
-            rows = tables.rows(pointers, stream)
+            rows = tables.kept_rows(pointers) if is_kept() else tables.rows(pointers, stream)
             launchers[aligned](stream, False, [rows.data_ptr(), tables.programs.data_ptr()], ())
             return 0
 
@@ -239,15 +243,15 @@ class _CudaLauncher:
         aligned = tuple(not p & _ALIGNED for p in pointers)
         self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
 
-    def begin(self) -> None:
-        """Start to compile the variant for aligned pointers and narrow indices."""
-        if self._static:
-            self._build((True,) * len(self.launch.pointers), False)
+    def usual(self) -> Build | None:
+        """The variant for aligned pointers and narrow indices, whose compilation begins; None where Triton launches."""
+        return self._build((True,) * len(self.launch.pointers), False) if self._static else None
 
     def wait(self) -> None:
         """Until that variant is compiled."""
-        if self._static:
-            self._build((True,) * len(self.launch.pointers), False).wait()
+        build = self.usual()
+        if build is not None:
+            build.wait()
 
     def variant(self, aligned: tuple[bool, ...], wide: bool) -> Variant:
         """The kernel compiled for these alignments and this width of positions, loaded."""
@@ -264,8 +268,12 @@ class _CudaLauncher:
         return found
 
     def _build(self, aligned: tuple[bool, ...], wide: bool) -> Build:
-        major, minor = torch.cuda.get_device_capability(self._device)
-        return begin(self.launch, 10 * major + minor, aligned, wide)
+        return begin(self.launch, _capability(self._device), aligned, wide)
+
+
+def _capability(device: torch.device) -> int:
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
 
 
 def _by_torch(binary: Binary, types: Sequence[str], device: int) -> Variant:
@@ -317,7 +325,8 @@ def finished(
     """The kernels, compiled and loaded; a group whose kernel the compiler or the device refuses does without."""
     done: dict[str, TritonKernel | InterpretedGroup] = {}
     groups = {item.kernel: item for item in plan.items if isinstance(item, Group)}
-    for name, kernel in kernels.items():
+    for number, (name, kernel) in enumerate(kernels.items(), 1):
+        context.progress(f"compiling kernel {number} of {len(kernels)}")
         done[name] = kernel
         try:
             if isinstance(kernel, TritonKernel):

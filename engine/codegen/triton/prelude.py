@@ -52,6 +52,17 @@ def welford(a_mean, a_m2, a_count, b_mean, b_m2, b_count):
     share = tl.where(count == 0.0, 0.0, b_count / count)
     return a_mean + delta * share, a_m2 + b_m2 + delta * delta * a_count * share, count
 ''',
+    "welford_next": '''
+@triton.jit
+def welford_next(mean, m2, count, value, weight):
+    """Mean, sum of squared deviations and count with one more value, of weight 1, or 0 where there is none."""
+    before = count
+    count = count + weight
+    share = tl.where(count == 0.0, 0.0, weight / count)
+    delta = value - mean
+    step = delta * share
+    return mean + step, m2 + delta * step * before, count
+''',
     "integer_floordiv": '''
 @triton.jit
 def integer_floordiv(a, b):
