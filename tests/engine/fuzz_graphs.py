@@ -49,7 +49,7 @@ from .fuzz_capture import captured, faked, varied
 from .fuzz_compare import difference, execute, random_states, said
 from .fuzz_devices import PLACES, choose, here
 from .fuzz_operators import step
-from .fuzz_programs import Builder, Input, Program, apply, breaks_the_device, refs
+from .fuzz_programs import Builder, Input, Program, apply, needs_another_device, refs
 from .fuzz_triton import in_tritons_interpreter, results_in
 
 BATCH = 8  # programs of one graph
@@ -286,7 +286,7 @@ def fuzz(first: int, count: int, report: Callable[[int, int, list[Failure]], Non
         report(start, 0, [])
         chosen = random.Random(start)
         overrides, dynamic = chosen.choice(OVERRIDES), chosen.random() < DYNAMIC
-        programs = [program for program in map(build, seeds) if program.calls and not breaks_the_device(program)]
+        programs = [program for program in map(build, seeds) if program.calls and not needs_another_device(program)]
         report(start, len(seeds), check(programs, overrides, dynamic) if programs else [])
 
 

@@ -207,7 +207,7 @@ def _floats_of(dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_more_elements_than_32_bits_count() -> None:
-    """Pointwise, sums of rows and of columns; what is compiled for sizes that vary takes 64-bit positions if need be."""
+    """Pointwise, sums of rows and of columns; what is compiled for sizes that vary has 64-bit positions if need be."""
     x = torch.ones(1 << 16, (1 << 15) + 1, dtype=torch.int8, device="cuda")
     x[-1, -1], x[-2, 0] = 5, 7
     function = lambda x: (x[-3:] + 1, x.sum(1, dtype=torch.int32), x.amax(0), x * 2)
