@@ -454,7 +454,8 @@ def test_loops_add_the_bias_of_a_convolution(way, monkeypatch):
 
     inputs = (torch.randn(2, 3, 9, 9), torch.randn(4, 3, 3, 3), torch.randn(4))
     with torch.no_grad():
-        results, lines, keeping = compiled(program, *inputs, overrides={"conv-bias:*": way, "conv-layout:*": "contiguous"})
+        forced = {"conv-bias:*": way, "conv-layout:*": "contiguous"}
+        results, lines, keeping = compiled(program, *inputs, overrides=forced)
         assert_like(results, program(*inputs))
     asked = [d.chosen for d in keeping.decisions if d.kind == "conv-bias"]
     without = sum("convolution" in line.text and ", None, " in line.text for line in lines)

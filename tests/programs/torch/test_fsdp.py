@@ -1,4 +1,4 @@
-"""FSDP1 and FSDP2 on two processes: losses as in eager, one compilation for equal blocks, breaks at their boundaries."""
+"""FSDP1 and FSDP2 on two processes: losses as in eager, one compilation for equal blocks, breaks between them."""
 from __future__ import annotations
 
 import json
