@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 MACHINE = "machine_code"
 """The stage in references to lines of compiled forms: `machine_code:KERNEL.FORM#LINE`."""
-PREFERRED = ("asm", "ptx", "sass", "ttgir", "ttir", "llir", "vectors")
+PREFERRED = ("asm", "sass", "ptx", "ttgir", "ttir", "llir", "vectors")
 
 _ASM_LINE = re.compile(r"\s*; line (\d+)$")
 _INSTRUCTION = re.compile(r"\s*[0-9a-f]+:\t")

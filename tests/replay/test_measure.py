@@ -144,6 +144,11 @@ def test_operators_that_share_kernels_are_compared_with_these_kernels() -> None:
     ((lost, text, members),) = slower_twins([first, second])
     assert lost == pytest.approx(60e-6) and members == [first, second]
     assert text == "2 times mm, softmax (model.py:3): 80.0 us in fused_0_add, fused_1_add; eager 20.0 us (flash, flash)"
+    times["capture#mask"] = Timing(1e-6, 0.0)  # computed again in each kernel, and no tie between them
+    masked = [replace(k, captured=(*k.captured, "mask")) for k in kernels]
+    graph.create_node("call_function", torch.neg, (x,), name="mask")
+    assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), masked, times)][:2] == [
+        ("mm", "softmax", "mask"), ("mm_1", "softmax_1")]
     del times["capture#mm"]
     assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), kernels, times)] == [second.operators]
 
