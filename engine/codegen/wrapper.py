@@ -32,10 +32,17 @@ from ..scheduler.memory import touched_by
 
 
 def generate(
-    aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]], signatures: Mapping[str, KernelSignature]
+    aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]], signatures: Mapping[str, KernelSignature],
+    views: bool = False,
 ) -> WrapperSource:
-    """Source of the wrapper for `plan`; `kernels` and `signatures` have an entry for each group's kernel."""
-    return WrapperWriter(aten, plan, kernels, signatures).write()
+    """Source of the wrapper for `plan`; `kernels` and `signatures` have an entry for each group's kernel. With `views`
+    it also defines what makes the results that are views of inputs, if there are any: a replay makes none."""
+    writer = WrapperWriter(aten, plan, kernels, signatures)
+    source = writer.write()
+    if views and any(isinstance(output, ViewOfInput) for output in aten.outputs):
+        writer.views()
+        return WrapperSource(tuple(writer.lines), writer.names, writer.operators)
+    return source
 
 
 def load(source: WrapperSource, context: CompileContext) -> Callable[..., tuple[Any, ...]]:
@@ -391,6 +398,17 @@ class WrapperWriter:
         view = self.strided_view(owner, self.aten.inputs[output.index], output)
         self.line(f"{recorded}result{number} = {view}{'' if output.view else '.detach()'}")
         return f"result{number}"
+
+    def views(self) -> None:
+        """The function `views` of the inputs: the results that are views of them, in order."""
+        self.line(f"def views({', '.join(self.program.inputs)}):", indent=0)
+        self.read_symbols()
+        made: dict[int, str] = {}
+        found = [(i, output) for i, output in enumerate(self.aten.outputs) if isinstance(output, ViewOfInput)]
+        for i, output in found:
+            if id(output) not in made:
+                made[id(output)] = self.view_of_input(i, output)
+        self.line(f"return ({', '.join(made[id(output)] for _, output in found)},)")
 
     def strided_view(self, owner: str, real: torch.Tensor, output: ViewOfInput | ViewOfGraph) -> str:
         """Python for a view of the tensor `owner`, which was `real` (a fake), relative to where it starts in memory."""

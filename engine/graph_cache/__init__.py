@@ -20,6 +20,7 @@ from ...dependencies import msgspec
 from ..aot.autograd.entry import training_entry
 from ..graphs.functional_graph import Captured
 from ..passes.freezing.call import FrozenCall
+from ..runtime.cuda_graphs.runner import with_graphs
 from ..runtime.eager_twin import never_slower
 from ..runtime.entry import Compiled, entry
 from ..runtime.runtime import wrapper_file
@@ -137,7 +138,7 @@ def _libraries_are_there(told: list[kept_stages.Told]) -> bool:
 
 
 def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Compiled:
-    call = call_of(parts.call, wrapper_file(context))
+    call = with_graphs(call_of(parts.call, wrapper_file(context)), parts.call.graphs, context)
     if parts.folding is not None:
         fold = call_of(parts.folding.call, wrapper_file(context.for_part("folding")))
         call = FrozenCall(call, fold, parts.folding.positions)
@@ -145,7 +146,8 @@ def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Comp
     if parts.entry is not None:
         return never_slower(entry(call, parts.entry, captured), captured, parts.entry.written, context)
     assert parts.backward is not None and parts.node is not None
-    backward = call_of(parts.backward, wrapper_file(context.for_part("backward")))
+    of_backward = context.for_part("backward")
+    backward = with_graphs(call_of(parts.backward, wrapper_file(of_backward)), parts.backward.graphs, of_backward)
     outside = call_of(parts.outside, wrapper_file(context.for_part("outside"))) if parts.outside is not None else None
     compiled = training_entry(captured, parts.node, call, backward, outside)
     return never_slower(compiled, captured, parts.node.changed, context, trains=True)

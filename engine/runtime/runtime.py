@@ -14,7 +14,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ..graphs.random_fills import RANDOM_FILLS
-from ..kernels import attention, depthwise, sgemm
+from ..kernels import attention, depthwise, sgemm, unaligned_product
 
 
 def out_of_bounds(node: str) -> None:
@@ -55,7 +55,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.convolution.default: torch.convolution,
     **RANDOM_FILLS,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
-    sgemm.OPERATOR: sgemm.product,
+    sgemm.OPERATOR: sgemm.product, unaligned_product.OPERATOR: unaligned_product.unaligned_product,
 }
 """What is called in place of an operator."""
 
@@ -119,9 +119,12 @@ def wrapper_file(context: CompileContext) -> str:
 
 
 def load(text: str, names: Mapping[str, Any], filename: str) -> Callable[..., tuple[Any, ...]]:
-    """Compile the text of a wrapper, which defines `call`; tracebacks show its lines under `filename`."""
+    """Compile the text of a wrapper, which defines `call`, and maybe `views`, which then is an attribute of that;
+    tracebacks show its lines under `filename`."""
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     namespace = {**STANDARD, **names}
     exec(compile(text, filename, "exec"), namespace)
     call: Callable[..., tuple[Any, ...]] = namespace["call"]
+    if "views" in namespace and "views" not in names:
+        call.views = namespace["views"]  # type: ignore[attr-defined]
     return call

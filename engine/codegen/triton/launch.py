@@ -8,7 +8,7 @@ even imported.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -17,11 +17,15 @@ import torch
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
 from ...ir.ir import Buffer, Group, KernelSignature, Plan
+from ...runtime.cuda_graphs.capture import is_kept
+from ...unsupported import TritonUnsupported
 from .building import Binary, Build, begin, parameter_types
 from .compile import compile_launch, record_of
 from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
-from .generate import generate
+from .generate import generate, symbols_of
+from .interpreted import InterpretedGroup, interpreted
+from .interpreter_library import as_on_a_device
 from .load import load, load_interpreted
 from .source import WIDE_FROM, Launch, Table, TritonSource, function_of
 from .tables import Tables
@@ -146,7 +150,7 @@ class TritonKernel:
                 with torch.cuda.device(index):
                     return launch(aligned, pointers, tables)
             stream = torch._C._cuda_getCurrentRawStream(index)
-            rows = tables.rows(pointers, stream)
+            rows = tables.kept_rows(pointers) if is_kept() else tables.rows(pointers, stream)
             launchers[aligned](stream, False, [rows.data_ptr(), tables.programs.data_ptr()], ())
             return 0
 
@@ -275,7 +279,10 @@ def _capability(device: torch.device) -> int:
 def _by_torch(binary: Binary, types: Sequence[str], device: int) -> Variant:
     """Launch through torch's launcher."""
     assert _static is not None
-    function = _static._load_kernel(binary.path, binary.name, binary.shared, device)[-3]  # a module may come before it
+    try:
+        function = _static._load_kernel(binary.path, binary.name, binary.shared, device)[-3]  # a module may come first
+    except RuntimeError as error:  # more shared memory than the device has, say
+        raise TritonUnsupported(f"{binary.name} cannot be loaded: {error}") from error
     kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
     run, warps, shared, nulls = _static._launch_kernel, binary.warps, binary.shared, (None,) * binary.scratch
 
@@ -296,18 +303,39 @@ def _by_triton(kernel: Any) -> Variant:
     return launch
 
 
-def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKernel]:
-    """A callable for each group of the plan, by kernel name, whose compilation has begun.
-
-    Raises TritonUnsupported with the reason.
-    """
+def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKernel | InterpretedGroup]:
+    """A callable for each group of the plan, by kernel name, whose compilation has begun."""
     buffers = dict(plan.program.buffers)
-    kernels = {}
+    kernels: dict[str, TritonKernel | InterpretedGroup] = {}
     for group in plan.items:
         if isinstance(group, Group):
-            kernels[group.kernel] = TritonKernel(generate(group, buffers, context), buffers, group.device)
-            kernels[group.kernel].begin()
+            try:
+                kernel = TritonKernel(generate(group, buffers, context), buffers, group.device)
+                kernel.begin()
+                kernels[group.kernel] = kernel
+            except TritonUnsupported as why:
+                symbols = symbols_of(group, buffers)
+                kernels[group.kernel] = interpreted(group, buffers, symbols, str(why), context)
     return kernels
+
+
+def finished(
+    kernels: Mapping[str, TritonKernel | InterpretedGroup], plan: Plan, context: CompileContext
+) -> dict[str, TritonKernel | InterpretedGroup]:
+    """The kernels, compiled and loaded; a group whose kernel the compiler or the device refuses does without."""
+    done: dict[str, TritonKernel | InterpretedGroup] = {}
+    groups = {item.kernel: item for item in plan.items if isinstance(item, Group)}
+    for number, (name, kernel) in enumerate(kernels.items(), 1):
+        context.progress(f"compiling kernel {number} of {len(kernels)}")
+        done[name] = kernel
+        try:
+            if isinstance(kernel, TritonKernel):
+                kernel.wait()
+                kernel.runner()
+        except TritonUnsupported as why:
+            symbols = kernel.signature.symbols
+            done[name] = interpreted(groups[name], plan.program.buffers, symbols, str(why), context)
+    return done
 
 
 def _tensor_at(address: int, dtype: torch.dtype) -> torch.Tensor:
@@ -332,7 +360,7 @@ def _interpret(
     pointers = [memory[p] for p in launch.pointers]
     sizes = [int(values[s.name]) for s in launch.symbols]
     try:
-        with numpy.errstate(all="ignore"):  # infinities and NaN are values here
+        with numpy.errstate(all="ignore"), as_on_a_device():  # infinities and NaN are values here
             kernel[grid](*pointers, *sizes, **constants)
     except InterpreterError as error:
         message = str(error)
