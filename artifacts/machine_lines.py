@@ -23,7 +23,9 @@ _MLIR_NAME = re.compile(r'^(#loc\d*) = loc\("[^"]*"\((#loc\d*)\)\)')
 _MLIR_CALL = re.compile(r"^(#loc\d*) = loc\(callsite\((#loc\d*) at (#loc\d*)\)\)")
 _LLVM_USE = re.compile(r"!dbg !(\d+)\s*$")
 _LLVM_PLACE = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+)[^)]*?(?:inlinedAt: !(\d+))?\)")
-_PTX_PLACE = re.compile(r'^(\s*)//## File "\.nv_debug_ptx_txt", line (\d+).*$', re.MULTILINE)
+_PTX_PLACE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d+).*$')
+_SASS_CODE = re.compile(r"\s*/\*[0-9a-f]+\*/|\s*//## File|\.(L|text\.)\w+:")
+_SASS_INDENT = re.compile(r"^\s*(/\*[0-9a-f]+\*/)\s+")
 _MLIR_NUMBER = re.compile(r'(loc\("<ptdebug[^"]*":)(\d+)')
 _NUMBERS = {
     "ttir": _MLIR_NUMBER, "ttgir": _MLIR_NUMBER, "llir": re.compile(r"(!DILocation\(line: )(\d+)"),
@@ -91,18 +93,21 @@ def _sass(lines: list[str]) -> list[int]:
 
 
 def sass_with_lines(disassembly: str, ptx: str) -> str:
-    """What `nvdisasm -gp` prints, with the lines of the kernel (`// line 18, PTX 58`) by way of those of its PTX.
+    """The code that `nvdisasm -gp` prints, without directives around it, and with the lines of the kernel (`// line 18,
+    PTX 58`) by way of those of its PTX.
 
     The line table of the kernel's own source is not used: it is wrong for inline assembly, as `_ptx` says.
     """
     known = _ptx(ptx.split("\n"))
 
     def marked(found: re.Match[str]) -> str:
-        number = int(found[2])
+        number = int(found[1])
         line = known[number - 1] if 0 < number <= len(known) else 0
-        return f"{found[1]}// {f'line {line}, ' if line else ''}PTX {number}"
+        return f"  // {f'line {line}, ' if line else ''}PTX {number}"
 
-    return _PTX_PLACE.sub(marked, disassembly)
+    code = [_SASS_INDENT.sub(r"    \1 ", _PTX_PLACE.sub(marked, line)) for line in disassembly.splitlines()
+            if _SASS_CODE.match(line)]
+    return "\n".join(code) + "\n" if code else disassembly
 
 
 def relined(form: str, text: str, lines: Mapping[int, int]) -> str:
