@@ -13,8 +13,10 @@ PREFERRED = ("asm", "sass", "ptx", "ttgir", "ttir", "llir", "vectors")
 
 _ASM_LINE = re.compile(r"\s*; line (\d+)$")
 _INSTRUCTION = re.compile(r"\s*[0-9a-f]+:\t")
-_PTX_LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
-_PTX_INLINED = re.compile(r"inlined_at\s+\d+\s+(\d+)")
+_PTX_LOC = re.compile(r"\s*\.loc\s+(\d+\s+\d+\s+\d+)")
+_PTX_INLINED = re.compile(r"inlined_at\s+(\d+\s+\d+\s+\d+)")
+_PTX_COMMENT = re.compile(r"//.*<ptdebug[^>]*>:(\d+)")
+_PTX_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"<ptdebug', re.MULTILINE)
 _PTX_ASSEMBLY = re.compile(r"\s*// (begin|end) inline asm")
 _SASS_LINE = re.compile(r"\s*// (?:line (\d+), )?PTX \d+")
 _MLIR_USE = re.compile(r"loc\((#loc\d*)\)\s*$")
@@ -65,11 +67,13 @@ def _ptx(lines: list[str]) -> list[int]:
     In assembly that was written inline LLVM counts the lines of that text: only the first `.loc` is the kernel's.
     """
     found, now, inline = [], 0, 0  # outside of inline assembly, before its first `.loc`, after it
+    own = next((place[1] for line in reversed(lines) if (place := _PTX_FILE.match(line))), "1")
+    known: dict[str, int] = {}
     for line in lines:
         place = _PTX_LOC.match(line)
         if place:
-            inlined = _PTX_INLINED.findall(line)
-            now = int(inlined[-1] if inlined else place[1]) if inline < 2 else now
+            known[place[1]] = _ptx_line(line, place[1], own, known)
+            now = known[place[1]] if inline < 2 else now
             inline = 2 if inline else 0
         elif assembly := _PTX_ASSEMBLY.match(line):
             inline = int(assembly[1] == "begin")
@@ -77,6 +81,19 @@ def _ptx(lines: list[str]) -> list[int]:
             now = 0
         found.append(now)
     return found
+
+
+def _ptx_line(line: str, place: str, own: str, known: Mapping[str, int]) -> int:
+    """The line of the kernel, whose file is number `own`, of a `.loc`: where it calls what is inlined there. That may
+    be the place of an earlier `.loc` in another file, whose line is `known`."""
+    inlined = _PTX_INLINED.search(line)
+    if inlined is not None:
+        place = inlined[1]
+    file, number, _ = place.split()
+    if file == own:
+        return int(number)
+    comment = _PTX_COMMENT.search(line)
+    return known.get(place, 0) if inlined is not None else int(comment[1]) if comment else 0
 
 
 def _sass(lines: list[str]) -> list[int]:
