@@ -101,7 +101,7 @@ def kernel(name: str, seconds: float, eager: float | None) -> KernelTime:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_kernels_are_timed_by_themselves(monkeypatch) -> None:
     """With the names of what libraries launched, and shares of what this GPU can do."""
-    monkeypatch.setattr(machines, "MATRIX", {"cuda": 1024})
+    monkeypatch.setattr(machines, "MATRIX", {"cuda": 4096})
     traced = torch.fx.symbolic_trace(lambda x, w: (torch.softmax(x @ w, -1) * 2,))
     values = (torch.randn(4096, 1024), torch.randn(1024, 4096))
     for node, value in zip(traced.graph.nodes, values):
