@@ -107,7 +107,7 @@ if __name__ == "__main__":
     mp.spawn(work, args=(sys.argv[1],), nprocs=2)
 """
 NODES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "broadcast": 1, "to_an_input": 1,
-         "in_functional_form": 6, "in_flight": 0, "parallel": 1}
+         "in_functional_form": 9, "in_flight": 0, "parallel": 1}
 
 
 def test_two_processes_compute_as_in_eager(tmp_path: Path) -> None:
