@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from ..artifacts.records import Runtime
 from . import session
 from .interpose import after_import
 
@@ -131,12 +130,6 @@ def _put(module: ModuleType, attribute: str, function: Callable[..., Any]) -> No
         setattr(module, attribute, function)
     else:
         setattr(module, attribute, wraps(stock)(function))
-
-
-def runtimes() -> Mapping[str, Runtime]:
-    """The run-time counters of each compilation of this process."""
-    dispatch = _dispatch()
-    return dispatch.runtimes() if dispatch else {}
 
 
 def stats() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ..printing import add_selector, print_json, print_lines, print_nothing, pri
 
 EXAMPLE = "ptdebug kernels @:0/0"
 WIDEST = 48  # characters of a column
+RESOURCES = ("registers", "spills", "shared_bytes", "num_warps", "occupancy", "occupancy_limit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
             mine = [g for g in groups if g["compile"] == owner]
             width = min(max((len(g["name"]) for g in mine), default=0), WIDEST)
             print_lines([Line(printable(_group_text(g, width))) for g in mine]
-                        + [Line(printable(_unit_text(u))) for u in units if u["compile"] == owner])
+                        + [Line(printable(text)) for u in units if u["compile"] == owner
+                           for text in (_unit_text(u), *_resource_lines(u))])
     return 0
 
 
@@ -79,3 +81,19 @@ def _unit_text(unit: dict[str, Any]) -> str:
     state = ", from the cache" if unit["cached"] else took
     return f"unit    {unit['name']}: {unit['lines']} lines for {unit['target']}{state}" + (
         f"; also {', '.join(unit['outputs'])}" if unit["outputs"] else "")
+
+
+def _resource_lines(unit: dict[str, Any]) -> list[str]:
+    """What each launch of a kernel for a GPU takes there."""
+    found = []
+    for launch in unit["kernels"] if unit["language"] == "triton" else ():
+        prefix = f"{launch}." if len(unit["kernels"]) > 1 else ""
+        has = {name: unit["metrics"].get(f"{prefix}{name}") for name in RESOURCES}
+        if has["registers"] is None:
+            continue
+        text = (f"{has['registers']} registers, {has['spills']} bytes spilled, {has['shared_bytes']:,} bytes shared, "
+                f"{has['num_warps']} warps")
+        if has["occupancy"] is not None:
+            text += f"; occupancy {has['occupancy']:.0%}, limited by {has['occupancy_limit']}"
+        found.append(f"          {prefix and f'{launch}: '}{text}")
+    return found

@@ -170,7 +170,9 @@ def _key(value: Any) -> Any:
     if kind != "tensor":
         return value
     numbers = content[1]  # as bytes, since numpy has not all dtypes
-    return kind, numbers.reshape(-1).view(torch.uint8).numpy().tobytes() if isinstance(numbers, torch.Tensor) else numbers
+    if isinstance(numbers, torch.Tensor):
+        return kind, numbers.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return kind, numbers
 
 
 def _wrong_gradient(ran: Closely, lines: Sequence[tuple[str, Any]], gradients: Mapping[str, Any]) -> int:

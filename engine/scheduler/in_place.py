@@ -22,7 +22,7 @@ Item = Group | ExternCall
 
 FRESH = frozenset((  # ATen operators whose result is always new memory
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
-    "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product",
+    "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product", "unaligned_product",
 ))
 
 

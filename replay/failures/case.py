@@ -222,6 +222,8 @@ def _options(decisions: Sequence[Decision]) -> dict[str, Any]:
         options["freezing"] = True
     if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
         options["cpp_wrapper"] = True
+    if any(d.kind == "cudagraphs" and d.chosen == "capture" for d in decisions):
+        options["cuda_graphs"] = True
     way = next((d.chosen for d in decisions if d.id == "compile:graph"), "kernels")
     if way != "kernels":
         options["way"] = way

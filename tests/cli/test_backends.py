@@ -149,16 +149,15 @@ def test_example_inputs_are_those_of_the_call() -> None:
     assert seen[0] is x
 
 
-@pytest.mark.parametrize("made", [lambda graph, inputs: graph.forward, aot])
-def test_a_nested_tensor_is_an_input(made: Callable[..., Any]) -> None:
+def test_a_nested_tensor_is_an_input() -> None:
     """Its ragged size is no symbol, so it is none of the inputs."""
     seen = []
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         seen.extend(inputs)
-        return made(graph, inputs)
+        return graph.forward
 
     x = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
     compiled = ptdebug.compile(lambda x: (x * 2).sin(), backend=backend)
     assert torch.equal(compiled(x).values(), (x * 2).sin().values())
-    assert len(seen) == 1 and seen[0] is x
+    assert [type(value) for value in seen] == [type(x)]

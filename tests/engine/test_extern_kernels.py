@@ -10,6 +10,7 @@ from ptdebug.engine import passes
 from ptdebug.engine.aot.aten_graph import trace
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.passes import extern_kernels
+from ptdebug.engine.passes.extern_kernels import conv_bias
 from ptdebug.engine.toolchain import benchmarking
 from torch import nn
 
@@ -440,3 +441,22 @@ def test_what_is_kept_on_disk_is_bounded(own_cache: Path, monkeypatch):
     for number in range(30):
         benchmarking.costs(str(number), lambda: {"a": lambda: None})
     assert len(list((own_cache / "benchmarks").iterdir())) <= 8
+
+
+# ---- biases of convolutions on a GPU
+@pytest.mark.parametrize("way", ["loops", "library"])
+def test_loops_add_the_bias_of_a_convolution(way, monkeypatch):
+    monkeypatch.setattr(conv_bias, "GPU", "cpu")
+
+    def program(x, w, b):
+        first = F.conv2d(x, w, b, padding=1)
+        return F.gelu(first) * 2, F.conv2d(x, w, b)  # the second leaves: the library's pass is as good as another
+
+    inputs = (torch.randn(2, 3, 9, 9), torch.randn(4, 3, 3, 3), torch.randn(4))
+    with torch.no_grad():
+        forced = {"conv-bias:*": way, "conv-layout:*": "contiguous"}
+        results, lines, keeping = compiled(program, *inputs, overrides=forced)
+        assert_like(results, program(*inputs))
+    asked = [d.chosen for d in keeping.decisions if d.kind == "conv-bias"]
+    without = sum("convolution" in line.text and ", None, " in line.text for line in lines)
+    assert asked == [way] and without == (way == "loops")

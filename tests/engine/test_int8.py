@@ -201,7 +201,8 @@ def test_integers_that_are_moved_stay_the_tensors_of_the_program(compiled):
 
         return first, again, dequantized().as_strided((4, 3), (3, 1), 2), dequantized().expand(5, *x.shape)
 
-    for x in (torch.randint(0, 255, (4, 4), dtype=torch.uint8), torch.randint(0, 255, (4, 8), dtype=torch.uint8)[:, ::2]):
+    wide = torch.randint(0, 255, (4, 8), dtype=torch.uint8)
+    for x in (wide[:, :4].clone(), wide[:, ::2]):
         got, _, _ = compiled(function, x)
         assert all(same(a, b) for a, b in zip(got, function(x)))
         assert len({tensor.untyped_storage().data_ptr() for tensor in (x, *got)}) == 5

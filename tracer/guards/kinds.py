@@ -292,7 +292,7 @@ def _install_members(tree: GuardTree, spec: GuardSpec) -> Members:
 
 def _members_text(members: Members) -> str:
     """The members that are guarded, the first few by name."""
-    names = members.words()
+    names = members.names
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return f"{', '.join(names[:4])}{more}, as at the first call"
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from ...artifacts.decision_kinds import BEFORE_GRAPH
 from ...artifacts.listing import plural, short_place
-from ...artifacts.recording import CompileInfo
 from ...artifacts.records import (
     BufferPlan,
     Decision,
@@ -29,10 +28,6 @@ from .answer import Answer, Details, fixed
 BAR = 30  # characters of the longest bar
 
 
-def _compiles(session: Session, compile_id: str) -> list[CompileInfo]:
-    return [info for info in session.compiles if not compile_id or info.id == compile_id]
-
-
 def bar(part: float, whole: float) -> str:
     """A bar of at most BAR characters, at least one for anything that is there."""
     length = round(BAR * part / whole) if whole > 0 else 0
@@ -43,7 +38,7 @@ def bar(part: float, whole: float) -> str:
 def fusion(session: Session, compile_id: str) -> list[Answer]:
     """The kernels with what was fused into each; below them the pairs that were refused, and why."""
     rows: list[Answer] = []
-    for info in _compiles(session, compile_id):
+    for info in session.compiles_of(compile_id):
         for artifact in session.recording.artifacts(info.id, "schedule"):
             schedule = session.recording.find(Schedule, info.id, "schedule", artifact.name)
             record = session.recording.find(Fusion, info.id, "fusion", artifact.name)
@@ -172,7 +167,7 @@ def _decision(decision: Decision) -> Details:
 def passes(session: Session, compile_id: str) -> list[Answer]:
     """Each pass that changed a graph, with its rewrites."""
     rows = []
-    for info in _compiles(session, compile_id):
+    for info in session.compiles_of(compile_id):
         for artifact in session.recording.artifacts(info.id, "passes"):
             record = session.recording.find(Pass, info.id, "passes", artifact.name)
             if record is None:
@@ -191,7 +186,7 @@ def passes(session: Session, compile_id: str) -> list[Answer]:
 def memory(session: Session, compile_id: str) -> list[Answer]:
     """The bytes that are alive at each group, the peak marked, and the buffers behind them."""
     rows = []
-    for info in _compiles(session, compile_id):
+    for info in session.compiles_of(compile_id):
         for artifact in session.recording.artifacts(info.id, "schedule"):
             schedule = session.recording.find(Schedule, info.id, "schedule", artifact.name)
             if schedule is None or not schedule.buffers:
@@ -233,7 +228,7 @@ def _alive_rows(schedule: Schedule, own: Sequence[BufferPlan], target: Target) -
 # ---- time ----
 def time(session: Session, compile_id: str) -> list[Answer]:
     """Where compile time went: by compilation and stage, the longest first."""
-    infos = sorted(_compiles(session, compile_id), key=lambda info: -info.seconds.get("total", 0.0))
+    infos = sorted(session.compiles_of(compile_id), key=lambda info: -info.seconds.get("total", 0.0))
     infos = [info for info in infos if info.seconds]
     most = max((info.seconds.get("total", 0.0) for info in infos), default=0.0)
     whole = sum(info.seconds.get("total", 0.0) for info in infos)

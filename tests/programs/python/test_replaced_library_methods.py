@@ -178,6 +178,7 @@ def test_one_guard_names_them_and_says_which_changed(monkeypatch: pytest.MonkeyP
         changes = [record for _, record in recording.records(Recompile)]
     guards = [guard for guard in first.guards if guard.kind == "CLASS_MEMBERS"]
     assert len(guards) == 1
+    assert "as at the first call" in guards[0].expected
     assert "Tanh.forward" in guards[0].code and guards[0].code.count("Linear.forward") == 1
     assert [(change.subject, change.expected, change.actual) for change in changes] == [
         ("Tanh.forward", "the library's", "another function")]
