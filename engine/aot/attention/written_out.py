@@ -121,11 +121,12 @@ def _only_read(first: torch.fx.Node, last: torch.fx.Node) -> bool:
 def _fits(query: Any, right: Any, value: Any, last: torch.fx.Node) -> bool:
     """Whether these are batches of matrices in 16 bits on a GPU, of sizes for which kernels are made."""
     tensors: list[Any] = [node.meta.get("val") for node in (query, right, value, last)]
-    if not all(isinstance(t, torch.Tensor) and t.dim() in (3, 4) and type(t.shape[-1]) is int for t in tensors):
+    if not all(isinstance(t, torch.Tensor) and t.dim() in (3, 4) for t in tensors):
         return False
     q, k, v, result = tensors
     if any(t.dim() != q.dim() or t.dtype != q.dtype or t.device.type != "cuda" for t in tensors):
         return False
-    same = all(len(t.shape) == len(q.shape) and t.shape[:-2] == q.shape[:-2] for t in (k, v, result))
-    sizes = q.shape[-1] in SIZES and v.shape[-1] in SIZES and k.shape[-1] >= SHORTEST
-    return same and sizes and q.dtype in (torch.float16, torch.bfloat16)
+    keys, heads = k.shape[-1], (q.shape[-1], v.shape[-1])
+    if q.dtype not in (torch.float16, torch.bfloat16) or not all(type(n) is int and n in SIZES for n in heads):
+        return False
+    return all(t.shape[:-2] == q.shape[:-2] for t in (k, v, result)) and (type(keys) is not int or keys >= SHORTEST)
