@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -69,15 +70,14 @@ class CudaGraphs:
     def pool(self, stream: int) -> Pool:
         """The memory of captures for a stream."""
         with _RECORDING:
-            key = (self.index, stream)
-            if key not in _POOLS:
-                _POOLS[key] = CudaPool(self.device)
-            return _POOLS[key]
+            found = _POOLS.get((self.index, stream))
+            if found is None:
+                found = _POOLS[self.index, stream] = CudaPool(self.device)
+            return found
 
     def new_pool(self) -> CudaPool:
         """Memory for one capture alone."""
-        with _RECORDING:
-            return CudaPool(self.device)
+        return CudaPool(self.device)
 
     def record(
         self, call: Wrapper, inputs: Sequence[Any], pool: CudaPool
@@ -88,6 +88,7 @@ class CudaGraphs:
         been executed then.
         """
         with _RECORDING, _without_garbage_collection():
+            pool.open()
             kept: list[Any] = []
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.stream(pool.side), keeping(kept), self._random_numbers():
@@ -115,14 +116,21 @@ class CudaPool(Pool):
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
+        self.device = device
         self.handle = torch.cuda.graph_pool_handle()
         self.side = torch.cuda.Stream(device)
-        self._keeper = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(self.side), _without_garbage_collection():
-            _captured(self._keeper, self.handle, lambda: (torch.zeros(1, device=device),))
+        self._keeper: torch.cuda.CUDAGraph | None = None
+
+    def open(self) -> None:
+        """See to it that the pool is there: it goes with its last graph."""
+        if self._keeper is None:
+            keeper = torch.cuda.CUDAGraph()
+            with torch.cuda.stream(self.side):
+                _captured(keeper, self.handle, lambda: (torch.zeros(1, device=self.device),))
+            self._keeper = keeper
 
 
-_POOLS: dict[tuple[int, int], CudaPool] = {}
+_POOLS: weakref.WeakValueDictionary[tuple[int, int], CudaPool] = weakref.WeakValueDictionary()
 
 
 def _captured(graph: torch.cuda.CUDAGraph, pool: Any, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:

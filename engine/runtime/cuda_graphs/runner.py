@@ -133,24 +133,14 @@ class GraphRunner:
     ) -> Capture | None:
         """The capture that the policy asks for; None, and no others from now on, where that fails."""
         positions, names = self.facts.tensors, self.facts.names
-        with torch.no_grad():
-            copied = [Copied.of(p, inputs[p], names[p], self.mechanism.device)
-                      for p in (positions[k] for k in sorted(action.copied))]
-        given = list(inputs)
-        for each in copied:
-            given[each.position] = each.as_input(inputs[each.position])
         if action.replaces is not None or action.moved or action.why:
             self.statistics.recaptured(tuple(names[positions[k]] for k in action.moved), action.why)
         try:
-            if action.apart:
-                pool = self.mechanism.new_pool()
-            outputs, replay = self.mechanism.record(self.wrapper, given, pool)
-            views = getattr(self.call, "views", None)
-            made = Made(self.facts, copied, given, outputs, replay, self.statistics, pool, views)
+            made = self._made([positions[k] for k in sorted(action.copied)], inputs, action.apart, pool)
         except NotReplayable as reason:
             return self._stop(str(reason))
         except Exception as error:  # the wrapper runs instead, and raises what it raises
-            return self._stop(f"it cannot be captured: {type(error).__name__}: {str(error).splitlines()[0]}")
+            return self._stop(f"it cannot be captured: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
         self.statistics.captures += 1
         fixed = {k: address for k, address in enumerate(addresses)
                  if k not in action.copied and inputs[positions[k]] is not None}
@@ -162,6 +152,18 @@ class GraphRunner:
             size.drop(action.replaces)
         size.made[capture] = made
         return capture
+
+    def _made(self, moving: Sequence[int], inputs: Sequence[Any], apart: bool, pool: Pool) -> Made:
+        """A capture that reads copies of the inputs at the positions `moving`."""
+        with torch.no_grad():
+            copied = [Copied.of(p, inputs[p], self.facts.names[p], self.mechanism.device) for p in moving]
+        given = list(inputs)
+        for each in copied:
+            given[each.position] = each.as_input(inputs[each.position])
+        memory = self.mechanism.new_pool() if apart else pool
+        outputs, replay = self.mechanism.record(self.wrapper, given, memory)
+        views = getattr(self.call, "views", None)
+        return Made(self.facts, copied, given, outputs, replay, self.statistics, memory, views)
 
     def _stop(self, why: str) -> Any:
         """No captures from now on; None."""
