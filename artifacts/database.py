@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from .store import DATABASE, TABLES, content_hash
 MAX_BLOB = 1 << 28
 """Bytes of one record; real ones are far smaller."""
 MAX_ROWS = 4_000_000  # that one query may return
+BATCH = 500  # rows that are checked at once
 STEPS = 100_000  # of SQLite's virtual machine between two calls of the progress handler
 MAX_LOOKS = 10_000  # about ten seconds
 
@@ -47,10 +49,11 @@ def has_database(folder: Path) -> bool:
 
 
 class Database:
-    """An open database; `suffix` ("" or "@PID") is appended to the ids of its compilations."""
+    """An open database; `suffix` ("", "@PID" or "@rankN") is appended to the ids of its compilations."""
 
     def __init__(self, path: Path, suffix: str, problem: Callable[[str], None]) -> None:
         self.suffix = suffix
+        self.path = path
         self._name = path.name
         self._problem = problem
         self._looks = 0
@@ -73,21 +76,41 @@ class Database:
     def rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:
         """The rows that have the types of `shape` (a tuple type). Damage to the file ends them and is reported."""
         self._looks = bad = 0
+        batch: list[tuple[Any, ...]] = []
         try:
-            for number, row in enumerate(self._connection.execute(query, values)):
+            for number, row in enumerate(self._rows(query, values)):
                 if number >= MAX_ROWS:
                     raise sqlite3.DatabaseError("it has no end")
-                try:
-                    yield msgspec.convert(row, shape)
-                except msgspec.ValidationError:
-                    bad += 1
+                batch.append(row)
+                if len(batch) == BATCH:
+                    good = _converted(batch, shape)
+                    bad += len(batch) - len(good)
+                    batch = []
+                    yield from good
         except _DAMAGE as error:
             why = "reading it takes too long" if "interrupted" in str(error) else error
             self._problem(f"{self._name} is damaged ({why}): some of it is missing")
+        good = _converted(batch, shape)
+        bad += len(batch) - len(good)
+        yield from good
         if bad:
             table = re.search(r"FROM (\w+)", query)
             self._problem(f"{self._name} is damaged: rows of {table[1] if table else 'a table'} have wrong "
                           "types and are left out")
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+        """As SQLite gives them; from the first on whose text is not UTF-8, with what is wrong in it replaced."""
+        number = 0
+        try:
+            for row in self._connection.execute(query, values):
+                number += 1
+                yield row
+            return
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error) or self._connection.text_factory is _text:
+                raise
+        self._connection.text_factory = _text  # a function of Python: three times as slow
+        yield from islice(self._connection.execute(query, values), number, None)
 
     def content(self, key: bytes) -> bytes | None:
         """The content with that hash; None if it is missing or damaged."""
@@ -104,6 +127,21 @@ class Database:
     def _look(self) -> int:
         self._looks += 1
         return int(self._looks > MAX_LOOKS)
+
+
+def _converted(rows: list[tuple[Any, ...]], shape: Any) -> list[tuple[Any, ...]]:
+    """Those of `rows` that have the types of `shape`. All at once is four times as fast as one by one."""
+    try:
+        return msgspec.convert(rows, list[shape])
+    except msgspec.ValidationError:
+        pass
+    good = []
+    for row in rows:
+        try:
+            good.append(msgspec.convert(row, shape))
+        except msgspec.ValidationError:
+            continue
+    return good
 
 
 def _unpacked(data: bytes, size: int) -> bytes | None:
@@ -134,6 +172,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA trusted_schema=OFF")
             _refuse_what_is_no_table(connection)
             connection.execute("SELECT value FROM meta LIMIT 1").fetchone()
+            connection.text_factory = str
             return connection
         except _DAMAGE as failure:
             error = failure

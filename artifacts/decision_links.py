@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 
 from .listing import place_refs, source_ref
-from .recording import Recording
+from .recording import Recording, RecordingError
 from .records import AnyRecord, Decision, Graph, Loops, Pass, Ref, Schedule, ref
 
 _PLACE = re.compile(r"@([^@:]+):(\d+)$")
@@ -25,10 +26,10 @@ class Subjects:
         self._items: dict[str, dict[Ref, None]] = defaultdict(dict)
         self._files: dict[str, str] = {path.rpartition("/")[2]: path for path in recording.sources()}
         self._function = ""
-        for info in recording.compiles():
-            if info.id == compile_id:
-                self._function = source_ref(info.file, info.line)
-                self._files[info.file.rpartition("/")[2]] = info.file
+        with suppress(RecordingError):
+            info = recording.compile(compile_id)
+            self._function = source_ref(info.file, info.line)
+            self._files[info.file.rpartition("/")[2]] = info.file
 
     def add(self, record: AnyRecord, stage: str, name: str, key: Ref) -> None:
         """Take in the names of what a record holds."""

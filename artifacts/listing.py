@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from .records import Location, Ref
 
@@ -47,6 +48,20 @@ class Listing:
     title: str
     language: str
     lines: tuple[Line, ...]
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters of the longest line."""
+        return max((len(line.text) for line in self.lines), default=0)
+
+    @cached_property
+    def rows_of(self) -> dict[Ref, list[int]]:
+        """For each item that is shown, its rows."""
+        found: dict[Ref, list[int]] = {}
+        for row, line in enumerate(self.lines):
+            if line.ref:
+                found.setdefault(line.ref, []).append(row)
+        return found
 
     @property
     def text(self) -> str:

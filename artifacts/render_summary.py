@@ -13,7 +13,7 @@ from .records import Ref
 from .render_failures import failure_lines
 from .render_lists import change_text, render_absents
 from .render_run import settings_lines, text_block
-from .resumed import display_name, resumed
+from .resumed import display_name, resumed_here
 
 MAX_COMPILES = 40  # in a summary; the rest is counted
 MAX_RECOMPILES = 200
@@ -75,7 +75,7 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
     """One compilation: status, where the time went, what each stage left."""
     seconds = {name: value for name, value in info.seconds.items() if value >= 0.0005}
     texts = [
-        f"{info.id}  {display_name(info, resumed(recording))}  ({info.file}:{info.line})",
+        f"{info.id}  {display_name(info, resumed_here(recording, info.id))}  ({info.file}:{info.line})",
         *(f"{'status    ' if number == 0 else ' ' * 10}{line}" for number, line in enumerate(
             (info.status + (": " + info.reason if info.reason else "")).split("\n"))),
         "seconds   " + (", ".join(f"{name} {value:.3f}" for name, value in seconds.items()) or "none recorded"),

@@ -47,6 +47,12 @@ def origins_of(recording: Recording) -> dict[str, str]:
     return {info.compile: str(info.facts["origin"]) for info in frames if info.facts.get("origin")}
 
 
+def resumed_here(recording: Recording, compile_id: str) -> dict[str, Resumed]:
+    """`resumed`, as far as one compilation is concerned: nothing else is read if it is not of a resume function."""
+    frames = recording.artifacts(compile_id, "frame")
+    return resumed(recording) if any(info.facts.get("origin") for info in frames) else {}
+
+
 def display_name(info: CompileInfo, after: Mapping[str, Resumed]) -> str:
     """The name of the compiled function; for resume functions (`after`: see `resumed`) the function and the line."""
     if info.id in after:

@@ -5,8 +5,8 @@
 
 `make` writes a recording of that many compilations and about that size, one of them with a stage of 200,000 lines.
 `measure` opens it as a person does and reports seconds to the first paint, the resident memory, and for keys on each
-screen the milliseconds until the screen has changed: median, 95th percentile, worst; and the seconds until a search
-over everything shows its first results.
+screen the milliseconds until the screen changes, until it rests (what is shown beside a row may come later), and of CPU
+time: median, 95th percentile, worst; and the seconds until a search over everything shows its first results.
 """
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ import struct
 import sys
 import termios
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from ptdebug.artifacts import records as r
@@ -33,7 +34,8 @@ DOWN, ENTER, TAB, ESCAPE, PAGE_DOWN = b"\x1b[B", b"\r", b"\t", b"\x1b", b"\x1b[6
 SCREENS: tuple[tuple[str, bytes, bytes], ...] = (
     ("tree", b"", b""), ("listing", TAB, b""), ("recompilations", b"1", ESCAPE), ("guards", b"2", ESCAPE),
     ("fusion", b"3", ESCAPE), ("decisions", b"4", ESCAPE), ("passes", b"5", ESCAPE), ("memory", b"6", ESCAPE),
-    ("time", b"7", ESCAPE), ("run", b"8", ESCAPE), ("breaks", b"b", ESCAPE), ("help", b"?", ESCAPE),
+    ("time", b"7", ESCAPE), ("run", b"8", ESCAPE), ("model", b"9", ESCAPE), ("breaks", b"b", ESCAPE),
+    ("help", b"?", ESCAPE),
 )
 
 
@@ -84,20 +86,31 @@ def _graph(name: str, program: str, nodes: int) -> r.Graph:
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Key:
+    """What a key did: milliseconds until the screen changed, until it rested, and of CPU time (None: no change)."""
+
+    first: float | None
+    settled: float
+    cpu: float
+
+
 class Terminal:
     """The workbench in a pty."""
 
-    def __init__(self, folder: Path, size: tuple[int, int]) -> None:
+    def __init__(self, selector: str, size: tuple[int, int]) -> None:
         self.started = time.perf_counter()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
-            os.execv(sys.executable, [sys.executable, "-m", "ptdebug", "tui", str(folder)])
+            os.execv(sys.executable, [sys.executable, "-m", "ptdebug", "tui", selector])
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
 
-    def read(self, quiet: float, limit: float = 60.0, until: str = "") -> tuple[float, str]:
-        """Read until nothing has come for `quiet` seconds (or until a text came); the seconds until the last output."""
+    def read(self, quiet: float, limit: float = 60.0, until: str = "") -> tuple[float | None, float, str]:
+        """Read until nothing has come for `quiet` seconds (or until a text came): the seconds until the first output,
+        until the last, and what came."""
         start = last = time.perf_counter()
+        first: float | None = None
         got = b""
         while time.perf_counter() - start < limit:
             ready, _, _ = select.select([self.fd], [], [], quiet)
@@ -107,15 +120,31 @@ class Terminal:
                 continue
             got += os.read(self.fd, 1 << 16)
             last = time.perf_counter()
+            first = last - start if first is None else first
             if until and re.search(until, got.decode(errors="replace")):
                 break
-        return last - start, got.decode(errors="replace")
+        return first, last - start, got.decode(errors="replace")
 
-    def key(self, key: bytes, quiet: float = 0.3) -> float | None:
-        """Milliseconds from a key to the last change of the screen that it caused; None where nothing changed."""
+    def key(self, key: bytes, quiet: float = 0.3) -> Key:
+        """Press a key, and wait until the screen rests."""
+        used = self.cpu
         os.write(self.fd, key)
-        seconds, text = self.read(quiet)
-        return 1000 * seconds if text else None
+        first, settled, _ = self.read(quiet)
+        return Key(None if first is None else 1000 * first, 1000 * settled, 1000 * (self.cpu - used))
+
+    def rest(self) -> None:
+        """Wait until nothing is computed any more."""
+        while True:
+            used = self.cpu
+            self.read(0.5)
+            if self.cpu - used < 0.05:
+                return
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU time so far."""
+        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     @property
     def resident(self) -> float:
@@ -132,38 +161,55 @@ class Terminal:
 def measure(folder: Path, size: tuple[int, int]) -> None:
     """Print the figures."""
     megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-    terminal = Terminal(folder, size)
-    _, _ = terminal.read(0.05, until=re.escape(folder.name))
+    terminal = Terminal(str(folder), size)
+    terminal.read(0.05, until=re.escape(folder.name))
     print(f"recording            {megabytes:8.0f} MB")
-    print(f"first paint          {time.perf_counter() - terminal.started:8.2f} s")
-    terminal.read(4.0)  # the summary is read in the background
+    print(f"first paint          {time.perf_counter() - terminal.started:8.2f} s, {terminal.cpu:.2f} s of CPU time")
+    terminal.rest()  # the summary is read in the background
     print(f"resident             {terminal.resident:8.0f} MB")
-    times: list[float] = []
+    times: list[Key] = []
     for name, opening, closing in SCREENS:
-        opened = terminal.key(opening) if opening else None
-        pressed = [DOWN] * 12 + [PAGE_DOWN] * 4 + [DOWN] * 4
-        own = [took for key in pressed if (took := terminal.key(key)) is not None]
-        times += own
+        if opening:
+            opened = terminal.key(opening)
+            terminal.rest()
+            print(f"  {name:16} opens in {opened.first or 0:6.1f} ms")
+        times += _keys(terminal, name)
         if closing:
             terminal.key(closing)
-        opens = f"opens {opened:7.1f} ms, " if opened is not None else ""
-        print(f"  {name:16} {opens}{len(own)} of {len(pressed)} keys changed the screen{_spread(own)}")
-    print(f"keys                 {len(times)} changed the screen{_spread(times)}")
+    terminal.close()
+    terminal = Terminal(f"{folder}:0/0:capture", size)
+    terminal.read(0.05, until="200001|output")
+    took = time.perf_counter() - terminal.started
+    print(f"a stage of {LONG:,} lines: {took:.2f} s, {terminal.cpu:.2f} s of CPU time")
+    terminal.rest()
+    times += _keys(terminal, "long stage")
+    print(f"keys                 {_spread(times)}")
     terminal.key(b"s")
     os.write(terminal.fd, b"n7_" + ENTER)
     start = time.perf_counter()
-    terminal.read(0.05, until=r"lines( \(there are more\))?; enter opens")
+    terminal.read(0.05, until=r"enter opens one")
     print(f"search, results      {time.perf_counter() - start:8.2f} s")
     print(f"resident at the end  {terminal.resident:8.0f} MB")
     terminal.close()
 
 
-def _spread(values: list[float]) -> str:
-    if not values:
-        return ""
-    ordered = sorted(values)
-    return (f": median {statistics.median(ordered):6.1f} ms, 95 % {ordered[int(0.95 * (len(ordered) - 1))]:6.1f} ms, "
-            f"worst {ordered[-1]:6.1f} ms")
+def _keys(terminal: Terminal, name: str) -> list[Key]:
+    pressed = [DOWN] * 12 + [PAGE_DOWN] * 4 + [DOWN] * 4
+    found = [key for key in map(terminal.key, pressed) if key.first is not None]
+    print(f"  {name:16} {len(found)} of {len(pressed)} keys changed the screen{_spread(found)}", flush=True)
+    return found
+
+
+def _spread(keys: list[Key]) -> str:
+    texts = []
+    for title, values in (("changed", [key.first or 0.0 for key in keys]), ("rested", [key.settled for key in keys]),
+                          ("CPU", [key.cpu for key in keys])):
+        if values:
+            ordered = sorted(values)
+            most = ordered[int(0.95 * (len(ordered) - 1))]
+            middle = statistics.median(ordered)
+            texts.append(f"{title} median {middle:.0f}, 95 % {most:.0f}, worst {ordered[-1]:.0f} ms")
+    return ": " + "; ".join(texts) if texts else ""
 
 
 def main() -> None:

@@ -31,12 +31,14 @@ COMMANDS = {
     "flip": "take another option of one decision: what changes in values, time, kernels",
     "search": "find text in every stage of one or more recordings",
     "diff": "what differs between two recordings, compilations or stages",
+    "ranks": "the ranks of a distributed program, and where they first differ",
     "replay": "run the recorded graphs again, stage by stage, against eager",
     "bisect": "find the decisions to blame for a wrong, crashing or slow result",
     "repro": "write anything recorded as a script that runs by itself",
     "minify": "make a failing compilation or script small, and write it as a script",
     "trace": "write the timeline of a recording in Chrome's trace format (Perfetto)",
     "report": "write a recording as one HTML file",
+    "export": "compile a model to a file that runs without its Python",
     "doctor": "what works on this machine, and how to fix what does not",
 }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..artifacts.diff.ranks import difference_document, rank_differences
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
 from ..artifacts.listing import printable_lines
 from ..artifacts.recorder import NullRecorder, Recorder
@@ -93,7 +94,14 @@ class RecordedRun:
         recorder.close(self.exit_code)
         for message in recorder.messages:
             self.session.say(message)
-        return summary(Recording.open(self.session.folder))
+        with Recording.open(self.session.folder) as recording:
+            return {**summary(recording), "first_rank_difference": _first_difference(recording)}
+
+
+def _first_difference(recording: Recording) -> dict[str, Any] | None:
+    """Where the ranks of a distributed program first differ."""
+    found = rank_differences([(rank, recording.of_rank(rank)) for rank in recording.ranks])
+    return difference_document(found[0]) if found else None
 
 
 def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], None]:

@@ -31,8 +31,8 @@ PREFERRED: Mapping[str, tuple[Any, str, str]] = {
 """Settings of Inductor that are decisions of ptdebug."""
 
 HONOURED_INDUCTOR = (
-    "freezing", "cpp_wrapper", "triton.cudagraphs", "fx_graph_cache", "force_disable_caches", "guard_filter_fn",
-    *PREFERRED,
+    "freezing", "cpp_wrapper", "max_autotune", "triton.cudagraphs", "fx_graph_cache", "force_disable_caches",
+    "guard_filter_fn", *PREFERRED,
 )
 HONOURED_DYNAMO = (
     "recompile_limit", "error_on_recompile", "fail_on_recompile_limit_hit", "suppress_errors", "disable",
@@ -44,7 +44,7 @@ _ALWAYS = "ptdebug always does so"
 _OWN_SCHEDULER = "ptdebug's scheduler decides by its own rules (ptdebug decisions)"
 _ON_CPU = "" if torch.version.cuda else "graphs of a CPU get a C++ wrapper; CUDA graphs are for those of a GPU"
 _GRAPHS = "ptdebug's CUDA graphs have rules of their own (ptdebug cudagraphs)"
-_MEASURED = "ptdebug measures library kernels, and estimates the tiles of its own"
+_MEASURED = "ptdebug measures library kernels and each graph beside eager, and estimates the tiles of its own kernels"
 _OF_TRITON = "ptdebug's Triton kernels are generated, and tuned, by its own rules"
 _OWN_PASSES = "ptdebug has passes of its own (ptdebug decisions, kind pass)"
 _NOT_CALLED = "ptdebug does not call the program's own passes: its ATen graphs have other invariants"
@@ -161,8 +161,10 @@ MODES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "default": ({}, ""),
     "lite": ({"fallback_by_default": True}, "graphs run as ATen operators"),
     "reduce-overhead": ({"cpp_wrapper": True, "triton.cudagraphs": True}, _ON_CPU),
-    "max-autotune-no-cudagraphs": ({}, _MEASURED),
-    "max-autotune": ({"cpp_wrapper": True, "triton.cudagraphs": True}, f"{_MEASURED}{_ON_CPU and f'; {_ON_CPU}'}"),
+    "max-autotune-no-cudagraphs": ({"max_autotune": True}, _MEASURED),
+    "max-autotune": (
+        {"cpp_wrapper": True, "max_autotune": True, "triton.cudagraphs": True},
+        f"{_MEASURED}{_ON_CPU and f'; {_ON_CPU}'}"),
 }
 """What each mode means: the settings that it makes, and what to say of it."""
 

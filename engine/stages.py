@@ -23,7 +23,7 @@ from .codegen import cpp, wrapper
 from .codegen.cpp_wrapper.adding import add_wrapper
 from .codegen.cpp_wrapper.load import load as load_native
 from .codegen.cpp_wrapper.state import NativeSource
-from .codegen.triton import TritonKernel, describe_for_target, kernels_for_plan
+from .codegen.triton import InterpretedGroup, TritonKernel, describe_for_target, finished, kernels_for_plan
 from .graphs.autograd_graphs import JointGraph, Partitioned
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
@@ -75,7 +75,7 @@ class Generated(Scheduled):
     source: cpp.CppSource | None
     native: NativeSource | None
     building: Building | None
-    triton: Mapping[str, TritonKernel]
+    triton: Mapping[str, TritonKernel | InterpretedGroup]
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,9 @@ def _codegen(work: Scheduled, context: CompileContext) -> Generated:
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
     """What both compilers made, each of the groups on its device."""
-    signatures = {name: k.signature for name, k in work.triton.items()}
+    signatures: dict[str, KernelSignature] = {}
     functions: dict[str, Callable[..., int]] = {}
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if context.recording:
-        records = tuple(("kernels", name, k.record()) for name, k in work.triton.items())
     built: BuiltLibrary | None = None
     if work.building is not None and work.source is not None:
         built = work.building.wait()
@@ -152,15 +150,17 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         signatures |= {s.name: s for s in work.source.signatures}
         if context.recording:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
-    for name, kernel in work.triton.items():
-        kernel.wait()
-        functions[name] = kernel.runner()
+    for name, kernel in finished(work.triton, work.plan, context).items():
+        signatures[name], functions[name] = kernel.signature, kernel.runner()
+        if context.recording and isinstance(kernel, TritonKernel):
+            records += (("kernels", name, kernel.record()),)
     for name, own in (("attention", attention), ("product", sgemm)):
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is an extern kernel: there is nothing to generate")
     records += _for_target(work, context)
+    context.progress("")
     return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
 
 

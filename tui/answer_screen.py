@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -12,11 +14,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.events import Resize
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
 from ..artifacts.listing import Line, Listing, printable
 from .act_screen import ActScreen
-from .answers.answer import Answer, Question, filtered, is_branch, rows_of, unfolded
+from .answers.answer import Answer, Fixed, Question, filtered, is_branch, rows_of, unfolded
 from .code_view import CodeView
 from .diff_screen import DiffScreen
 from .line_view import LineView
@@ -25,6 +28,8 @@ from .session import Session, Target
 
 BESIDE = 110
 """Cells from which on the details stand beside the rows, in two fifths of the screen (workbench.tcss)."""
+DETAILS_AFTER = 0.06
+"""Seconds that the cursor rests in a large recording before the details of its row are read."""
 CLOSED_ABOVE = 60
 """Rows of an answer above which its branches are closed at first."""
 
@@ -133,6 +138,7 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
         self.question = question
         self.compile_id = compile_id
         self._own = compile_id
+        self._reading: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Title, rows, details, the filter's input, the command, the keys."""
@@ -179,8 +185,27 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
     @on(LineView.Moved, "#rows")
     @on(Resize)
     def _show_details(self) -> None:
-        view, answer = self.query_one("#details", CodeView), self.query_one("#rows", AnswerView).answer
-        texts = [] if answer is None else [answer.title, "", *answer.details()]
+        answer = self.query_one("#rows", AnswerView).answer
+        if self._reading is not None:
+            self._reading.stop()
+        if answer is None or isinstance(answer.details, Fixed) or not self.session.is_large:
+            self._show_lines(answer, answer.details() if answer is not None else ())
+        else:
+            self._show_lines(answer, ("...",))
+            self._reading = self.set_timer(DETAILS_AFTER, partial(self._read_details, answer))
+
+    @work(thread=True, exclusive=True, group="details", exit_on_error=False)
+    def _read_details(self, answer: Answer) -> None:
+        lines = answer.details()
+        self.app.call_from_thread(self._details_read, answer, lines)
+
+    def _details_read(self, answer: Answer, lines: Sequence[str]) -> None:
+        if answer is self.query_one("#rows", AnswerView).answer:
+            self._show_lines(answer, lines)
+
+    def _show_lines(self, answer: Answer | None, details: Sequence[str]) -> None:
+        view = self.query_one("#details", CodeView)
+        texts = [] if answer is None else [answer.title, "", *details]
         if answer is not None and answer.hint:
             texts += ["", f"to change it: {answer.hint}"]
         whole = self.app.size.width

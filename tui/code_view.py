@@ -38,8 +38,7 @@ class CodeView(LineView):
             self._number_width = len(str(len(listing.lines)))
             self._matches = find_rows(listing.lines, self.query_text)
         self.set_reactive(CodeView.marks, frozenset(marks))
-        longest = max((min(len(line.text), MAX_LENGTH) for line in listing.lines), default=0)
-        self.content_changed(longest + self._number_width + 3, row)
+        self.content_changed(min(listing.longest, MAX_LENGTH) + self._number_width + 3, row)
 
     def find(self, text: str) -> int:
         """Search for `text` from now on; returns how many lines contain it."""

@@ -23,22 +23,24 @@ class Highlighter:
     """Segments of lines in one language."""
 
     def __init__(self, lines: tuple[Line, ...], language: str, dark: bool) -> None:
-        self._texts = [line.text if len(line.text) <= MAX_LENGTH else line.text[:MAX_LENGTH] + "…" for line in lines]
+        self._lines = lines
         self._lexer = _lexer(language)
         self._styles = _token_styles(STYLES[dark])
         self._chunks: dict[int, list[list[Segment]]] = {}
 
     def text(self, row: int) -> str:
         """The text that is drawn in a row."""
-        return self._texts[row]
+        text = self._lines[row].text
+        return text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + "…"
 
     def segments(self, row: int) -> list[Segment]:
         """The segments of a row; their styles have no background."""
         if self._lexer is None:
-            return [Segment(self._texts[row])]
+            return [Segment(self.text(row))]
         chunk = row // CHUNK
         if chunk not in self._chunks:
-            self._chunks[chunk] = self._highlight(self._lexer, self._texts[chunk * CHUNK: (chunk + 1) * CHUNK])
+            self._chunks[chunk] = self._highlight(self._lexer, [
+                self.text(one) for one in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(self._lines)))])
         return self._chunks[chunk][row % CHUNK]
 
     def _highlight(self, lexer: Lexer, texts: list[str]) -> list[list[Segment]]:

@@ -29,10 +29,11 @@ from .outline import OTHERS
 from .outline_view import OutlineView
 from .plain import plain
 from .search_screen import SearchScreen
-from .session import LINKED_STAGES, SOURCE, Match, Session, Target, short_name
+from .session import SOURCE, Match, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
 READING = Listing("reading", "text", (Line("reading the recording ..."),))
+LARGE = Listing("large", "text", (Line("too large to be read in passing: choose it in the tree"),))
 FOLLOW_EVERY = 0.5  # seconds
 PANES = ("outline", "main", "linked")
 
@@ -86,6 +87,7 @@ class PanesScreen(Screen[None]):
         self._follow = self._runs = follow
         self._stamp: tuple[float, ...] = ()
         self._linked_compiles: set[str] = set()  # whose links are there
+        self._being_read: set[Target] = set()
         self._preview: Timer | None = None
         self._marked: tuple[Session, Target] | None = None  # for the difference
 
@@ -126,8 +128,8 @@ class PanesScreen(Screen[None]):
         main.show(listing, self.session.first_row(target) if row is None else row)
         main.border_title = plain(short_name(target))
         main.border_subtitle = f"{len(listing.lines)} lines"
-        if self._linked_stage not in self._linked_choices():
-            self._linked_stage = self._default_linked_stage()
+        if self._linked_stage not in self.session.linkable(self.target):
+            self._linked_stage = self.session.beside(self.target)
         self._sync()
 
     def _fill(self) -> None:
@@ -186,19 +188,6 @@ class PanesScreen(Screen[None]):
             focused.focus()
 
     # ---- the linked pane --------------------------------------------------------------------------------------------
-    def _linked_choices(self) -> list[str]:
-        if not self.target.compile:
-            return []
-        there = [*self.session.stages(self.target.compile)]
-        there += [MACHINE] if self.session.machine_code(self.target.compile) else []
-        return [stage for stage in LINKED_STAGES if stage in there and stage != self.target.stage]
-
-    def _default_linked_stage(self) -> str:
-        choices = self._linked_choices()
-        wanted = ("kernels", "loop_ir", "forward", "joint", "capture", "bytecode") if self.target.stage == SOURCE else (
-            SOURCE,)
-        return next((stage for stage in wanted if stage in choices), choices[0] if choices else "")
-
     def _sync(self) -> None:
         """Show in the linked pane what the main pane's line belongs to."""
         self._status()
@@ -234,9 +223,14 @@ class PanesScreen(Screen[None]):
         else:
             target = self.session.first_of(self.target.compile, stage)
         self._linked_target = target
-        wanted = set(found)
+        if not self.session.is_cheap(target):
+            linked.border_title = plain(short_name(target))
+            linked.show(READING if found else LARGE)
+            if found:
+                self._load_listing(self.session, target)
+            return
         listing = self.session.listing(target)
-        rows = [row for row, line in enumerate(listing.lines) if line.ref in wanted]
+        rows = sorted({row for item in found for row in listing.rows_of.get(item, ())})
         linked.show(listing, rows[0] if rows else self.session.first_row(target), rows)
         linked.border_title = plain(short_name(target))
         lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "no linked lines"
@@ -244,12 +238,19 @@ class PanesScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="listing", exit_on_error=False)
     def _load_listing(self, session: Session, target: Target) -> None:
-        session.listing(target)
-        self.app.call_from_thread(self._listing_loaded, session, target)
+        if target not in self._being_read:
+            self._being_read.add(target)
+            session.listing(target)
+            self._being_read.discard(target)
+            self.app.call_from_thread(self._listing_loaded, session, target)
 
     def _listing_loaded(self, session: Session, target: Target) -> None:
-        if session is self.session and target == self.target:
+        if session is not self.session:
+            return
+        if target == self.target:
             self.show_target(target, remember=False)
+        elif target == self._linked_target:
+            self._sync()
 
     @work(thread=True, group="links", exit_on_error=False)
     def _load_links(self, session: Session, compile_id: str) -> None:
@@ -365,7 +366,7 @@ class PanesScreen(Screen[None]):
 
     def action_linked_stage(self, step: int) -> None:
         """Another stage in the linked pane: the next that has something for this line, where there is one."""
-        choices = self._linked_choices()
+        choices = self.session.linkable(self.target)
         if not choices:
             self.notify("open an artifact of a compilation first")
             return

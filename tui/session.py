@@ -13,7 +13,7 @@ from pathlib import Path
 from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
-from ..artifacts.machine_lines import MACHINE, PREFERRED
+from ..artifacts.machine_lines import MACHINE, PREFERRED, form_of
 from ..artifacts.process_liveness import is_running
 from ..artifacts.provenance import Links, links, unlinked
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
@@ -63,8 +63,9 @@ class Session:
         self.unlinked = lru_cache(maxsize=256)(self._unlinked)
         self.machine_code = lru_cache(maxsize=256)(self._machine_code)
         self.compiles: list[CompileInfo] = recording.compiles()
-        self.recompiled = {info.compile for info in recording.artifacts(kind="Recompile")}
-        self.breaks_in = {info.compile: info.items for info in recording.artifacts(kind="Breaks") if info.items}
+        self.by_id = {info.id: info for info in self.compiles}
+        self.recompiled = set(recording.items_by_compile("Recompile"))
+        self.breaks_in = {owner: count for owner, count in recording.items_by_compile("Breaks").items() if count}
 
     @cached_property
     def _ranked(self) -> list[tuple[tuple[str, Break, int], BreakCost]]:
@@ -84,6 +85,12 @@ class Session:
     def is_large(self) -> bool:
         """Whether overviews take time: they are made in the background."""
         return len(self.compiles) > LARGE
+
+    def compiles_of(self, compile_id: str) -> list[CompileInfo]:
+        """The compilation with that id; all of them where none is given."""
+        if not compile_id:
+            return self.compiles
+        return [self.by_id[compile_id]] if compile_id in self.by_id else []
 
     def recompilation(self, compile_id: str) -> Recompile | None:
         """Why it was compiled again."""
@@ -164,8 +171,8 @@ class Session:
         found = []
         for info in self.recording.artifacts(compile_id, "kernels"):
             forms = self.forms(Target(compile_id, "kernels", info.name))
-            found += [f"{info.name}.{form}" for form in PREFERRED if form in forms]
-        return sorted(found, key=lambda name: PREFERRED.index(name.rpartition(".")[2]))
+            found += [f"{info.name}.{product}" for product in forms if form_of(product) in PREFERRED]
+        return sorted(found, key=lambda name: PREFERRED.index(form_of(name)))
 
     def first_of(self, compile_id: str, stage: str) -> Target:
         """The first artifact of a stage, or of the machine code."""
@@ -173,12 +180,26 @@ class Session:
             return Target(compile_id, "kernels", next(iter(self.machine_code(compile_id)), ""))
         return Target(compile_id, stage, next(iter(self.names(compile_id, stage)), ""))
 
+    def linkable(self, target: Target) -> list[str]:
+        """The stages that can be shown beside `target`."""
+        if not target.compile:
+            return []
+        there = [*self.stages(target.compile), *([MACHINE] if self.machine_code(target.compile) else [])]
+        return [stage for stage in LINKED_STAGES if stage in there and stage != target.stage]
+
+    def beside(self, target: Target) -> str:
+        """The stage that stands beside `target` at first: the program; beside that, what is nearest to the machine."""
+        choices = self.linkable(target)
+        wanted = ("kernels", "loop_ir", "forward", "joint", "capture", "bytecode") if target.stage == SOURCE else (
+            SOURCE,)
+        return next((stage for stage in wanted if stage in choices), choices[0] if choices else "")
+
     def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
         """Items of `stage` that are linked to `item`. For `passes` only those after the last pass."""
         found = self.links(compile_id).related(item, stage)
         if stage == MACHINE and found:  # one form of them
             names = {split_ref(reference)[1] for reference in found}
-            name = min(names, key=lambda n: PREFERRED.index(n.rpartition(".")[2]))
+            name = min(names, key=lambda n: PREFERRED.index(form_of(n)))
             found = [reference for reference in found if split_ref(reference)[1] == name]
         if stage == "passes" and found:
             last = max(split_ref(reference)[1] for reference in found)
@@ -261,12 +282,10 @@ class Session:
 
     def row_of(self, target: Target, item: Ref) -> int:
         """The first row of an artifact that shows an item, or what was made of it; where it begins if none does."""
-        lines = self.listing(target).lines
-        found = next((row for row, line in enumerate(lines) if item == line.ref), None)
-        if found is None:
-            made = set(self.related(target.compile, item, target.stage))
-            found = next((row for row, line in enumerate(lines) if line.ref in made), None)
-        return self.first_row(target) if found is None else found
+        rows = self.listing(target).rows_of
+        found = rows.get(item, []) or [
+            row for made in self.related(target.compile, item, target.stage) for row in rows.get(made, ())]
+        return min(found, default=self.first_row(target))
 
     def _unlinked(self, compile_id: str) -> list[str]:
         return unlinked(self.recording, compile_id)
@@ -288,7 +307,8 @@ class Session:
             if target.stage:
                 return listing(self.recording, target.compile, target.stage, target.name)
             if target.compile:
-                return render_compile(self.recording, self.recording.compile(target.compile))
+                return render_compile(
+                    self.recording, self.by_id.get(target.compile) or self.recording.compile(target.compile))
             return render_summary(summary(self.recording))
         except RecordingError as error:
             return Listing("not there", "text", (Line(printable(str(error))),))

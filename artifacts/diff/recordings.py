@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...dependencies import msgspec
 from ..recording import CompileInfo, Recording
 from ..records import Frame, Graph, Location
 from ..resumed import Resumed, display_name, resumed
@@ -68,7 +69,7 @@ def _named(info: CompileInfo | None, after: Mapping[str, Resumed], partner: Comp
     name = display_name(info, after)
     if partner is not None and partner.function.endswith(f".{name}"):
         name = partner.function
-    return replace(info, function=name)
+    return msgspec.structs.replace(info, function=name)
 
 
 def _run(first: Recording, second: Recording) -> RunDiff:

@@ -74,6 +74,7 @@ class WrapperWriter:
         self.input_index = {name: i for i, name in enumerate(self.program.inputs)}
         self.operators: dict[str, str] = {}  # names of the wrapper -> the operators of ATen that they call
         self.allocated: set[str] = set()
+        self.gpu: int | None = None  # the GPU that is the current one while the wrapper runs
         self.given: dict[str, View] = {}  # buffers that are a gradient, and which window on them
 
     # ---- text
@@ -106,6 +107,7 @@ class WrapperWriter:
     def write(self) -> WrapperSource:
         """All lines, in order."""
         self.signature()
+        signed = len(self.lines)
         self.read_symbols()
         self.tangents()
         before_writes = None
@@ -125,10 +127,18 @@ class WrapperWriter:
         if before_writes is not None:
             self.mark_errors(before_writes)
         self.results()
+        if self.gpu is not None:
+            self.lines.insert(signed - bool(self.aten.is_backward and self.program.inputs), self.on_its_gpu(self.gpu))
         return WrapperSource(tuple(self.lines), self.names, self.operators)
 
     def _writes_input(self, item: Group | ExternCall) -> bool:
         return any(self.program.buffers[name].role == "input" for name in touched_by(item)[1])
+
+    def on_its_gpu(self, index: int) -> CodeLine:
+        """A first line that makes the GPU of the graph's buffers the current one: that is where `empty_cuda` allocates,
+        whatever the program has made current since the graph was traced."""
+        inputs = "values" if self.aten.is_backward else ", ".join(self.program.inputs)
+        return CodeLine(f"    if gpu() != {index}: return on_gpu({index}, call, {inputs})")
 
     def mark_errors(self, start: int) -> None:
         """Mark what the lines from `start` on raise (out of memory, say): inputs may hold new values by then."""
@@ -231,7 +241,9 @@ class WrapperWriter:
         size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
         if buffer.device.type == "cpu":
             return f"empty_cpu({size}, {stride}, {buffer.dtype})"
-        if buffer.device.type == "cuda" and runtime.empty_cuda is not None and buffer.device.index in (None, 0):
+        if buffer.device.type == "cuda" and runtime.empty_cuda is not None and buffer.device.index is not None:
+            self.gpu = buffer.device.index if self.gpu is None else self.gpu
+        if buffer.device.type == "cuda" and self.gpu is not None and buffer.device.index == self.gpu:
             return f"empty_cuda({size}, {stride}, {buffer.dtype})"
         return f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}, device={str(buffer.device)!r})"
 

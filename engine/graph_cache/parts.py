@@ -7,7 +7,8 @@ a tensor by its elements); kernels come from the C++ file, which is found built 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -19,9 +20,10 @@ from ..graphs.functional_graph import LAZY_VIEWS
 from ..runtime.cuda_graphs.facts import GraphFacts
 from ..runtime.entry import EntryFacts
 from ..runtime.runtime import STANDARD, callable_of, load
-from ..toolchain.cpp_build import build
+from ..toolchain.cpp_build import build, functions_of
 from .values import NAMESPACES, Uncacheable, bytes_of
 
+Record = TypeVar("Record")
 CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds
 
 
@@ -78,14 +80,20 @@ MakeParts = Callable[[], Parts]
 """Describes what was compiled; raises Uncacheable where it cannot be kept."""
 
 
-def encode(parts: Parts) -> bytes:
-    """`parts` as bytes; equal parts give equal bytes."""
+def encode(parts: Any) -> bytes:
+    """`parts`, or a record that holds some of them, as bytes; equal parts give equal bytes."""
     return msgspec.msgpack.encode(parts, enc_hook=str, order="deterministic")
 
 
 def decode(content: bytes) -> Parts:
     """The parts that `encode` wrote. Raises msgspec.DecodeError for anything else."""
-    return msgspec.msgpack.decode(content, type=Parts, dec_hook=_from_text)
+    return decode_as(content, Parts)
+
+
+def decode_as(content: bytes, kind: type[Record]) -> Record:
+    """The record of this class that `encode` wrote. Raises msgspec.DecodeError for anything else."""
+    found: Record = msgspec.msgpack.decode(content, type=kind, dec_hook=_from_text)
+    return found
 
 
 def _from_text(kind: type, text: Any) -> Any:
@@ -146,14 +154,19 @@ def _tensor(value: torch.Tensor) -> Reference:
     return Reference("tensor", name, size=tuple(value.shape), stride=tuple(value.stride()), content=bytes_of(value))
 
 
-def call_of(half: Half, filename: str) -> Callable[..., Any]:
-    """The wrapper as a function; tracebacks show it under `filename`. Raises what `build` raises."""
+def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[..., Any]:
+    """The wrapper as a function; tracebacks show it under `filename`. Its kernels are in the library at `path`; None:
+    where the cache has it, or it is built. Raises what `build` raises."""
     names = {name: _object(reference) for name, reference in half.names.items()}
     if not half.kernels:
         return load(half.text, names, filename)
-    library = build(half.source, half.kernels)
-    call = load(half.text, {**names, **library.functions}, filename)
-    return call if half.native is None else load_native(library.path, half.native, names, call)
+    if path is None:
+        library = build(half.source, half.kernels)
+        path, functions = library.path, library.functions
+    else:
+        functions = functions_of(path, half.kernels)
+    call = load(half.text, {**names, **functions}, filename)
+    return call if half.native is None else load_native(path, half.native, names, call)
 
 
 def _object(reference: Reference) -> Any:

@@ -14,7 +14,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ..graphs.random_fills import RANDOM_FILLS
-from ..kernels import attention, depthwise, sgemm
+from ..kernels import attention, depthwise, sgemm, unaligned_product
 
 
 def out_of_bounds(node: str) -> None:
@@ -55,7 +55,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.convolution.default: torch.convolution,
     **RANDOM_FILLS,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
-    sgemm.OPERATOR: sgemm.product,
+    sgemm.OPERATOR: sgemm.product, unaligned_product.OPERATOR: unaligned_product.unaligned_product,
 }
 """What is called in place of an operator."""
 
@@ -94,12 +94,20 @@ _empty_cpu = getattr(_guards, "_empty_strided_cpu", None) or (
 )
 empty_cuda = getattr(_guards, "_empty_strided_cuda", None)
 """Allocates on the current CUDA device; None where torch has no such function."""
+_gpu = getattr(torch._C, "_cuda_getDevice", lambda: 0)
+
+
+def _on_gpu(index: int, call: Callable[..., Any], *inputs: Any) -> Any:
+    with torch.cuda.device(index):
+        return call(*inputs)
+
 
 STANDARD: Mapping[str, Any] = {
     "torch": torch, "math": math, "empty_cpu": _empty_cpu,
     "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
     "with_strides": with_strides, "made_as": made_as, "out_of_bounds": out_of_bounds, "tangent": tangent,
     "is_lazy": is_lazy,
+    "gpu": _gpu, "on_gpu": _on_gpu,
     "changed": torch._C._increment_version, **({"empty_cuda": empty_cuda} if empty_cuda else {}),
 }
 """The names that every wrapper knows."""

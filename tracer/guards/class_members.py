@@ -38,9 +38,14 @@ class Members:
 
     items: tuple[Member, ...]
 
-    def __str__(self) -> str:
+    @property
+    def names(self) -> list[str]:
+        """As people know them."""
         present = [item.words for item in self.items if item.function() is not None]
-        return ", ".join(present or [item.words for item in self.items])
+        return present or [item.words for item in self.items]
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
 
     def changed(self) -> list[Member]:
         """Those that are not what they were."""

@@ -6,7 +6,7 @@ To add a kind, add an entry to `KINDS`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -290,9 +290,9 @@ def _install_members(tree: GuardTree, spec: GuardSpec) -> Members:
     return members
 
 
-def _members_text(members: Mapping[tuple[type, str], Any]) -> str:
+def _members_text(members: Members) -> str:
     """The members that are guarded, the first few by name."""
-    names = [f"{cls.__name__}.{name}" for cls, name in members]
+    names = members.names
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return f"{', '.join(names[:4])}{more}, as at the first call"
 

@@ -58,9 +58,19 @@ def rows_of(question: Question, session: Session, compile_id: str) -> list[Answe
     return rows
 
 
+@dataclass(frozen=True)
+class Fixed:
+    """Details that are known."""
+
+    lines: tuple[str, ...]
+
+    def __call__(self) -> Sequence[str]:
+        return self.lines
+
+
 def fixed(*lines: str) -> Details:
     """Details that are known."""
-    return lambda: lines
+    return Fixed(lines)
 
 
 def filtered(rows: Sequence[Answer], text: str) -> list[int]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from ...artifacts.decision_kinds import BEFORE_GRAPH
 from ...artifacts.listing import plural, short_place
-from ...artifacts.recording import CompileInfo
 from ...artifacts.records import (
     BufferPlan,
     Decision,
@@ -25,12 +24,9 @@ from ...artifacts.stages import TIMINGS
 from ..acts import flip, flips
 from ..session import SOURCE, Session, Target
 from .answer import Answer, Details, fixed
+from .measured import measured_rows
 
 BAR = 30  # characters of the longest bar
-
-
-def _compiles(session: Session, compile_id: str) -> list[CompileInfo]:
-    return [info for info in session.compiles if not compile_id or info.id == compile_id]
 
 
 def bar(part: float, whole: float) -> str:
@@ -43,7 +39,7 @@ def bar(part: float, whole: float) -> str:
 def fusion(session: Session, compile_id: str) -> list[Answer]:
     """The kernels with what was fused into each; below them the pairs that were refused, and why."""
     rows: list[Answer] = []
-    for info in _compiles(session, compile_id):
+    for info in session.compiles_of(compile_id):
         for artifact in session.recording.artifacts(info.id, "schedule"):
             schedule = session.recording.find(Schedule, info.id, "schedule", artifact.name)
             record = session.recording.find(Fusion, info.id, "fusion", artifact.name)
@@ -172,7 +168,7 @@ def _decision(decision: Decision) -> Details:
 def passes(session: Session, compile_id: str) -> list[Answer]:
     """Each pass that changed a graph, with its rewrites."""
     rows = []
-    for info in _compiles(session, compile_id):
+    for info in session.compiles_of(compile_id):
         for artifact in session.recording.artifacts(info.id, "passes"):
             record = session.recording.find(Pass, info.id, "passes", artifact.name)
             if record is None:
@@ -191,7 +187,7 @@ def passes(session: Session, compile_id: str) -> list[Answer]:
 def memory(session: Session, compile_id: str) -> list[Answer]:
     """The bytes that are alive at each group, the peak marked, and the buffers behind them."""
     rows = []
-    for info in _compiles(session, compile_id):
+    for info in session.compiles_of(compile_id):
         for artifact in session.recording.artifacts(info.id, "schedule"):
             schedule = session.recording.find(Schedule, info.id, "schedule", artifact.name)
             if schedule is None or not schedule.buffers:
@@ -233,7 +229,7 @@ def _alive_rows(schedule: Schedule, own: Sequence[BufferPlan], target: Target) -
 # ---- time ----
 def time(session: Session, compile_id: str) -> list[Answer]:
     """Where compile time went: by compilation and stage, the longest first."""
-    infos = sorted(_compiles(session, compile_id), key=lambda info: -info.seconds.get("total", 0.0))
+    infos = sorted(session.compiles_of(compile_id), key=lambda info: -info.seconds.get("total", 0.0))
     infos = [info for info in infos if info.seconds]
     most = max((info.seconds.get("total", 0.0) for info in infos), default=0.0)
     whole = sum(info.seconds.get("total", 0.0) for info in infos)
@@ -249,5 +245,5 @@ def time(session: Session, compile_id: str) -> list[Answer]:
             if seconds >= 0.0005:
                 rows.append(Answer(f"{seconds:7.3f} s {bar(seconds, most):<{BAR}} {stage}",
                                    fixed(f"{stage}: {seconds:.3f} s of {total:.3f} s"), (Target(info.id), 0), 1))
-    return rows
+    return rows + [row for info in infos for row in measured_rows(session, info.id)]
 

@@ -63,9 +63,7 @@ def layers(module: Module) -> Iterator[list[Module]]:
 def model(session: Session, compile_id: str) -> list[Answer]:
     """The modules of each compilation's captured graph."""
     rows: list[Answer] = []
-    for info in session.compiles:
-        if compile_id and info.id != compile_id:
-            continue
+    for info in session.compiles_of(compile_id):
         graph = session.recording.find(Graph, info.id, "capture")
         if graph is None:
             continue

@@ -23,15 +23,15 @@ import sympy
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
+from ...scheduler.occupancy import PROCESSORS, SECTOR
 from .form import Form
 
-PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
 UNKNOWN_SIZE = 1024  # assumed for a dynamic size
 PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
-MOST_SPLITS = 512  # programs that share a row
+MOST_SPLITS = 2048  # programs that share a row
 LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
-SECTOR = 32  # neighbouring elements that one access of a column tile should cover: 64 bytes of 2, 128 of 4
+BUSY_ROW = 16  # elements of a row for each thread, where many rows wait: fewer threads wait for each other's sums
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,12 @@ def can_split(form: Form) -> bool:
 def why_idle(form: Form) -> str:
     """Why one program for each row would leave most of the GPU idle; "" when it would not."""
     rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
-    if not form.reduces or rows >= 2 * PROCESSORS or longest < SPLIT_FROM:
+    columns = bool(form.axes) and _contiguous_over_rows(form)
+    programs = -(-rows // SECTOR) if columns else rows
+    if not form.reduces or programs >= 2 * PROCESSORS or longest * (SECTOR if columns else 1) < SPLIT_FROM:
         return ""
-    return f"{rows} rows of {longest} would leave most of the GPU idle; separate kernels use all of it"
+    what = "columns" if columns else "rows"
+    return f"{rows} {what} of {longest} would leave most of the GPU idle; separate kernels use all of it"
 
 
 def power_of_two(n: int) -> int:
@@ -216,7 +219,7 @@ def _splits(form: Form, x: int, block: int) -> int:
     enough = 8 * PROCESSORS
     if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
         return 1
-    wanted = power_of_two(max(1, enough // programs))
+    wanted = 1 << (enough // programs).bit_length() - 1
     return max(1, min(wanted, power_of_two(length // (2 * block)), MOST_SPLITS))
 
 
@@ -244,7 +247,8 @@ def _score(form: Form, tile: Tile) -> tuple[float, str]:
             penalty = 0.25  # one side of the copy is not contiguous
     busy = min(1.0, programs / PROCESSORS)
     per_thread = elements / (32 * tile.warps)
-    width = min(per_thread, 8) / 8 * min(1.0, 32 / per_thread)
+    enough = BUSY_ROW if tile.shape == "persistent" and programs >= 4 * PROCESSORS and elements >= 1024 else 8
+    width = min(per_thread, enough) / enough * min(1.0, 32 / per_thread)
     score = (0.2 + 0.8 * busy) * (0.3 + 0.7 * width) * lanes * penalty
     return score, f"{programs} programs, {per_thread:g} elements for each thread, {lanes:.0%} of the lanes in use"
 
