@@ -41,15 +41,13 @@ def kinds(calls, *all_addresses):
 
 
 def test_warm_up_tells_what_moves():
-    calls = Calls(RESULTS = (Result(64),)
-WEIGHT, SMALL)
+    calls = Calls(WEIGHT, SMALL)
     assert [calls(1, k) for k in (10, 11)] == [Launch(WARM_UP)] * 2
     assert calls(1, 12).copied == {1} and kinds(calls, (1, 13), (1, 14)) == [Replay, Replay]
 
 
 def test_what_stays_is_copied_when_it_moves_and_large_inputs_when_they_move_twice():
-    calls = Calls(RESULTS = (Result(64),)
-WEIGHT, SMALL, LARGE)
+    calls = Calls(WEIGHT, SMALL, LARGE)
     assert kinds(calls, (1, 2, 3), (1, 2, 3), (1, 2, 3), (1, 2, 3)) == [Launch, Launch, Record, Replay]
     again = calls(1, 20, 3)
     assert again.copied == {1} and again.moved == (1,) and again.replaces is not None
