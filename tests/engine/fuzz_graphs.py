@@ -74,7 +74,8 @@ OVERRIDES = (
 
 
 OF_A_GPU = ({"cudagraphs:*": "capture"},) * 2
-"""What is forced on a GPU in the place of the last, attention of ours. Captured graphs run several times, the last of them from the capture."""
+"""What is forced on a GPU in the place of the last, attention of ours. Captured graphs run several times, the last of
+them from the capture."""
 
 DEVICES = '"interpreter" runs the kernels of a GPU on the CPU, in Triton\'s interpreter'
 
