@@ -64,8 +64,9 @@ def chosen(keeping: Keeping, kind: str) -> list[str]:
     return [d.chosen for d in keeping.decisions if d.kind == kind]
 
 
-def test_a_mask_that_depends_on_no_input_is_known():
+def test_a_mask_that_depends_on_no_input_is_known(monkeypatch):
     """Values and gradients through tracer and engine, with sizes that vary from the second call on."""
+    monkeypatch.setattr(choice, "SKIPPING", {"cpu"})
     keeping = Keeping()
     compiled = compile(attend, recorder=keeping, recording=True, way="aten")
     for size in (9, 12):
@@ -75,8 +76,9 @@ def test_a_mask_that_depends_on_no_input_is_known():
             results = f(q)
             gradients.append([*results, *torch.autograd.grad(sum(r.square().sum() for r in results), q)])
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
-        if size == 9:
-            assert chosen(keeping, "sdpa-mask") == [option for _, option in MASKS.values() if option]
+        known = [name for name, (_, option) in MASKS.items() if option and (size == 9 or name != "where")]
+        assert chosen(keeping, "sdpa-mask") == [MASKS[name][1] for name in known]
+        keeping.decisions.clear()
     assert not compiled.fallbacks
 
 
@@ -84,7 +86,7 @@ def test_masks_not_known_stay():
     """A triangle that is not square, one that is too large to be computed, and one that somebody wants to stay."""
     def function(q, k):
         rows, columns = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
-        return sdpa(q, k, k, rows >= columns)
+        return sdpa(q, k, k, rows * 2 >= columns * 2)
 
     q, k = torch.randn(2, 3, 9, 16), torch.randn(2, 3, 12, 16)
     for keys, settings, most, expected in (
@@ -93,6 +95,7 @@ def test_masks_not_known_stay():
         context, keeping = recording_context(**settings)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(constant_masks, "LARGEST", most)
+            patch.setattr(choice, "SKIPPING", {"cpu"})
             trace(capture(function, q, keys), context, lowerings())
         assert chosen(keeping, "sdpa-mask") == expected
 
@@ -155,13 +158,19 @@ def test_a_permuted_bias_is_laid_out_once_and_an_aligned_one_is_taken_as_it_is(t
     assert not any(n.target is torch.ops.aten.clone.default for n in graph.nodes) and called(graph, "cudnn")
 
 
-def test_heads_of_other_sizes_are_filled(takers):
+def test_what_no_kernel_takes_is_brought_into_another_form(takers, monkeypatch):
+    """Heads are filled, or repeated where several share a key."""
     tensors = ((2, 12, 32, 36), torch.half), ((2, 1, 32, 32), torch.bool)
     graph, _ = traced(lambda q, m: sdpa(q, q, q, m), *tensors)
     (call,) = called(graph, "cudnn")
     assert call.args[0].meta["val"].shape[-1] == 40 and call.kwargs == {"scale": 1 / 6}
     (result,) = graph.output_node().args[0]
     assert result.meta["val"].shape == (2, 12, 32, 36)
+    monkeypatch.setattr(choice, "takers", lambda call: ["math"] if call.grouped else ["efficient", "math"])
+    tensors = ((2, 12, 32, 64), torch.float), ((2, 4, 32, 64), torch.float)
+    graph, _ = traced(lambda q, k: sdpa(q, k, k, enable_gqa=True), *tensors)
+    (call,) = called(graph, "efficient_attention")
+    assert call.args[1].meta["val"].shape == (2, 12, 32, 64)
 
 
 def test_kernels_can_be_forced_and_what_is_unusual_is_torchs(takers, monkeypatch):

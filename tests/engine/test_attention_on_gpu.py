@@ -93,12 +93,12 @@ def test_values_and_gradients(dtype):
     for eager, ours, exact in zip(*runs, exactly(given)):
         near, far = [(t.double() - exact).abs().max() for t in (ours, eager)]
         assert near <= 2 * far + DTYPES[dtype] * exact.abs().max()
+    for eager, ours in zip(runs[0][: len(CASES)], runs[1]):
         assert laid_out(ours) == laid_out(eager)
     with torch.no_grad():
         for eager, ours in zip(function(given), compiled(given)):
             torch.testing.assert_close(ours, eager, rtol=10 * DTYPES[dtype], atol=DTYPES[dtype])
-    if dtype != torch.float32:
-        assert [d.chosen for d in keeping.decisions if d.kind == "sdpa"].count("cudnn") >= len(CASES) - 2
+    assert "math" not in [d.chosen for d in keeping.decisions if d.kind == "sdpa"]
 
 
 def positions(q):

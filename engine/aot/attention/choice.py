@@ -17,9 +17,10 @@ import torch.fx
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...toolchain.benchmarking import timed_options, verdict
-from .constant_masks import ABOVE_DIAGONAL, NOTHING, hidden
-from .kernels import HEADS_ALIGNED, MATH, Attention, computed, prepared, takers, with_wide_heads
+from .constant_masks import hidden
+from .kernels import MATH, Attention, computed, in_other_forms, prepared, takers
 from .measuring import measured
+from .position_masks import ABOVE_DIAGONAL, NOTHING
 
 ATEN = torch.nn.functional.scaled_dot_product_attention
 FUNCTIONS = frozenset((
@@ -28,6 +29,7 @@ FUNCTIONS = frozenset((
 """What `attend` is traced in the place of."""
 
 WORTH = 0.9  # of the time of torch's first, below which another kernel is chosen
+SKIPPING = {"cuda"}  # kinds of devices where a causal kernel is the faster one: a CPU's skips what a mask hides as well
 GIVEN, DROPPED, CAUSAL = "as-given", "dropped", "causal"
 
 
@@ -58,14 +60,13 @@ def attend(
     known = takers(ready)
     if not eager or not known:  # torch says what is wrong
         return _by_torch(call)
-    size = call.value.shape[-1]
-    if known[0] == MATH and (call.query.shape[-1] % HEADS_ALIGNED or size % HEADS_ALIGNED):
-        wide = with_wide_heads(ready)
-        if takers(wide)[0] != MATH:
-            ready, known = wide, takers(wide)
+    for form in in_other_forms(ready) if known[0] == MATH else ():
+        if takers(form)[0] != MATH:
+            ready, known = form, takers(form)
+            break
     result = computed(ready, _choose(tracer, ready, known, eager))
-    if result.shape[-1] != size:
-        result = result.narrow(3, 0, size)
+    if ready.value.shape[-1] != call.value.shape[-1]:
+        result = result.narrow(3, 0, call.value.shape[-1])
     return _laid_out(result, eager, tracer.source())
 
 
@@ -139,7 +140,7 @@ def _with_simple_mask(tracer: Tracer, call: Attention) -> Attention:
     """The same without a mask, where the mask hides nothing, or what is after the query: decision `sdpa-mask`."""
     node = None if call.mask is None or call.mask.requires_grad else tracer.node_of(call.mask)
     found = None if node is None else hidden(node, tracer.constants, call.query.shape[2], call.key.shape[2])
-    if found is None:
+    if found is None or (found == ABOVE_DIAGONAL and call.query.device.type not in SKIPPING):
         return call
     simple, why = {
         NOTHING: (DROPPED, "the mask depends on no input, and hides nothing"),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -56,6 +56,25 @@ def prepared(call: Attention, eager: str) -> Attention:
     low = LOW if eager == CUDNN else -math.inf
     mask = None if call.mask is None else _bias(call.mask, query, key.shape[2], low)
     return replace(call, query=query, key=key, value=value, mask=mask)
+
+
+def in_other_forms(call: Attention) -> Iterator[Attention]:
+    """A prepared call that no fused kernel takes, in forms that one may take."""
+    odd = call.query.shape[-1] % HEADS_ALIGNED or call.value.shape[-1] % HEADS_ALIGNED
+    if odd:
+        yield with_wide_heads(call)
+    if call.grouped:
+        alone = _with_heads_of_their_own(call)
+        yield alone
+        if odd:
+            yield with_wide_heads(alone)
+
+
+def _with_heads_of_their_own(call: Attention) -> Attention:
+    """The same with keys and values repeated for each head of the query, as for two products."""
+    heads = call.query.shape[1]
+    key, value = [t.repeat_interleave(heads // t.shape[1], 1) for t in (call.key, call.value)]
+    return replace(call, key=key, value=value, grouped=False)
 
 
 def with_wide_heads(call: Attention) -> Attention:

@@ -68,7 +68,6 @@ class CudaGraphs:
         with _RECORDING, _without_garbage_collection():
             if self._side is None:
                 self._side = torch.cuda.Stream(self.device)
-            torch.cuda.synchronize(self.device)
             kept: list[Any] = []
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.stream(self._side), keeping(kept), self._random_numbers():

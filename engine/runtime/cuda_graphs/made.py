@@ -15,6 +15,8 @@ from .statistics import Statistics
 _reinterpret = STANDARD["reinterpret"]
 _use_count: Any = torch._C._storage_Use_Count
 _address = torch.Tensor.data_ptr
+_all_at: Any = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+"""Compares addresses in C++, where torch was built with CUDA."""
 
 
 class NotReplayable(Exception):
@@ -94,9 +96,10 @@ class Made:
         replay: Callable[[], None], statistics: Statistics, views: Callable[..., Sequence[Any]] | None = None,
     ) -> None:
         self.facts, self.copied, self.statistics, self._views = facts, copied, statistics, views
-        self.fixed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # positions of inputs, and their addresses
+        self.fixed: tuple[list[int], list[int]] = ([], [])  # positions of inputs, and their addresses
         self._replay = replay
         self._storages: list[int] = []
+        self._bases: list[torch.Tensor] = []  # one in each
         self._one_of: dict[int, int] = {}  # storage -> how many results lie in it
         self._makers: list[_Given | _Viewed | _Window] = []
         known: dict[int, int] = {}
@@ -110,7 +113,7 @@ class Made:
         moving = {each.position for each in copied}
         self._written_back = [each for each in copied if each.position in facts.written]
         self._counted = [p for p in facts.counted if p not in moving]
-        self._baseline = [_use_count(storage) for storage in self._storages]
+        self._state = [(s, _use_count(s), base, _address(base)) for s, base in zip(self._storages, self._bases)]
 
     def _maker(self, number: int, value: Any, inputs: Sequence[Any]) -> _Given | _Viewed | _Window:
         if not isinstance(value, torch.Tensor):
@@ -127,6 +130,7 @@ class Made:
             raise NotReplayable("a result is lazily conjugated or negated, or not strided")
         if storage not in self._storages:
             self._storages.append(storage)
+            self._bases.append(value)
         place = self._storages.index(storage)
         self._one_of[place] = self._one_of.get(place, 0) + 1
         return _Window(value, tuple(value.shape), value.stride(), place, number in self.facts.saved)
@@ -143,19 +147,21 @@ class Made:
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Whether the inputs that it reads in place lie where they did."""
         positions, addresses = self.fixed
-        return addresses == tuple([_address(inputs[p]) for p in positions])
+        if _all_at is not None:
+            return bool(_all_at(inputs if type(inputs) is list else list(inputs), addresses, positions))
+        return addresses == [_address(inputs[p]) for p in positions]
 
     def in_use(self) -> list[int]:
-        """The results (by storage) that somebody holds."""
+        """The results (by storage) that somebody holds, or has given other memory (`resize_`)."""
         return [
-            number for number, (storage, baseline) in enumerate(zip(self._storages, self._baseline))
-            if _use_count(storage) > baseline
+            number for number, (storage, baseline, base, address) in enumerate(self._state)
+            if _use_count(storage) > baseline or _address(base) != address
         ]
 
     def is_free(self) -> bool:
         """Whether nobody holds a result."""
-        for storage, baseline in zip(self._storages, self._baseline):
-            if _use_count(storage) > baseline:
+        for storage, baseline, base, address in self._state:
+            if _use_count(storage) > baseline or _address(base) != address:
                 return False
         return True
 

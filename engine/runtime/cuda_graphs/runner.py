@@ -144,7 +144,7 @@ class GraphRunner:
         fixed = {k: address for k, address in enumerate(addresses)
                  if k not in action.copied and inputs[positions[k]] is not None}
         capture = made.as_capture(fixed, action.copied)
-        made.fixed = (tuple([positions[k] for k in fixed]), tuple(fixed.values()))
+        made.fixed = ([positions[k] for k in fixed], list(fixed.values()))
         size.policy.recorded(capture, action.replaces)
         if action.replaces is not None:
             del size.made[action.replaces]
