@@ -101,7 +101,7 @@ def kernel(name: str, seconds: float, eager: float | None) -> KernelTime:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_kernels_are_timed_by_themselves(monkeypatch) -> None:
     """With the names of what libraries launched, and shares of what this GPU can do."""
-    monkeypatch.setattr(machines, "MATRIX", {"cuda": 1024})
+    monkeypatch.setattr(machines, "MATRIX", {"cuda": 4096})
     traced = torch.fx.symbolic_trace(lambda x, w: (torch.softmax(x @ w, -1) * 2,))
     values = (torch.randn(4096, 1024), torch.randn(1024, 4096))
     for node, value in zip(traced.graph.nodes, values):
@@ -144,6 +144,11 @@ def test_operators_that_share_kernels_are_compared_with_these_kernels() -> None:
     ((lost, text, members),) = slower_twins([first, second])
     assert lost == pytest.approx(60e-6) and members == [first, second]
     assert text == "2 times mm, softmax (model.py:3): 80.0 us in fused_0_add, fused_1_add; eager 20.0 us (flash, flash)"
+    times["capture#mask"] = Timing(1e-6, 0.0)  # computed again in each kernel, and no tie between them
+    masked = [replace(k, captured=(*k.captured, "mask")) for k in kernels]
+    graph.create_node("call_function", torch.neg, (x,), name="mask")
+    assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), masked, times)][:2] == [
+        ("mm", "softmax", "mask"), ("mm_1", "softmax_1")]
     del times["capture#mm"]
     assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), kernels, times)] == [second.operators]
 
