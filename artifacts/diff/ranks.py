@@ -64,15 +64,15 @@ def difference_document(found: RankDifference) -> dict[str, Any]:
 
 
 def collectives(recording: Recording) -> list[tuple[str, Node]]:
-    """The collective operations of graphs, in their order, with their compilations: of the forward, in which those of
-    distributed tensors are operations of their own, and of the captured graph where there is no forward."""
+    """The collective operations of graphs, in their order, with their compilations: of forward and backward, in which
+    those of distributed tensors are operations of their own; of the captured graph where there are none."""
     found = []
-    forwards = {info.compile: info for info in recording.artifacts(stage="forward")}
     for captured in recording.artifacts(stage="capture"):
-        info = forwards.get(captured.compile, captured)
-        graph = recording.find(Graph, info.compile, info.stage, info.name)
-        nodes = [node for _, inner in graphs_in(graph) for node in inner.nodes] if graph is not None else []
-        found += [(info.compile, node) for node in nodes if _is_collective(node)]
+        of_aten = [info for stage in ("forward", "backward") for info in recording.artifacts(captured.compile, stage)]
+        for info in of_aten or [captured]:
+            graph = recording.find(Graph, info.compile, info.stage, info.name)
+            nodes = [node for _, inner in graphs_in(graph) for node in inner.nodes] if graph is not None else []
+            found += [(info.compile, node) for node in nodes if _is_collective(node)]
     return found
 
 

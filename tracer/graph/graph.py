@@ -241,6 +241,8 @@ class TraceGraph:
         self.operations += 1
         for row in self.rows:
             row.is_used(node)
+        if fake is not None and writes_lists(target):
+            return args[0] if args else kwargs["self"]  # the list itself
         return build.wrap_result(tx, node, fake)
 
     def _known(self, conditions: Sequence[sympy.Expr], results: Sequence[Any]) -> list[sympy.Expr]:

@@ -69,7 +69,9 @@ class ModeValue(Value):
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The calls of those methods; `__exit__` never swallows an exception."""
         if name in ("__enter__", "__exit__"):
-            check_written(tx, self.python_type(), name)
+            kind = self._known_type()
+            if kind is not None:
+                check_written(tx, kind, name)
         if name == "__enter__":
             return self.enter(tx)
         if name == "__exit__":
@@ -78,6 +80,13 @@ class ModeValue(Value):
         if name == "clone":
             return self.clone()
         return super().call_method(tx, name, args, kwargs)
+
+    def _known_type(self) -> type | None:
+        """The manager's class; None for one that stands for several."""
+        try:
+            return self.python_type()
+        except Unsupported:
+            return None
 
 
 class ModeMethod(Value):
