@@ -184,8 +184,10 @@ class Session:
         """The stages that can be shown beside `target`."""
         if not target.compile:
             return []
-        there = [*self.stages(target.compile), *([MACHINE] if self.machine_code(target.compile) else [])]
-        return [stage for stage in LINKED_STAGES if stage in there and stage != target.stage]
+        forms = self.machine_code(target.compile)
+        there = [*self.stages(target.compile), *([MACHINE] if forms else [])]
+        own = MACHINE if target.stage == "kernels" and target.name in forms else target.stage
+        return [stage for stage in LINKED_STAGES if stage in there and stage != own]
 
     def beside(self, target: Target) -> str:
         """The stage that stands beside `target` at first: the program; beside that, what is nearest to the machine."""

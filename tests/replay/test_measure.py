@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from ptdebug.artifacts.fx_graphs import graph_record
-from ptdebug.artifacts.records import Location
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.records import Kernel, Location, Schedule
 from ptdebug.cli.main import main
 from ptdebug.replay.failures.case import Case, Inputs
 from ptdebug.replay.measure import machine as machines
@@ -47,6 +48,23 @@ def test_a_graph_and_its_kernels() -> None:
     for kernel in region.kernels:
         assert 0 < kernel.bandwidth <= 1 and 0 <= kernel.peak <= 1 and kernel.bytes > 0
     json.dumps(region.document())
+
+
+def test_a_step_of_training_and_its_kernels(tmp_path: Path) -> None:
+    """Also those that add up columns into buffers which only the scheduler knows."""
+    import ptdebug
+
+    layers = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128))
+    with ptdebug.record("step", out=str(tmp_path)):
+        ptdebug.compile(layers)(torch.randn(256, 64)).square().mean().backward()
+    with Recording.open(tmp_path / "step") as recording:
+        region = measure(Case.from_recording(recording, "0/0", trust=True), "r:0/0")
+        schedules = [schedule for _, schedule in recording.records(Schedule)]
+        code = [line.text for _, kernel in recording.records(Kernel) for line in kernel.lines]
+    assert region.notes == () and region.what == "forward and backward"
+    assert [k.name for k in region.kernels] == [g.kernel for schedule in schedules for g in schedule.groups]
+    assert {k.part for k in region.kernels} == {"", "backward"}
+    assert any("_sums" in line for line in code)
 
 
 def test_of_a_table_only_what_is_read_counts() -> None:
