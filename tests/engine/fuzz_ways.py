@@ -90,6 +90,14 @@ def _softshrink(x: torch.Tensor, bound: float = 0.5) -> torch.Tensor:
     return torch.where(x.abs() <= bound, x * 0, F.softshrink(x, bound))
 
 
+def _rms_norm(x: torch.Tensor, shape: tuple[int, ...], weight: torch.Tensor | None = None, eps: Any = None) -> Any:
+    """By its definition: where squares overflow, nothing is left; a GPU's own kernel has NaN there."""
+    wide = x if x.dtype is torch.float64 else x.float()
+    least = torch.finfo(wide.dtype).eps if eps is None else eps
+    made = wide * torch.rsqrt(wide.square().mean([-1 - d for d in range(len(shape))], keepdim=True) + least)
+    return (made if weight is None else made * weight).to(x.dtype)
+
+
 def _hardswish(x: torch.Tensor) -> torch.Tensor:
     """With a sixth in the precision of the numbers; a GPU has it in float32."""
     return x * (x + 3).clamp(0, 6) / 6
@@ -207,6 +215,8 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean, _batch_norm_in_doubles),
     "F.softshrink": (_softshrink,),
     "F.hardswish": (_hardswish,),
+    "F.hardsigmoid": (lambda x: (x + 3).clamp(0, 6) / 6,),
+    "F.rms_norm": (_rms_norm,),
     "F.scaled_dot_product_attention": (_attention_by_products,),
     **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
        for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
