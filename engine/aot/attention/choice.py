@@ -60,7 +60,8 @@ def attend(
     eager = next(iter(takers(call)), "")
     ready = prepared(_with_simple_mask(tracer, call), eager)
     known = takers(ready)
-    if not eager or not known:  # torch says what is wrong
+    others = bool(call.dropout) and known[:1] != [eager]  # another kernel draws other random numbers
+    if not eager or not known or others:  # torch says what is wrong
         return _by_torch(call)
     for form in in_other_forms(ready) if known[0] == MATH else ():
         if takers(form)[0] != MATH:
