@@ -156,6 +156,20 @@ def _attention_by_products(
     return result
 
 
+def _attention_in_one_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> torch.Tensor:
+    """By a GPU's kernel for memory that lies well, which has NaN where no score of a row is finite."""
+    tensors = [t.contiguous() for t in (query, key, value)]
+    if query.is_cuda and attn_mask is None:
+        with contextlib.suppress(RuntimeError):  # heads of a size that it does not take
+            result: torch.Tensor = torch.ops.aten._scaled_dot_product_efficient_attention(
+                *tensors, None, False, dropout_p, is_causal, scale=scale)[0]
+            return result
+    return _attention_by_products(*tensors, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
 def _by_copies(choose: Callable[[torch.Tensor], torch.Tensor], function: Any) -> Any:
     """A function of elements, on what `choose` makes of 64 copies of each element; of its result, the first copy."""
     def way(*args: Any) -> torch.Tensor:
@@ -217,7 +231,7 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "F.hardswish": (_hardswish,),
     "F.hardsigmoid": (lambda x: (x + 3).clamp(0, 6) / 6,),
     "F.rms_norm": (_rms_norm,),
-    "F.scaled_dot_product_attention": (_attention_by_products,),
+    "F.scaled_dot_product_attention": (_attention_by_products, _attention_in_one_kernel),
     **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
        for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
                       "softshrink_backward", "hardshrink_backward")},
