@@ -61,7 +61,8 @@ def attend(
     simple = _with_simple_mask(tracer, call)
     ready = prepared(simple, eager)
     known = takers(ready)
-    if not eager or not known:  # torch says what is wrong
+    others = bool(call.dropout) and known[:1] != [eager]  # another kernel draws other random numbers
+    if not eager or not known or others:  # torch says what is wrong
         return _by_torch(call)
     if eager == MATH and not are_aligned(call):
         known = [MATH]
