@@ -12,6 +12,7 @@ from ptdebug.engine.graphs.functional_graph import AtenGraph
 from ptdebug.engine.lowering import lowerings
 from ptdebug.engine.passes.no_ops import remove_no_ops
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from .programs import Captured, Keeping, capture, recording_context
 from .training.checking import compile
@@ -108,13 +109,15 @@ GIVEN = {
 }
 
 
-def traced(function, *tensors, **settings):
+def traced(function, *tensors, known=False, **settings):
     """The graph for tensors on a GPU, which need not be there, and the context's records."""
     mode = FakeTensorMode()
     with mode:
         inputs = tuple(torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype in tensors)
     module = torch.fx.symbolic_trace(function)
     module.graph.output_node().args = ((module.graph.output_node().args[0],),)
+    if known:
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
     context, keeping = recording_context(**settings)
     return trace(Captured(module, inputs), context, lowerings()).module.graph, keeping
 
@@ -141,7 +144,7 @@ def test_a_mask_is_laid_out_for_kernels(takers, name):
     mask = call.args[3].meta["val"]
     assert mask.shape == SCORES and mask.dtype == torch.half and mask.stride(3) == 1
     assert not any(stride % kernels.ALIGNED for stride in mask.stride()[:3])
-    written = [n.meta["val"] for n in graph.nodes if n.target is torch.ops.aten.cat.default]
+    written = [n.meta["val"] for n in graph.nodes if n.target is torch.ops.aten.copy.default]
     assert math.prod(written[0].shape) <= math.prod(GIVEN[name][0]) * (208 if name == "row" else 2)  # not expanded
     assert call.kwargs == {"scale": 0.5}
     assert chosen(keeping, "sdpa") == ["cudnn"]
@@ -208,3 +211,36 @@ def test_a_result_has_the_layout_that_the_program_has_seen(takers, turned):
     assert len(copies) == (not turned)
     (result,) = graph.output_node().args[0]
     assert result.meta["val"].is_contiguous()
+
+
+QUERY = ((2, 12, 64, 32), torch.half)
+WRITTEN = {
+    "plain": lambda q, k, m: torch.softmax(q @ k.transpose(-2, -1) / 8.0, -1) @ q,
+    "in float32": lambda q, k, m: F.softmax(torch.matmul(q, k.mT), dim=-1, dtype=torch.float32).to(torch.half) @ q,
+    "dropout": lambda q, k, m: F.dropout((q @ k.mT * 0.5).softmax(-1), 0.1, False).matmul(k),
+    "causal": lambda q, k, m: torch.softmax(
+        (q @ k.mT).masked_fill(torch.ones_like(m).triu(1), float("-inf")), -1) @ k,
+}
+OTHERWISE = {
+    "a mask": lambda q, k, m: torch.softmax((q @ k.mT).masked_fill(m, float("-inf")), -1) @ k,
+    "another dimension": lambda q, k, m: torch.softmax(q @ k.mT, 2) @ k,
+    "dropout": lambda q, k, m: F.dropout((q @ k.mT).softmax(-1), 0.1) @ k,
+    "negative": lambda q, k, m: torch.softmax(q @ k.mT * -1.0, -1) @ k,
+    "written": lambda q, k, m: torch.softmax(q @ k.mT, -1) @ k.add_(1),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_attention_that_is_written_out(takers, name):
+    graph, keeping = traced(WRITTEN[name], QUERY, QUERY, ((64, 64), torch.bool), known=True)
+    (call,) = called(graph, "cudnn")
+    assert call.kwargs["scale"] == {"plain": 1 / 8, "dropout": 0.5}.get(name, 1.0)
+    assert (call.args[6:7] == (True,)) is (name == "causal") and chosen(keeping, "sdpa") == ["cudnn"]
+    graph, _ = traced(WRITTEN[name], QUERY, QUERY, ((64, 64), torch.bool), known=True, overrides={"sdpa:*": "math"})
+    assert not called(graph, "")
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_is_no_attention_or_may_hide_a_row_stays(takers, name):
+    graph, _ = traced(OTHERWISE[name], QUERY, QUERY, ((64, 64), torch.bool), known=True)
+    assert not called(graph, "")

@@ -8,6 +8,7 @@ that take it is called (decision `sdpa`), before autograd and the decompositions
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from .constant_masks import hidden
 from .kernels import MATH, Attention, computed, in_other_forms, prepared, takers
 from .measuring import measured
 from .position_masks import ABOVE_DIAGONAL, NOTHING
+from .written_out import WrittenOut
 
 ATEN = torch.nn.functional.scaled_dot_product_attention
 FUNCTIONS = frozenset((
@@ -70,10 +72,54 @@ def attend(
     return _laid_out(result, eager, tracer.source())
 
 
+def attend_as_one(tracer: Tracer, found: WrittenOut, values: Mapping[torch.fx.Node, Any]) -> torch.Tensor | None:
+    """The result of an attention that the program has written out, by a kernel; None where its own operators compute
+    it: where they round as in eager, or its mask may hide a whole row."""
+    query, key, value = values[found.query], values[found.right].transpose(-2, -1), values[found.value]
+    rounding = "intermediate-precision"
+    asked = tracer.context.override(rounding, _subject(tracer)), tracer.context.preferred.get(rounding, ("",))[0]
+    if "eager" in asked or torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cuda"):
+        return None
+    flat = query.dim() == 3
+    if flat:
+        query, key, value = [t.unsqueeze(0) for t in (query, key, value)]
+    call = Attention(query, key, value, None, 0.0, False, found.scale, False)
+    if not _is_usual(call):
+        return None
+    if found.hides is not None or found.added is not None:
+        known = _hidden(tracer, found, values, call)
+        if known is None:
+            return None
+        call = replace(call, causal=known == ABOVE_DIAGONAL)
+    ready = prepared(call, MATH)
+    fused = [kernel for kernel in takers(ready) if kernel != MATH]
+    if not fused or MATH not in takers(ready):
+        return None
+    kernel = _choose(tracer, ready, [*fused, MATH], MATH)
+    if kernel == MATH:
+        return None
+    result = computed(ready, kernel)
+    return _laid_out(result.squeeze(0) if flat else result, MATH, tracer.source())
+
+
+def _hidden(
+    tracer: Tracer, found: WrittenOut, values: Mapping[torch.fx.Node, Any], call: Attention
+) -> str | None:
+    """What the mask of an attention that is written out hides, if that is known."""
+    if found.hides is not None:
+        mask = values[found.hides].logical_not()
+    else:
+        assert found.added is not None
+        mask = values[found.added]
+    node = tracer.node_of(mask) if torch._is_functional_tensor(mask) else None
+    return None if node is None else hidden(node, tracer.constants, call.query.shape[2], call.key.shape[2])
+
+
 def _choose(tracer: Tracer, call: Attention, known: list[str], eager: str) -> str:
     """One of the kernels `known` to take a prepared call: torch's first, unless another is measured to be faster."""
     default, why = known[0], "the first in torch's order that takes this attention"
-    times = {} if default == MATH else measured(call, [kernel for kernel in known if kernel != MATH])
+    fused = [kernel for kernel in known if kernel != MATH]
+    times = measured(call, fused) if default != MATH and not call.hidden_low else {}
     if times:
         fastest = min(times, key=times.__getitem__)
         default = fastest if times[fastest] < WORTH * times[default] else default

@@ -28,7 +28,8 @@ _NUMBERS = {0: MATH, 1: FLASH, 2: EFFICIENT, 3: CUDNN}  # SDPBackend
 
 @dataclass(frozen=True)
 class Attention:
-    """The arguments of an attention. `mask` is added to the scores; `grouped`: several heads share a key."""
+    """The arguments of an attention. `mask` is added to the scores; `grouped`: several heads share a key; `hidden_low`:
+    the gradient of a row that sees nothing is NaN or a number, which depends on the kernel."""
 
     query: torch.Tensor
     key: torch.Tensor
@@ -38,6 +39,7 @@ class Attention:
     causal: bool
     scale: float | None
     grouped: bool
+    hidden_low: bool = False
 
     @property
     def needs_logsumexp(self) -> bool:
@@ -55,7 +57,9 @@ def prepared(call: Attention, eager: str) -> Attention:
     query, key, value = [t if t.stride(-1) == 1 else t.contiguous() for t in (call.query, call.key, call.value)]
     low = LOW if eager == CUDNN else -math.inf
     mask = None if call.mask is None else _bias(call.mask, query, key.shape[2], low)
-    return replace(call, query=query, key=key, value=value, mask=mask)
+    by_number = call.mask is not None and call.mask.dtype == torch.bool and math.isfinite(low)
+    return replace(
+        call, query=query, key=key, value=value, mask=mask, hidden_low=by_number and call.needs_logsumexp)
 
 
 def in_other_forms(call: Attention) -> Iterator[Attention]:
@@ -153,10 +157,10 @@ def _bias(mask: torch.Tensor, query: torch.Tensor, keys: Any, low: float) -> tor
         zero, hidden = [torch.scalar_tensor(x, dtype=query.dtype, device=mask.device) for x in (0.0, low)]
         mask = torch.where(mask, zero, hidden)
     if not _is_aligned(mask, keys):
-        mask = mask.expand(*mask.shape[:3], keys).clone(memory_format=torch.contiguous_format)
-        if keys % ALIGNED:  # a guard, where sizes vary; `pad` takes none that do
-            filler = mask.new_zeros((*mask.shape[:3], -keys % ALIGNED))
-            mask = torch.cat((mask, filler), 3).narrow(3, 0, keys)
+        some, groups, rows, _ = mask.shape
+        row = (keys + ALIGNED - 1) // ALIGNED * ALIGNED
+        window = mask.new_empty_strided((some, groups, rows, keys), (groups * rows * row, rows * row, row, 1))
+        mask = aten.copy_.default(window, mask)
     return mask.expand(batch, heads, queries, keys)
 
 

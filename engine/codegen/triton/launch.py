@@ -163,7 +163,7 @@ class TritonKernel:
 
         Arguments are all addresses, or all tensors.
         """
-        if any(0 in (launcher.static_grid or ()) for launcher, _ in plans):
+        if any(0 in (launcher.static_grid or ()) for launcher, _ in plans) or not self.signature.buffers:
             return general
         count, size = len(self.signature.buffers), 0
         offsets = []

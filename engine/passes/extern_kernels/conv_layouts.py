@@ -97,7 +97,9 @@ def _is_slow_turned(node: torch.fx.Node) -> bool:
     if node.target is not aten.convolution_backward.default:
         return False
     image, weight = (n.meta["val"] for n in cast(tuple[torch.fx.Node, ...], node.args[1:3]))
-    return image.dtype is torch.float32 and weight.dim() == 4 and weight.shape[1] == 1 and max(weight.shape[2:]) > 3
+    if image.dtype is not torch.float32 or weight.dim() != 4 or any(not isinstance(n, int) for n in weight.shape):
+        return False
+    return weight.shape[1] == 1 and max(weight.shape[2:]) > 3
 
 
 def _is_tf32_allowed() -> bool:

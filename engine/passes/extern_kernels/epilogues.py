@@ -164,15 +164,18 @@ def _is_power(node: torch.fx.Node, x: torch.fx.Node, exponent: int, used: set[to
 
 def _product(node: torch.fx.Node, used: set[torch.fx.Node]) -> tuple[float, list[torch.fx.Node]]:
     """A product as a number and its other factors; the nodes that multiply are added to `used`."""
-    if node.target is aten.pow.Tensor_Scalar and node.args[1] in (2, 3):
+    operands = node.args
+    if any(not isinstance(a, (torch.fx.Node, int, float)) for a in operands):  # of a size that varies nobody asks
+        return 1.0, [node]
+    if node.target is aten.pow.Tensor_Scalar and operands[1] in (2, 3):
         used.add(node)
-        scale, factors = _product(cast(torch.fx.Node, node.args[0]), used)
-        return scale ** cast(int, node.args[1]), factors * int(cast(int, node.args[1]))
+        scale, factors = _product(cast(torch.fx.Node, operands[0]), used)
+        return scale ** cast(int, operands[1]), factors * int(cast(int, operands[1]))
     if node.target is not aten.mul.Tensor:
         return 1.0, [node]
     used.add(node)
     scale, factors = 1.0, []
-    for a in node.args:
+    for a in operands:
         own, more = _product(a, used) if isinstance(a, torch.fx.Node) else (float(cast(float, a)), [])
         scale, factors = scale * own, factors + more
     return scale, factors
@@ -183,7 +186,8 @@ def _plus_one(node: torch.fx.Node, used: set[torch.fx.Node]) -> torch.fx.Node | 
     if node.target is not aten.add.Tensor or node.kwargs or len(node.args) != 2:
         return None
     terms = [a for a in node.args if isinstance(a, torch.fx.Node)]
-    return terms[0] if len(terms) == 1 and 1 in node.args else None
+    ones = [a for a in node.args if isinstance(a, (int, float)) and a == 1]
+    return terms[0] if len(terms) == len(ones) == 1 else None
 
 
 def _near(number: float, wanted: float) -> bool:

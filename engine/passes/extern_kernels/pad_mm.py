@@ -88,7 +88,8 @@ def _is_large(node: torch.fx.Node) -> bool:
     if any(v.dtype != values[0].dtype for v in values) or not by_tensor_cores(values[0].dtype):
         return False
     left, right, result = values[-3:]
-    if not _static(right) or not isinstance(result.stride(0), int) or (not _static(left) and left.stride(1) != 1):
+    steps = (*left.stride(), *result.stride())
+    if not _static(right) or any(not isinstance(step, int) for step in steps):
         return False
     rows, columns = with_hints(result).shape
     return bool(2 * rows * columns * right.shape[0] >= SMALL)

@@ -179,6 +179,25 @@ def test_a_capture_that_fails_changes_nothing(counters):
     assert close(torch.ones(3, device="cuda").sum(), torch.tensor(3.0, device="cuda"))
 
 
+def test_layers_share_their_code_and_captures_their_memory(counters):
+    layers = [mlp(512) for _ in range(6)]
+    for layer in layers:
+        nn.init.normal_(layer[3].weight, std=0.1)
+    fast, x = [compiled(layer) for layer in layers], torch.randn(4096, 512, device="cuda")
+    with torch.no_grad():
+        for _ in range(5):
+            x.normal_()
+            for layer, call in zip(layers, fast):
+                assert torch.allclose(call(x), layer(x), atol=1e-3)
+    found = counters()[""]
+    assert found.captures == 6 and found.replays >= 15, found
+    pools = {}
+    for segment in torch.cuda.memory_snapshot():
+        pools[segment["segment_pool_id"]] = pools.get(segment["segment_pool_id"], 0) + segment["total_size"]
+    private = [size for pool, size in pools.items() if pool != (0, 0)]
+    assert sum(private) < 200 << 20, pools  # temporaries of 16 MB, and cuBLAS's workspace, once
+
+
 def test_inside_a_capture_of_the_program_and_inference_mode(counters):
     net = mlp().eval()
     fast, x = compiled(net), torch.randn(16, 64, device="cuda")

@@ -8,6 +8,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.cli.api import cudagraph_mark_step_begin
+from ptdebug.engine.runtime.cuda_graphs import statistics
 from ptdebug.engine.runtime.cuda_graphs.runner import SIZES
 from torch import nn
 
@@ -179,7 +180,7 @@ def test_broadcast_inputs_are_copied_as_they_are(on_cpu):
 
 
 def test_what_cannot_be_captured_runs_and_says_why(on_cpu, monkeypatch):
-    def refuse(self, call, inputs):
+    def refuse(self, call, inputs, pool):
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     monkeypatch.setattr(OnCpu, "record", refuse)
@@ -304,3 +305,43 @@ def test_training_in_any_order(on_cpu, seed):
             assert all(one is None or close(one, other) for one, other in zip(mine, theirs))
     found = on_cpu()
     assert found[""].replays > 5 and found["backward"].replays > 5, found
+
+
+def test_layers_that_share_their_code(on_cpu):
+    layers = [nn.Linear(4, 4) for _ in range(6)]
+    fast = [compiled(layer) for layer in layers]
+    with torch.no_grad():
+        for _ in range(6):
+            x = y = torch.randn(3, 4)
+            for layer, call in zip(layers, fast):
+                x, y = call(x), layer(y)
+                assert close(x, y)
+    found = on_cpu()[""]
+    assert found.captures <= 14 and found.replays >= 18, found.record()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_several_graphs_in_any_order(on_cpu, seed):
+    """Temporaries of one graph lie where results of a later one do (see CpuPool.replay)."""
+    torch.manual_seed(seed)
+    choose = random.Random(seed)
+    functions = [lambda x: (x * 2, x.sum(0)), lambda x: x.relu() + 1, lambda x: (x.t().contiguous(), x[0] * 3)]
+    calls = [compiled(function) for function in functions]
+    held, last = [], torch.randn(4, 4)
+    for _ in range(200):
+        which = choose.randrange(3)
+        x = choose.choice((last, torch.randn(4, 4)))
+        results, expected = calls[which](x), functions[which](x)
+        results, expected = (each if isinstance(each, tuple) else (each,) for each in (results, expected))
+        assert all(map(close, results, expected))
+        if choose.random() < 0.3:
+            held.append((results, expected))
+        if choose.random() < 0.3:
+            last = results[0].tanh() if choose.random() < 0.5 else results[0].clamp(-5, 5)
+        elif choose.random() < 0.1:
+            last = results[0] * 0.1
+        if choose.random() < 0.1:
+            del held[: choose.randrange(4)]
+        for mine, theirs in held:
+            assert all(map(close, mine, theirs))
+    assert sum(each.replays for found in statistics.OF_COMPILATION.values() for each in found) > 40
