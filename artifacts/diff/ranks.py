@@ -114,11 +114,12 @@ def _of_compilations(pair: tuple[int, int], diff: RecordingDiff) -> Iterator[Ran
                                  b.reason or a.reason, place)
         for stage, kind in STAGES.items():
             for found in compilation.stage(stage):
-                yield from _first_change(pair, b.id, kind, found)
+                yield from _first_change(pair, b, kind, found)
 
 
-def _first_change(pair: tuple[int, int], compile_id: str, kind: str, diff: StageDiff) -> Iterator[RankDifference]:
-    """The first change that is more than the device of the rank; the others follow from it more often than not."""
+def _first_change(pair: tuple[int, int], info: CompileInfo, kind: str, diff: StageDiff) -> Iterator[RankDifference]:
+    """The first change that is more than the device of the rank; the others follow from it more often than not. What
+    has no line (the size of an argument) gets the function's."""
     changes = sorted((change for change in diff.changes if not _is_device_alone(change)),
                      key=lambda change: change.kind == CHANGED)  # a node that one rank alone has is the cause
     if not changes:
@@ -128,7 +129,8 @@ def _first_change(pair: tuple[int, int], compile_id: str, kind: str, diff: Stage
         kind = SHAPE
     more = f"{change.detail}; " * bool(change.detail) + f"and {len(changes) - 1} more" if len(changes) > 1 else (
         change.detail)
-    yield RankDifference(pair, kind, compile_id, change.first, change.second, more, change.location)
+    place = change.location or Location(info.file, info.line, info.function)
+    yield RankDifference(pair, kind, info.id, change.first, change.second, more, place)
 
 
 def _is_device_alone(change: Change) -> bool:
