@@ -1,4 +1,4 @@
-"""DistributedDataParallel, compiled, on two processes of this machine's CPU: `ptdebug run examples/ddp_two_processes.py`.
+"""DistributedDataParallel, compiled, on two processes of this CPU: `ptdebug run examples/ddp_two_processes.py`.
 
 Or under a launcher: `ptdebug run torchrun --nproc-per-node 2 examples/ddp_two_processes.py`. Then `ptdebug ranks`.
 """
