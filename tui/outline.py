@@ -5,7 +5,6 @@ thousand rows expands and collapses in milliseconds and no depth of nesting can 
 """
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +45,7 @@ def roots(session: Session) -> list[Row]:
         frames.setdefault(_frame(info.id), []).append(info)
     taken = {frame: members for frame, members in frames.items() if any(m.status != "skipped" for m in members)}
     skipped = len(frames) - len(taken)
-    top += [_frame_row(frame, members) for frame, members in taken.items()]
+    top += [_frame_row(session, frame, members) for frame, members in taken.items()]
     top += [Row(SKIPPED, 0, "skipped frames", str(skipped), True)] if skipped else []
     top += [Row("breaks", 0, "graph breaks", str(broken), False)] if broken else []
     return [*top, Row(ASK, 0, "questions", f"keys 0 to {len(QUESTIONS) - 1}", True),
@@ -58,7 +57,9 @@ def children(session: Session, row: Row) -> list[Row]:
     kind, _, rest = row.key.partition(" ")
     depth = row.depth + 1
     if kind == "frame":
-        return [_compile_row(session, info, depth) for info in session.compiles if _frame(info.id) == rest]
+        members = [info for info in session.compiles if _frame(info.id) == rest]
+        several = len({info.function for info in members}) > 1
+        return [_compile_row(session, info, depth, several) for info in members]
     if kind == SKIPPED:
         return [Row(f"compile {info.id}", depth, f"{info.id} {info.function}", info.reason, False, Target(info.id))
                 for info in session.compiles if info.status == "skipped"]
@@ -150,21 +151,16 @@ def _frame(compile_id: str) -> str:
     return f"{frame}@{process}" if process else frame
 
 
-def _frame_row(frame: str, members: list[CompileInfo]) -> Row:
+def _frame_row(session: Session, frame: str, members: list[CompileInfo]) -> Row:
     counts = Counter(info.status for info in members)
-    info = members[0]
     detail = ", ".join(f"{number} {STATUS.get(status, status)}" for status, number in counts.items())
-    label = f"{frame} {function_name(info.function)}"
+    names = list(dict.fromkeys(session.name_of(member) for member in members))
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # functions of one wrapper's code
+    label = f"{frame} {', '.join(names[:2])}{more}"
     return Row(f"frame {frame}", 0, label, detail, True, Target(members[0].id))
 
 
-def function_name(function: str) -> str:
-    """A short name for a resume function, whose own is too long for a column: `forward, from line 14`."""
-    match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", function)
-    return f"{match[1]}, from line {match[2]}" if match else function
-
-
-def _compile_row(session: Session, info: CompileInfo, depth: int) -> Row:
+def _compile_row(session: Session, info: CompileInfo, depth: int, named: bool) -> Row:
     total = info.seconds.get("total", 0.0)
     detail = STATUS.get(info.status, info.status) + (f" {total:.2f} s" if total else "")
     again = session.recompilation(info.id) if info.id in session.recompiled else None
@@ -172,7 +168,8 @@ def _compile_row(session: Session, info: CompileInfo, depth: int) -> Row:
         detail += f", again: {again.subject or again.guard} {again.expected} -> {again.actual}"
     broken = session.breaks_in.get(info.id, 0)
     detail += f", {plural(broken, 'break')}" if broken else ""
-    return Row(f"compile {info.id}", depth, info.id, detail, True, Target(info.id))
+    label = f"{info.id} {session.name_of(info)}" if named else info.id
+    return Row(f"compile {info.id}", depth, label, detail, True, Target(info.id))
 
 
 def _stage_row(session: Session, compile_id: str, stage: str, depth: int) -> Row:
