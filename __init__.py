@@ -17,12 +17,18 @@ if TYPE_CHECKING:
         stats,
         warm_up,
     )
+    from .cli.exporting import EntryPoint, export
+    from .engine.package import load
     from .version import __version__
 
 __all__ = [
-    "__version__", "compile", "disable", "explain", "graph_break", "load_cache", "mark_dynamic", "record", "save_cache",
-    "stats", "warm_up",
+    "EntryPoint", "__version__", "compile", "disable", "explain", "export", "graph_break", "load", "load_cache",
+    "mark_dynamic", "record", "save_cache", "stats", "warm_up",
 ]
+_ELSEWHERE = {
+    "__version__": ".version", "export": ".cli.exporting", "EntryPoint": ".cli.exporting", "load": ".engine.package",
+}
+"""Where names are that are not in `cli/api.py`: a package is loaded without the tracer and the compiler."""
 
 
 def __dir__() -> list[str]:
@@ -33,5 +39,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Load the Python interface on first use (PEP 562): `import ptdebug` itself loads neither torch nor Textual."""
     if name in __all__:
-        return getattr(import_module(".version" if name == "__version__" else ".cli.api", __name__), name)
+        return getattr(import_module(_ELSEWHERE.get(name, ".cli.api"), __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,13 +25,13 @@ def chrome_trace(recording: Recording, compile_id: str = "") -> dict[str, Any]:
     infos = [info for info in recording.compiles() if compile_id in ("", info.id)]
     meta = recording.meta
     start = min([meta.get("started", 0.0), *(info.started for info in infos if info.started)])
-    events = [*_names(recording, infos, meta), *_run(meta, start)]
+    events = [*_names(recording, infos), *_run(recording, meta, start)]
     names = resumed(recording)
     breaks, again = _by_compile(recording, Breaks), _by_compile(recording, Recompile)
     runtimes = _by_compile(recording, Runtime)
     for info in infos:
         events += _compilation(recording, info, display_name(info, names), start, runtimes.get(info.id))
-        pid = _process(info.id, meta)
+        pid = recording.process(info.id)
         events += _instants(info, pid, start, breaks.get(info.id), again.get(info.id))
     note = "stages are drawn one after the other: their durations are measured, their beginnings are not"
     return {"displayTimeUnit": "ms", "otherData": {"recording": recording.name, "note": note}, "traceEvents": events}
@@ -41,23 +41,17 @@ def _by_compile(recording: Recording, kind: type[Any]) -> dict[str, Any]:
     return dict(recording.records(kind))
 
 
-def _process(compile_id: str, meta: dict[str, Any]) -> int:
-    """The process of a compilation: the program's, or that of a child."""
-    pid = compile_id.partition("@")[2]
-    return int(pid) if pid else int(meta.get("pid", 1) or 1)
-
-
-def _names(recording: Recording, infos: list[CompileInfo], meta: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for pid in dict.fromkeys([_process("", meta), *(_process(info.id, meta) for info in infos)]):
+def _names(recording: Recording, infos: list[CompileInfo]) -> Iterator[dict[str, Any]]:
+    for pid in dict.fromkeys([recording.process(), *(recording.process(info.id) for info in infos)]):
         for thread, title in ((0, "program"), (1, "compilations")):
             yield {"ph": "M", "pid": pid, "tid": thread, "name": "thread_name", "args": {"name": title}}
         yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"ptdebug {recording.name}"}}
 
 
-def _run(meta: dict[str, Any], start: float) -> Iterator[dict[str, Any]]:
+def _run(recording: Recording, meta: dict[str, Any], start: float) -> Iterator[dict[str, Any]]:
     if "started" in meta and "ended" in meta:
         command = printable(" ".join(meta.get("command", [])))
-        yield {"ph": "X", "pid": _process("", meta), "tid": 0, "name": command or "the recorded block", "cat": "run",
+        yield {"ph": "X", "pid": recording.process(), "tid": 0, "name": command or "the recorded block", "cat": "run",
                "ts": _us(meta["started"] - start), "dur": _us(meta["ended"] - meta["started"]),
                "args": {"exit_code": meta.get("exit_code"), "exception": meta.get("exception")}}
 
@@ -65,7 +59,7 @@ def _run(meta: dict[str, Any], start: float) -> Iterator[dict[str, Any]]:
 def _compilation(
     recording: Recording, info: CompileInfo, name: str, start: float, runtime: Runtime | None,
 ) -> Iterator[dict[str, Any]]:
-    pid = _process(info.id, recording.meta)
+    pid = recording.process(info.id)
     total = info.seconds.get("total", sum(info.seconds.values()))
     at = _us(info.started - start) if info.started else 0.0
     args: dict[str, Any] = {"status": info.status, "reason": info.reason, "place": f"{info.file}:{info.line}",

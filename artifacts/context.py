@@ -74,11 +74,14 @@ class CompileContext:
     way: str = "kernels"  # how the graph is to run: "kernels", "aten" (its ATen form, by ATen), "eager" (as captured)
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
     cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
+    cuda_graphs: bool = False  # whether a graph on a GPU is captured and replayed, where it can be
+    max_autotune: bool = False  # whether a graph is timed beside its eager twin, and the faster one runs
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
     guarded: tuple[tuple[str, str, str], ...] = ()  # source, kind and code of the frame's guards, when recording
     code: CodeType | None = None  # of the frame, as the program has it, when recording
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
+    progress: Callable[[str], None] = lambda text: None  # told of work that may take long, "" at its end
     thorough: bool = False  # also make a decision of what has always one answer: each lowering, each match of a pass
 
     @property

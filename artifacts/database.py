@@ -49,10 +49,11 @@ def has_database(folder: Path) -> bool:
 
 
 class Database:
-    """An open database; `suffix` ("" or "@PID") is appended to the ids of its compilations."""
+    """An open database; `suffix` ("", "@PID" or "@rankN") is appended to the ids of its compilations."""
 
     def __init__(self, path: Path, suffix: str, problem: Callable[[str], None]) -> None:
         self.suffix = suffix
+        self.path = path
         self._name = path.name
         self._problem = problem
         self._looks = 0

@@ -20,7 +20,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # whole graphs
     "compile": ("kernels", "aten", "eager"), "control-flow": ("compiled", "eager"), "ddp-bucket": ("cut", "join"),
     "memory-budget": (r"\d+(\.\d+)?",),
-    "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),
+    "freezing": ("fold", "keep"), "eager-twin": ("compiled", "eager"), "wrapper": ("python", "cpp"),
+    "cudagraphs": ("capture", "launch"),
     # ATen operators
     "decompose": ("rule", "keep"), "save-for-backward": ("save", "recompute"), "pass": ("run", "skip"),
     "lowering": ("loops", "extern"), "intermediate-precision": ("float32", "eager"),
@@ -28,9 +29,11 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "storage": ("bfloat16", "float16", "float32", "float64", "int8", "int64"), "in-place": ("in-place", "new-buffer"),
     # kernels of libraries
     "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
-    "pad-mm": ("padded", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
-    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"),
-    "weight-grad": ("fused", "split"),
+    "pad-mm": ("padded", "interleaved", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
+    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"),
+    "sdpa": ("aten", "ptdebug", "cudnn", "flash", "efficient", "math"), "sdpa-mask": ("as-given", "dropped", "causal"),
+    "weight-grad": ("fused", "split"), "conv-bias": ("loops", "library"),
+    "epilogue": ("library", "loops"),
     # the schedule
     "fuse": ("fuse", "separate"), "horizontal-fusion": ("fuse", "separate"), "column-sum": ("by-rows", "by-columns"),
     "operand-layout": ("transposed-copy", "as-is"), "loop-order": (r"\w+(,\w+)*",), "unroll": ("unroll", "loop"),

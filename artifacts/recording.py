@@ -3,8 +3,8 @@
 Everything is read on demand, so opening costs a millisecond or two whatever the size. Nothing from a recording is ever
 executed or unpickled. If the file is damaged, the rest is read and `problems` says what is missing.
 
-A process that the recorded program forked writes a database of its own; its compilations appear here with the id
-`F/C@PID`.
+A process that the recorded program started writes a database of its own; its compilations appear here with the id
+`F/C@PID`, or `F/C@rankN` where it is rank N of a distributed program.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
     "versions": dict[str, str], "writer_seconds": dict[str, float], "started": Moment, "ended": Moment,
     "exit_code": int, "signature": str, "exception": str, "options": dict[str, Any], "output": str,
-    "raised": dict[str, Any],
+    "raised": dict[str, Any], "rank": int, "ranks": int,
 }
 """The types of facts about a run; other facts may be anything."""
 CACHED_BYTES = 8 << 20
@@ -95,6 +95,7 @@ class Recording:
         self.name = path.name
         self.problems: list[str] = []
         self._databases: list[Database] = []
+        self._ranks: dict[int, Database] = {}
         self._records: WeightedCache[tuple[str, bytes], AnyRecord | None] = WeightedCache(CACHED_BYTES)
         self._texts: WeightedCache[str, str] = WeightedCache(CACHED_BYTES)
 
@@ -114,11 +115,38 @@ class Recording:
                 recording._databases.append(Database(child, suffix, recording._problem))
             except RecordingError as error:
                 recording._problem(str(error))
+        recording._name_ranks()
         schema = recording.meta.get("schema")
         if schema not in (None, SCHEMA):
             recording.close()
             raise RecordingError(f"{folder} {_other_version(str(schema))}")
         return recording
+
+    def _name_ranks(self) -> None:
+        """Ranks get their numbers in place of process ids; of two processes with one rank (the launcher started it
+        again), the later one."""
+        facts = [(database, self._meta(database)) for database in self._databases]
+        for database, meta in sorted(facts, key=lambda fact: fact[1].get("started", 0.0)):
+            rank = meta.get("rank")
+            if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
+                self._ranks[rank] = database
+        for rank, database in self._ranks.items():
+            database.suffix = database.suffix and f"@rank{rank}"
+        self._databases[1:] = sorted(self._databases[1:], key=lambda database: (
+            next((rank for rank, there in self._ranks.items() if there is database), len(self._databases))))
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks of a distributed program that recorded here."""
+        return sorted(self._ranks)
+
+    def of_rank(self, rank: int) -> Recording:
+        """What one rank recorded, as a recording that has nothing else; its files are closed with this one's."""
+        part = Recording(self.path)
+        part.name = f"{self.name}@rank{rank}"
+        part.problems = self.problems
+        part._databases, part._ranks = [self._ranks[rank]], {rank: self._ranks[rank]}
+        return part
 
     def close(self) -> None:
         """Close the files. Further questions fail."""
@@ -135,13 +163,23 @@ class Recording:
     @property
     def meta(self) -> dict[str, Any]:
         """Facts about the run: schema, command, versions, environment, started, exit_code (if it ended), ..."""
+        return self._meta(self._databases[0])
+
+    def _meta(self, database: Database) -> dict[str, Any]:
         facts = {}
-        for key, value in self._databases[0].rows("SELECT key, value FROM meta", tuple[str, str]):
+        for key, value in database.rows("SELECT key, value FROM meta", tuple[str, str]):
             try:
                 facts[key] = msgspec.json.decode(value, type=META.get(key, Any))
             except (msgspec.MsgspecError, RecursionError):
                 self._problem(f"the entry {key} is damaged")
         return facts
+
+    def process(self, compile_id: str = "") -> int:
+        """The id of the process that did a compilation (of the program itself, without one); 1 if unknown."""
+        _, at, process = compile_id.partition("@")
+        database = self._database(at + process) if compile_id else self._databases[0]
+        pid = self._meta(database).get("pid")
+        return pid if isinstance(pid, int) and pid else 1
 
     def notes(self) -> list[str]:
         """Sentences about the recording as a whole."""
@@ -193,7 +231,7 @@ class Recording:
 
     def _unended(self, suffix: str, why_not: str) -> tuple[str, str]:
         """The status and the reason of a compilation whose end is not recorded."""
-        why = _stopped(self.path / f"recording{suffix.replace('@', '-')}.db")
+        why = _stopped(self._database(suffix).path)
         if why is not None:
             return "unknown", f"the recording stopped before this compilation ended: {why}"
         return "failed", why_not

@@ -26,7 +26,9 @@ from .record_base import (
 from .run_records import (
     Autocast as Autocast,
     CallIdentity as CallIdentity,
+    CudaGraph as CudaGraph,
     ProcessState as ProcessState,
+    Recapture as Recapture,
     Runtime as Runtime,
     SavedInput as SavedInput,
     SavedInputs as SavedInputs,

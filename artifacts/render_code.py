@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from .decompile import INDENT, Unknown, decompiled
 from .listing import Line, Listing, SourceText, place_refs, printable, text_lines
-from .machine_lines import MACHINE, source_lines
+from .machine_lines import MACHINE, form_of, source_lines
 from .records import Bytecode, CodeLine, Kernel, Loops, Ref, Wrapper, ref
 from .render_graph import source_text, tensor_text
 
@@ -88,7 +88,7 @@ def render_product(record: Kernel, product: str, name: str) -> Listing:
         Line(line.text, product_ref(name, product, number), (ref("kernels", origin, name),)) if origin else line
         for number, (line, origin) in enumerate(zip(lines, origins), 1)
     )
-    return Listing(f"{record.name}.{product}", LANGUAGES.get(product, "text"), linked)
+    return Listing(f"{record.name}.{product}", LANGUAGES.get(form_of(product), "text"), linked)
 
 
 def product_ref(name: str, product: str, number: int) -> Ref:

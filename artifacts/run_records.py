@@ -6,6 +6,40 @@ from typing import Any
 from .record_base import Count, Record, TensorMeta
 
 
+class InputCopies(Record, frozen=True):
+    """How often an input was copied into the memory of a CUDA graph (or back), and how many bytes that were in all."""
+
+    name: str
+    times: Count
+    bytes: Count
+
+
+class Recapture(Record, frozen=True):
+    """A CUDA graph that was captured again for sizes that had one: the inputs that had moved, or why."""
+
+    inputs: tuple[str, ...] = ()
+    why: str = ""
+
+
+class CudaGraph(Record, frozen=True):
+    """What became of the CUDA graphs of one compiled graph ("" or its part, "backward").
+
+    `stopped`: why nothing is captured any more. `sizes` that were seen, `captures` made, `replays` of them, `cloned`
+    results; `launches` counts the calls that ran kernel by kernel, by reason.
+    """
+
+    part: str = ""
+    stopped: str = ""
+    sizes: Count = 0
+    captures: Count = 0
+    replays: Count = 0
+    cloned: Count = 0
+    copied_bytes: Count = 0
+    copies: tuple[InputCopies, ...] = ()
+    launches: dict[str, Count] = {}
+    recaptures: tuple[Recapture, ...] = ()
+
+
 class Runtime(Record, frozen=True):
     """How a compilation did while the program ran. `failed` counts failures of guards by the source of the object that
     they are about, where that is known."""
@@ -13,6 +47,7 @@ class Runtime(Record, frozen=True):
     calls: Count
     guard_failures: Count = 0
     failed: dict[str, Count] = {}
+    cuda_graphs: tuple[CudaGraph, ...] = ()
 
 
 class SavedInput(Record, frozen=True):

@@ -2,7 +2,7 @@
 
 RECORDING is a path, the name of a recording, or `@` for the newest, `@~1` for the one before. Paths may contain
 colons: the rest of a selector begins at the last `:F/C`. `RECORDING:STAGE` means that stage of the first compilation
-that has it.
+that has it. A compilation of a child process is `F/C@PID`; of a rank of a distributed program, `F/C@rankN`.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .recording import Recording, RecordingError
 from .stages import NAMES
 from .store import DATABASE
 
-_COMPILE = re.compile(r":(\d+/\d+(?:@\d+)?)(?=:|$)")
+_COMPILE = re.compile(r":(\d+/\d+(?:@(?:rank)?\d+)?)(?=:|$)")
 _NEWEST = re.compile(r"@(?:~(\d+))?$")
 
 

@@ -102,6 +102,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "ending": "" if "exit_code" in meta else ending(meta),
         "compiler": meta.get("compiler", "ptdebug"),
         "versions": meta.get("versions", {}),
+        "ranks": recording.ranks,
         "counts": {
             "frames": len({_frame(info.id) for info in infos}),
             "compiles": sum(info.status == "compiled" for info in infos),

@@ -20,7 +20,7 @@ from .render_lists import break_lines, candidate_lines, decision_lines, recompil
 from .summary import breaks, recompiles
 
 _WORD = re.compile(r"\d+/\d+|[A-Za-z_][A-Za-z_0-9]*|\d+")
-_COMPILE_ID = re.compile(r"(?<![\w/])\d+/\d+(?:@\d+)?(?![\w/])")
+_COMPILE_ID = re.compile(r"(?<![\w/])\d+/\d+(?:@(?:rank)?\d+)?(?![\w/])")
 _LINE = re.compile(r"(?:\blines? |\.py:)(\d+)", re.IGNORECASE)
 TOPICS: dict[frozenset[str], str] = {
     frozenset("break breaks broken broke breaking".split()): "break",

@@ -24,6 +24,7 @@ from . import session
 from .compile_anything import compile_anything
 from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
+from .run_times import run_times
 from .serving import (
     CacheBundle,
     WarmUp,
@@ -134,7 +135,7 @@ def record(name: str | None = None, out: str | None = None, **settings: Any) -> 
     chosen = checked(session.Settings(**settings))
     folder = new_recording_folder(recordings_home(out), _program_name(), name)
     writer = RecordingWriter(folder, command=sys.orig_argv)
-    before = {id for id, _ in dispatch.runtimes().items()}
+    before = set(run_times())
     inside = session.enter(session.Session(chosen, writer, folder))
     if before:
         writer.note(f"{len(before)} compilations were made before this recording and are not in it")
@@ -142,7 +143,7 @@ def record(name: str | None = None, out: str | None = None, **settings: Any) -> 
         yield Recording.open(folder)
     finally:
         session.leave(inside)
-        writer.flush_runtime({id: runtime for id, runtime in dispatch.runtimes().items() if id not in before})
+        writer.flush_runtime({id: runtime for id, runtime in run_times().items() if id not in before})
         for message in inside.messages:
             writer.note(message.removeprefix("ptdebug: "))
         writer.close()
@@ -214,7 +215,14 @@ def assume_constant_result(fn: F) -> F:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """`torch.compiler.cudagraph_mark_step_begin`: there are no CUDA graphs here whose memory a step could reuse."""
+    """`torch.compiler.cudagraph_mark_step_begin`: what compiled functions returned before is not needed any more.
+
+    Nothing that is still held is overwritten, with this call or without it: results that are in use are copied, and
+    after it they are lent again from the memory of the CUDA graph that made them.
+    """
+    runner = sys.modules.get(f"{__package__.rpartition('.')[0]}.engine.runtime.cuda_graphs.runner")
+    if runner is not None:
+        runner.mark_step_begin()
 
 
 STANCES = (

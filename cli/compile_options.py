@@ -22,7 +22,7 @@ log = logging.getLogger("ptdebug")
 
 WAYS = {
     "ptdebug": "kernels", "inductor": "kernels", "aot_eager": "aten", "aot_eager_decomp_partition": "aten",
-    "aot_eager_default_partitioner": "aten", "eager": "eager",
+    "aot_eager_default_partitioner": "aten", "cudagraphs": "aten", "eager": "eager",
 }
 """The backends that the engine takes the place of, and how it runs a graph for each (see `CompileContext.way`)."""
 OPTIONS = ("memory_budget",)

@@ -66,7 +66,7 @@ def _times(found: Flip) -> str:
 
 
 def _counted(noun: str, before: Sequence[str], after: Sequence[str]) -> str:
-    from ..replay.measure.flip import unnumbered  # imports torch
+    from ..replay.measure.twins import unnumbered  # imports torch
 
     gone, new = (Counter(map(unnumbered, names)) for names in (before, after))
     changes = [*(f"- {name}" for name in (gone - new).elements()), *(f"+ {name}" for name in (new - gone).elements())]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..artifacts.diff.ranks import difference_document, rank_differences
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
 from ..artifacts.listing import printable_lines
 from ..artifacts.recorder import NullRecorder, Recorder
@@ -26,6 +27,7 @@ from .kept_output import KeptOutput
 from .launch import Program, stay_interrupted
 from .live_counters import LiveCounters
 from .program_exception import exception_facts
+from .run_times import run_times
 from .settings import gather, to_settings
 from .summary_text import summary_lines
 
@@ -73,11 +75,11 @@ class RecordedRun:
             return _unrecorded(self)
         if self.live is not None:
             self.live.stopped = True
-        runtimes = torch_compile_patch.runtimes()
+        runtimes = run_times()
         if runtimes:
             recorder.flush_runtime(runtimes)
-        if "torch" in sys.modules:
-            from .machine_code import add_machine_code  # loads the engine, which a program without torch does not need
+        if self.session.saw_compile or self.session.contexts:
+            from .machine_code import add_machine_code  # loads the engine, which other programs do not need
 
             add_machine_code(recorder)
         for rerun in torch_compile_patch.reruns():
@@ -92,7 +94,14 @@ class RecordedRun:
         recorder.close(self.exit_code)
         for message in recorder.messages:
             self.session.say(message)
-        return summary(Recording.open(self.session.folder))
+        with Recording.open(self.session.folder) as recording:
+            return {**summary(recording), "first_rank_difference": _first_difference(recording)}
+
+
+def _first_difference(recording: Recording) -> dict[str, Any] | None:
+    """Where the ranks of a distributed program first differ."""
+    found = rank_differences([(rank, recording.of_rank(rank)) for rank in recording.ranks])
+    return difference_document(found[0]) if found else None
 
 
 def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], None]:
@@ -107,7 +116,7 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
         _look_closer(folder), _kept_output(values["keep-output"]),
     )
     if arguments.live and isinstance(recorder, RecordingWriter):
-        run.live = LiveCounters(recorder, torch_compile_patch.runtimes)
+        run.live = LiveCounters(recorder, run_times)
         run.live.start()
     atexit.register(run.finish)  # before the program's own, and so after them
     torch_compile_patch.watch_for_torch()
@@ -131,7 +140,7 @@ def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> Re
         folder = new_recording_folder(home, program.label, values["name"])
     except OSError as error:
         raise _cannot_record(home, error.strerror) from None
-    recorder = RecordingWriter(folder, command=program.words, compiler=compiler, counters=torch_compile_patch.runtimes)
+    recorder = RecordingWriter(folder, command=program.words, compiler=compiler, counters=run_times)
     recorder.set_meta("options", {key: value for key, value in values.items() if value not in (None, False)})
     if recorder.messages:
         shutil.rmtree(folder, ignore_errors=True)

@@ -29,6 +29,7 @@ class Settings:
     target: str = ""
     engine: bool = True  # False: captured graphs run as they are, in eager
     check_calls: bool = False
+    time_calls: bool = False
 
 
 @dataclass
@@ -52,6 +53,8 @@ class Session:
     started: float = field(default_factory=time.perf_counter)
     saw_torch: bool = False
     saw_compile: bool = False
+    rank_noted: int = 0
+    """The process whose rank in a distributed program the recording has."""
 
     @property
     def recording(self) -> bool:
@@ -93,6 +96,11 @@ _stack = [Session()]
 def current() -> Session:
     """The current session: the innermost `record(...)`, else that of `ptdebug run`, else one that records nothing."""
     return _stack[-1]
+
+
+def has_begun() -> bool:
+    """Whether something in this process has set up a session."""
+    return len(_stack) > 1
 
 
 def enter(session: Session) -> Session:

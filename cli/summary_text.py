@@ -19,7 +19,8 @@ def summary_lines(document: dict[str, Any], session: Session, look_closer: str) 
     fallbacks = [line for line in _fallbacks(document) if not any(line.partition("): ")[2] in told for told in said)]
     breaks, recompiles = _breaks(document), _recompiles(document)
     failed = _failed(document, look_closer)
-    found = [*failed, *said, *fallbacks, *_isolated(document), *breaks, *recompiles]  # the worst first
+    # The worst first.
+    found = [*failed, *_ranks(document), *said, *fallbacks, *_isolated(document), *breaks, *recompiles]
     room = MOST_LINES - 3
     if len(found) > room:
         hidden = _counts(len(found) - room + 1, (("recompilation", recompiles), ("graph break", breaks)))
@@ -35,8 +36,8 @@ def _headline(document: dict[str, Any], session: Session) -> str:
             return "ptdebug: the program did not import torch"
         if not session.saw_compile:
             if _had_children():
-                return ("ptdebug: this process never called torch.compile; the processes that it started are not "
-                        "recorded (let it start `ptdebug run SCRIPT` instead, for example with torchrun --no-python)")
+                return ("ptdebug: neither this process nor a Python process below it that could be followed called "
+                        "torch.compile (if one did, let it start `ptdebug run SCRIPT`)")
             return "ptdebug: the program never called torch.compile (--compile-all compiles its modules anyway)"
     parts = [
         _count(counts["graphs"], "graph") + f" ({_count(counts['ops'], 'operation')})",
@@ -44,7 +45,18 @@ def _headline(document: dict[str, Any], session: Session) -> str:
     ]
     if "kernels" in counts:
         parts += [_count(counts["kernels"], "kernel"), _count(counts["extern_calls"], "library call")]
-    return f"ptdebug: {', '.join(parts)}{_seconds(document)}"
+    ranks = document.get("ranks", ())
+    of_all = f"{len(ranks)} ranks: " if len(ranks) > 1 else ""
+    return f"ptdebug: {of_all}{', '.join(parts)}{_seconds(document)}"
+
+
+def _ranks(document: dict[str, Any]) -> list[str]:
+    """Where the ranks of a distributed program first differ."""
+    found = document.get("first_rank_difference")
+    if found is None:
+        return []
+    place = f" at {_short(found['file'])}:{found['line']}" if found["file"] else ""
+    return [f"  the ranks differ{place}: {found['text']} (all: ptdebug ranks)"]
 
 
 def _had_children() -> bool:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from ..artifacts.records import Runtime
 from . import session
 from .interpose import after_import
 
@@ -88,7 +87,11 @@ def _nobody(torch: ModuleType) -> None:
 
 
 def _maybe_checking(compile_function: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.compile`, whose results check their calls if --check-calls is given."""
+    """`torch.compile`, whose results check their calls if --check-calls is given, and time one if --time-calls is."""
+    if session.current().settings.time_calls:
+        from .timed_calls import timing
+
+        compile_function = timing(compile_function)
     if not session.current().settings.check_calls:
         return compile_function
     from .checked_calls import checking
@@ -131,12 +134,6 @@ def _put(module: ModuleType, attribute: str, function: Callable[..., Any]) -> No
         setattr(module, attribute, function)
     else:
         setattr(module, attribute, wraps(stock)(function))
-
-
-def runtimes() -> Mapping[str, Runtime]:
-    """The run-time counters of each compilation of this process."""
-    dispatch = _dispatch()
-    return dispatch.runtimes() if dispatch else {}
 
 
 def stats() -> dict[str, Any]:

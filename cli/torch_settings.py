@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any
 
+import torch
+
 INDUCTOR, DYNAMO = "torch._inductor.config", "torch._dynamo.config"
 
 PREFERRED: Mapping[str, tuple[Any, str, str]] = {
@@ -28,7 +30,10 @@ PREFERRED: Mapping[str, tuple[Any, str, str]] = {
 }
 """Settings of Inductor that are decisions of ptdebug."""
 
-HONOURED_INDUCTOR = ("freezing", "cpp_wrapper", "fx_graph_cache", "force_disable_caches", "guard_filter_fn", *PREFERRED)
+HONOURED_INDUCTOR = (
+    "freezing", "cpp_wrapper", "max_autotune", "triton.cudagraphs", "fx_graph_cache", "force_disable_caches",
+    "guard_filter_fn", *PREFERRED,
+)
 HONOURED_DYNAMO = (
     "recompile_limit", "error_on_recompile", "fail_on_recompile_limit_hit", "suppress_errors", "disable",
     "automatic_dynamic_shapes", "assume_static_by_default", "dynamic_shapes", "optimize_ddp",
@@ -37,8 +42,9 @@ HONOURED_DYNAMO = (
 _RECORDED = "what it writes down is in a recording: ptdebug run, ptdebug show"
 _ALWAYS = "ptdebug always does so"
 _OWN_SCHEDULER = "ptdebug's scheduler decides by its own rules (ptdebug decisions)"
-_NO_GRAPHS = "there are no CUDA graphs in this version"
-_MEASURED = "ptdebug measures library kernels, and estimates the tiles of its own"
+_ON_CPU = "" if torch.version.cuda else "graphs of a CPU get a C++ wrapper; CUDA graphs are for those of a GPU"
+_GRAPHS = "ptdebug's CUDA graphs have rules of their own (ptdebug cudagraphs)"
+_MEASURED = "ptdebug measures library kernels and each graph beside eager, and estimates the tiles of its own kernels"
 _OF_TRITON = "ptdebug's Triton kernels are generated, and tuned, by its own rules"
 _OWN_PASSES = "ptdebug has passes of its own (ptdebug decisions, kind pass)"
 _NOT_CALLED = "ptdebug does not call the program's own passes: its ATen graphs have other invariants"
@@ -71,7 +77,7 @@ UNUSED_INDUCTOR: tuple[tuple[str, str], ...] = (
     (
         "triton.cudagraph* cudagraph* triton.*cudagraph* force_disable_cudagraph* graph_partition "
         "custom_should_partition_ops",
-        _NO_GRAPHS,
+        _GRAPHS,
     ),
     (
         "*autotune* coordinate_descent* *autoheuristic* *benchmark* nvgemm_* lookup_table.* external_matmul "
@@ -143,7 +149,7 @@ UNUSED_DYNAMO: tuple[tuple[str, str], ...] = (
     ("use_numpy_random_stream", "NumPy's random numbers break the graph"),
     ("compiled_autograd*", "the backward is compiled with its forward"),
     ("optimize_ddp*", _COMMUNICATION),
-    ("*cudagraph*", _NO_GRAPHS),
+    ("*cudagraph*", _GRAPHS),
     ("caching_precompile strict_precompile *_pgo", _OWN_CACHE),
     ("*compiler_collectives *p2p*", _COMMUNICATION),
     ("fake_tensor_cache* *TESTING_ONLY TYPE_CHECKING _*", _INTERNAL),
@@ -154,9 +160,11 @@ UNUSED_DYNAMO: tuple[tuple[str, str], ...] = (
 MODES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "default": ({}, ""),
     "lite": ({"fallback_by_default": True}, "graphs run as ATen operators"),
-    "reduce-overhead": ({"cpp_wrapper": True}, f"graphs of a CPU get a C++ wrapper; {_NO_GRAPHS}"),
-    "max-autotune-no-cudagraphs": ({}, _MEASURED),
-    "max-autotune": ({"cpp_wrapper": True}, f"{_MEASURED}; graphs of a CPU get a C++ wrapper; {_NO_GRAPHS}"),
+    "reduce-overhead": ({"cpp_wrapper": True, "triton.cudagraphs": True}, _ON_CPU),
+    "max-autotune-no-cudagraphs": ({"max_autotune": True}, _MEASURED),
+    "max-autotune": (
+        {"cpp_wrapper": True, "max_autotune": True, "triton.cudagraphs": True},
+        f"{_MEASURED}{_ON_CPU and f'; {_ON_CPU}'}"),
 }
 """What each mode means: the settings that it makes, and what to say of it."""
 

@@ -24,10 +24,11 @@ from ..tracer.runtime import eval_frame
 from ..tracer.runtime.dynamo_settings import setting
 from ..tracer.runtime.warning_filters import no_warnings
 from ..tracer.variables.core.handlers import declare
-from . import compile_options, session
+from . import compile_options, compile_progress, session
 from .foreign_backends import custom_backend
 from .inputs import saving_inputs
 from .interpose import after_import
+from .ranks import note_rank
 from .torch_settings import inductor_settings, preferred
 
 declare(f"{__package__}.api", {"compile": "compile", "torch_compile": "compile", "graph_break": "graph break"})
@@ -122,16 +123,20 @@ def new_context(
 
     What neither mode nor options say is as in stock's configuration, which programs set.
     """
+    note_rank(session.current())
     context = session.current().context(compile_id)
     held = inductor_settings(settings or {})
     context.way = way
     context.memory_budget = _stock_budget() if memory_budget is None else memory_budget
     context.freezing = bool(held.get("freezing"))
+    context.max_autotune = bool(held.get("max_autotune"))
     context.cpp_wrapper = bool(held.get("cpp_wrapper"))
+    context.cuda_graphs = bool(held.get("triton.cudagraphs"))
     context.preferred = {kind: wish for kind, wish in preferred(held).items() if kind != "compile" or way == "kernels"}
     if held.get("force_disable_caches") or not held.get("fx_graph_cache", True):
         context.uncached = "torch's settings turn it off (fx_graph_cache, force_disable_caches)"
     context.buckets = _ddp_buckets()
+    context.progress = compile_progress.told
     return context
 
 
@@ -236,6 +241,8 @@ def requested(
         compile_options.check_mode(mode)
         compile_options.check_options(wanted)
         settings = compile_options.settings_of(mode, wanted)
+    elif backend == "cudagraphs":
+        settings = {"triton.cudagraphs": True}
     budget = wanted.get("memory_budget")
     if budget is not None and not 0 <= budget <= 1:
         raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")

@@ -32,6 +32,7 @@ from .graph_cache.values import Uncacheable
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
 from .lowering import lowerings
+from .runtime.eager_twin import never_slower
 from .runtime.entry import EntryFacts, eager_form, entry, marking
 from .stages import INFERENCE, TRAINING, Compiled, Trained, Wrapped
 from .toolchain.cpp_build import CannotBuild
@@ -96,7 +97,7 @@ def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
     for stage in OF_TRAINING:
         context.absent(stage, "inference: no result needs gradients")
     context.restartable = True
-    compiled = entry(work.call, facts, captured)
+    compiled = never_slower(entry(work.call, facts, captured), captured, facts.written, context)
     if keep is not None:
         keep(lambda: Parts(_kept(work), facts, folding=_kept_folding(work.aten)))
     return compiled
@@ -117,7 +118,8 @@ def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
     context.restartable = True
     if keep is not None:
         keep(lambda: _trained_parts(trained, around, facts))
-    return training_entry(captured, facts, trained.forward.call, trained.backward.call, call)
+    compiled = training_entry(captured, facts, trained.forward.call, trained.backward.call, call)
+    return never_slower(compiled, captured, facts.changed, context, trains=True)
 
 
 def _trained_parts(trained: Trained, around: WrapperSource | None, facts: AutogradMetadata) -> Parts:
@@ -131,9 +133,9 @@ def _kept(work: Wrapped) -> Half:
         raise Uncacheable("GPU kernels are not cached")
     source = work.source
     if source is None or not source.signatures:
-        return half_of(work.wrapper)
+        return half_of(work.wrapper, graphs=work.graphs)
     around = None if work.native is None else work.native.native
-    return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures), around)
+    return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures), around, work.graphs)
 
 
 def _kept_folding(aten: AtenGraph) -> FoldingPart | None:

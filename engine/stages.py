@@ -23,7 +23,7 @@ from .codegen import cpp, wrapper
 from .codegen.cpp_wrapper.adding import add_wrapper
 from .codegen.cpp_wrapper.load import load as load_native
 from .codegen.cpp_wrapper.state import NativeSource
-from .codegen.triton import TritonKernel, describe_for_target, kernels_for_plan
+from .codegen.triton import InterpretedGroup, TritonKernel, describe_for_target, finished, kernels_for_plan
 from .graphs.autograd_graphs import JointGraph, Partitioned
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
@@ -37,6 +37,9 @@ from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
 from .passes.rewriting import Rewritten, pass_stage
+from .runtime.cuda_graphs import conditions
+from .runtime.cuda_graphs.facts import GraphFacts
+from .runtime.cuda_graphs.runner import with_graphs
 from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
@@ -72,7 +75,7 @@ class Generated(Scheduled):
     source: cpp.CppSource | None
     native: NativeSource | None
     building: Building | None
-    triton: Mapping[str, TritonKernel]
+    triton: Mapping[str, TritonKernel | InterpretedGroup]
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,11 @@ class Built(Generated):
 
 @dataclass(frozen=True)
 class Wrapped(Built):
-    """With the wrapper, which is the compiled graph."""
+    """With the wrapper, which is the compiled graph, and what CUDA graphs of it must know, if it is captured."""
 
     wrapper: WrapperSource
     call: Compiled
+    graphs: GraphFacts | None
 
 
 # ---- the stages ------------------------------------------------------------------------------------------------------
@@ -136,11 +140,9 @@ def _codegen(work: Scheduled, context: CompileContext) -> Generated:
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
     """What both compilers made, each of the groups on its device."""
-    signatures = {name: k.signature for name, k in work.triton.items()}
+    signatures: dict[str, KernelSignature] = {}
     functions: dict[str, Callable[..., int]] = {}
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if context.recording:
-        records = tuple(("kernels", name, k.record()) for name, k in work.triton.items())
     built: BuiltLibrary | None = None
     if work.building is not None and work.source is not None:
         built = work.building.wait()
@@ -148,15 +150,17 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         signatures |= {s.name: s for s in work.source.signatures}
         if context.recording:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
-    for name, kernel in work.triton.items():
-        kernel.wait()
-        functions[name] = kernel.runner()
+    for name, kernel in finished(work.triton, work.plan, context).items():
+        signatures[name], functions[name] = kernel.signature, kernel.runner()
+        if context.recording and isinstance(kernel, TritonKernel):
+            records += (("kernels", name, kernel.record()),)
     for name, own in (("attention", attention), ("product", sgemm)):
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is an extern kernel: there is nothing to generate")
     records += _for_target(work, context)
+    context.progress("")
     return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
 
 
@@ -166,14 +170,16 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
-    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
+    graphs = conditions.chosen(work.aten, work.plan, context)
+    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures, graphs is not None)
     call: Compiled = wrapper.load(source, context)
     if work.native is not None and work.library is not None:
         call = load_native(work.library.path, work.native.native, source.names, call)
+    call = with_graphs(call, graphs, context)
     folding = work.aten.folding
     if folding is not None:
         call = FrozenCall(call, wrapper.load(folding.source, context.for_part("folding")), folding.positions)
-    return Wrapped(**vars(work), wrapper=source, call=call)
+    return Wrapped(**vars(work), wrapper=source, call=call, graphs=graphs)
 
 
 def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:

@@ -1,8 +1,8 @@
 """What the engine raises where it cannot compile something: one hierarchy, whose message is the recorded reason.
 
 Each class says what happens instead, from the smallest unit to the largest: `NoLowering` costs one operator its loops
-(it calls ATen), `TritonUnsupported` one group its Triton kernel, `NoCppWrapper` the graph its C++ wrapper, and a plain
-`EngineUnsupported` sends the whole graph to eager.
+(it calls ATen), `TritonUnsupported` one group its Triton kernel (each of its statements calls ATen), `NoCppWrapper` the
+graph its C++ wrapper, and a plain `EngineUnsupported` sends the whole graph to eager.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NoLowering(EngineUnsupported):
 
 
 class TritonUnsupported(EngineUnsupported):
-    """A group has no Triton kernel. The caller runs it in another way and records the reason."""
+    """A group has no Triton kernel: each of its statements is a call of ATen, with the reason recorded."""
 
 
 class NoCppWrapper(EngineUnsupported):

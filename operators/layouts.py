@@ -15,6 +15,7 @@ from torch._prims_common import (
     make_contiguous_strides_for,
     suggest_memory_format,
 )
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 Strides = tuple[int, ...]
 Layout = Callable[..., "Strides | None"]
@@ -58,9 +59,31 @@ def _all_row_major(out: torch.Tensor, args: Sequence[Any]) -> bool:
     convolution or `cat` tells a memory format: arguments are row-major tensors of one shape, and no number is among
     them (`fast_set_up` in aten/src/ATen/TensorIterator.cpp)."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
-    if len(tensors) < len(args) or any(type(n) is not int for t in (out, *tensors) for n in (*t.shape, *t.stride())):
+    if len(tensors) < len(args) or not any(map(is_one, out.shape)):
         return False
-    return 1 in out.shape and all(t.shape == out.shape and t.is_contiguous() for t in tensors)
+    return all(_is_shaped_like(t, out) and _is_row_major(t) for t in tensors)
+
+
+def _is_shaped_like(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return tensor.dim() == other.dim() and all(map(is_same, tensor.shape, other.shape))
+
+
+def _is_row_major(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is contiguous, which strides of dimensions of size 1 have no part in. Nothing is guarded."""
+    if all(type(n) is int for n in (*tensor.shape, *tensor.stride())):
+        return tensor.is_contiguous()
+    expected: Any = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
+        if not is_one(size):
+            if not is_same(stride, expected):
+                return False
+            expected = expected * size
+    return True
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two sizes or strides are equal for all sizes: a coincidence of those at hand is no guard."""
+    return bool(one == other) if type(one) is type(other) is int else statically_known_true(one == other)
 
 
 def together(out: torch.Tensor, *tensors: torch.Tensor) -> Strides:
@@ -91,7 +114,7 @@ def of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
         return None
     if not all(map(is_non_overlapping_and_dense_or_false, tensors)):
         return as_elements(out, *args)
-    mixed = len({t.dim() for t in tensors}) > 1 or any(isinstance(a, (int, float)) for a in args)
+    mixed = len({a.dim() if isinstance(a, torch.Tensor) else 0 for a in args}) > 1
     return together(out, *tensors) if ones and mixed else None
 
 
@@ -105,8 +128,7 @@ def chosen(out: torch.Tensor, condition: torch.Tensor, *branches: torch.Tensor) 
 def of_one(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
     """As TensorIterator lays out the result of one tensor: what is contiguous gets the usual strides of dimensions of
     size 1 too, from which a convolution tells the memory format."""
-    static = all(type(n) is int for n in (*x.shape, *x.stride()))
-    return row_major(out) if static and x.is_contiguous() else None
+    return row_major(out) if any(map(is_one, x.shape)) and _is_row_major(x) else None
 
 
 def of_its_elements(out: torch.Tensor, *args: Any) -> Strides | None:

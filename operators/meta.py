@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from .layouts import Strides, is_one, of_elements
+from .layouts import Strides, is_one, is_same, of_elements
 from .traits import traits_of
 from .unbacked import unbacked_in
 
@@ -67,7 +66,7 @@ def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any], sing
     """
     traits = traits_of(operator)
     layout = traits.strides or (of_elements if torch.Tag.pointwise in operator.tags else None)
-    if layout is None or result.device.type != "cpu":
+    if layout is None or result.device.type not in ("cpu", "cuda"):
         return None
     tensors = _tensors(args)  # none where the program has given numbers alone
     if not tensors or any(map(unbacked_in, tensors)) or (not traits.sized_by_input and unbacked_in(result)):
@@ -75,7 +74,7 @@ def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any], sing
     strides = layout(result, *args)
     if strides is None:
         return None
-    differ = [n for n, a, b in zip(result.shape, strides, result.stride()) if not _same(a, b)]
+    differ = [n for n, a, b in zip(result.shape, strides, result.stride()) if not is_same(a, b)]
     return strides if any(single or not is_one(n) for n in differ) else None
 
 
@@ -95,8 +94,3 @@ def captured_strides(operator: Any, args: Sequence[Any], made: Any) -> Strides |
 def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
     flat = [part for a in args for part in (a if isinstance(a, (tuple, list)) else (a,))]
     return [a for a in flat if isinstance(a, torch.Tensor)]
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two strides are equal for all sizes: a coincidence of those at hand is no guard."""
-    return one == other if type(one) is type(other) is int else statically_known_true(one == other)

@@ -1,4 +1,4 @@
-"""The tree on the left as plain rows: recording -> frames -> compilations -> stages -> artifacts.
+"""The tree on the left as plain rows: recording -> (ranks) -> frames -> compilations -> stages -> artifacts.
 
 Children are made when a row is opened. The visible rows are one flat list, edited in place, so that a tree of a hundred
 thousand rows expands and collapses in milliseconds and no depth of nesting can exhaust the stack.
@@ -45,7 +45,11 @@ def roots(session: Session) -> list[Row]:
         frames.setdefault(_frame(info.id), []).append(info)
     taken = {frame: members for frame, members in frames.items() if any(m.status != "skipped" for m in members)}
     skipped = len(frames) - len(taken)
-    top += [_frame_row(session, frame, members) for frame, members in taken.items()]
+    by_rank: dict[str, list[Row]] = {}
+    for frame, members in taken.items():
+        by_rank.setdefault(_rank(frame), []).append(_frame_row(session, frame, members))
+    top += by_rank.pop("", [])
+    top += [Row(f"rank {rank}", 0, f"rank {rank}", plural(len(rows), "frame"), True) for rank, rows in by_rank.items()]
     top += [Row(SKIPPED, 0, "skipped frames", str(skipped), True)] if skipped else []
     top += [Row("breaks", 0, "graph breaks", str(broken), False)] if broken else []
     return [*top, Row(ASK, 0, "questions", f"keys 0 to {len(QUESTIONS) - 1}", True),
@@ -56,6 +60,13 @@ def children(session: Session, row: Row) -> list[Row]:
     """The rows below `row`."""
     kind, _, rest = row.key.partition(" ")
     depth = row.depth + 1
+    if kind == "rank":
+        frames: dict[str, list[CompileInfo]] = {}
+        for info in session.compiles:
+            if _rank(info.id) == rest:
+                frames.setdefault(_frame(info.id), []).append(info)
+        return [_frame_row(session, frame, members, depth) for frame, members in frames.items()
+                if any(member.status != "skipped" for member in members)]
     if kind == "frame":
         members = [info for info in session.compiles if _frame(info.id) == rest]
         several = len({info.function for info in members}) > 1
@@ -84,7 +95,9 @@ def children(session: Session, row: Row) -> list[Row]:
 def opened_at_first(session: Session) -> list[str]:
     """Keys of the rows that are open when a recording is opened: the first frame that compiled, and its compilation."""
     info = next((info for info in session.compiles if info.status == "compiled"), None)
-    return [f"frame {_frame(info.id)}", f"compile {info.id}"] if info else []
+    if info is None:
+        return []
+    return [*_rank_keys(info.id), f"frame {_frame(info.id)}", f"compile {info.id}"]
 
 
 class VisibleRows:
@@ -136,7 +149,7 @@ class VisibleRows:
 def _path(target: Target) -> list[str]:
     if not target.compile:
         return ["summary"]
-    keys = [f"frame {_frame(target.compile)}", SKIPPED, f"compile {target.compile}"]
+    keys = [*_rank_keys(target.compile), f"frame {_frame(target.compile)}", SKIPPED, f"compile {target.compile}"]
     if target.stage:
         keys.append(f"stage {target.compile} {target.stage}")
         keys.append(f"artifact {target.compile} {target.stage} {target.name}")
@@ -151,13 +164,22 @@ def _frame(compile_id: str) -> str:
     return f"{frame}@{process}" if process else frame
 
 
-def _frame_row(session: Session, frame: str, members: list[CompileInfo]) -> Row:
+def _rank(of: str) -> str:
+    """The rank of a frame or a compilation of a distributed program, "" elsewhere."""
+    return of.partition("@rank")[2]
+
+
+def _rank_keys(compile_id: str) -> list[str]:
+    return [f"rank {_rank(compile_id)}"] if _rank(compile_id) else []
+
+
+def _frame_row(session: Session, frame: str, members: list[CompileInfo], depth: int = 0) -> Row:
     counts = Counter(info.status for info in members)
     detail = ", ".join(f"{number} {STATUS.get(status, status)}" for status, number in counts.items())
     names = list(dict.fromkeys(session.name_of(member) for member in members))
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # functions of one wrapper's code
     label = f"{frame} {', '.join(names[:2])}{more}"
-    return Row(f"frame {frame}", 0, label, detail, True, Target(members[0].id))
+    return Row(f"frame {frame}", depth, label, detail, True, Target(members[0].id))
 
 
 def _compile_row(session: Session, info: CompileInfo, depth: int, named: bool) -> Row:

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
-from ..artifacts.machine_lines import MACHINE, PREFERRED
+from ..artifacts.machine_lines import MACHINE, PREFERRED, form_of
 from ..artifacts.process_liveness import is_running
 from ..artifacts.provenance import Links, links, unlinked
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
@@ -182,8 +182,8 @@ class Session:
         found = []
         for info in self.recording.artifacts(compile_id, "kernels"):
             forms = self.forms(Target(compile_id, "kernels", info.name))
-            found += [f"{info.name}.{form}" for form in PREFERRED if form in forms]
-        return sorted(found, key=lambda name: PREFERRED.index(name.rpartition(".")[2]))
+            found += [f"{info.name}.{product}" for product in forms if form_of(product) in PREFERRED]
+        return sorted(found, key=lambda name: PREFERRED.index(form_of(name)))
 
     def first_of(self, compile_id: str, stage: str) -> Target:
         """The first artifact of a stage, or of the machine code."""
@@ -210,7 +210,7 @@ class Session:
         found = self.links(compile_id).related(item, stage)
         if stage == MACHINE and found:  # one form of them
             names = {split_ref(reference)[1] for reference in found}
-            name = min(names, key=lambda n: PREFERRED.index(n.rpartition(".")[2]))
+            name = min(names, key=lambda n: PREFERRED.index(form_of(n)))
             found = [reference for reference in found if split_ref(reference)[1] == name]
         if stage == "passes" and found:
             last = max(split_ref(reference)[1] for reference in found)

@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be present (cuda:90)")
     add("--check-calls", action="store_true", default=None,
         help="compare each call of what is compiled with eager; the first that differs ends the program (code 70)")
+    add("--time-calls", action="store_true", default=None,
+        help="time the fifth call of what is compiled beside eager (what it changes, it changes again), by GPU kernel")
     add("--keep-output", metavar="N", type=int, help="keep the last N lines that the program prints, in the recording")
     add("--tui", action="store_true", help="open the workbench beside the program; its output is printed afterwards")
     add("--live", action="store_true", help="write the counts of calls while the program runs, for `tui --follow`")

@@ -14,6 +14,7 @@ import keyword
 import operator
 from collections.abc import Container, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -30,6 +31,7 @@ from ...operators.overlap import repeats
 from ..graphs.functional_graph import AtenGraph, Captured, fake_mode_of
 from ..graphs.random_fills import RANDOM_FILLS
 from ..unsupported import EngineUnsupported
+from .attention import FUNCTIONS, attend, attend_as_one, written_out
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
 from .mutation_layout import Written, functional_form, versions
 from .output_aliasing import further_writes, mutated_inputs, results_of, uncounted_writes
@@ -131,7 +133,7 @@ class AtenTracer(TorchDispatchMode):
         """Run `module` node by node on functional inputs; returns its outputs."""
         values: dict[torch.fx.Node, Any] = {}
         written = Written()
-        supply = iter(inputs)
+        supply, attentions = iter(inputs), written_out(module.graph)
         result: Any = ()
         for node in module.graph.nodes:
             _check_target(node.target)
@@ -147,10 +149,13 @@ class AtenTracer(TorchDispatchMode):
             else:
                 args = torch.fx.node.map_arg(node.args, load)
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
-                if node.op == "call_function":
+                one = attend_as_one(self, attentions[node], values) if node in attentions else None
+                if one is not None:
+                    values[node] = one
+                elif node.op == "call_function":
                     traced = len(self.graph.nodes)
                     with _outside_inference_mode(node), python_rules(node.target, args, kwargs):
-                        values[node] = _call(REPLACED.get(node.target, node.target), node.target, args, kwargs)
+                        values[node] = _call(self._traced_for(node.target), node.target, args, kwargs)
                     if effects.drops_between_layers(node.target, args, kwargs):
                         self._check_dropout(node.target, traced)
                 elif node.op == "call_method":
@@ -163,6 +168,15 @@ class AtenTracer(TorchDispatchMode):
             written.keep_layouts(before, values)
         self.current = None
         return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    def _traced_for(self, function: Any) -> Any:
+        """What is traced in the place of a function."""
+        return partial(attend, self) if function in FUNCTIONS else REPLACED.get(function, function)
+
+    def node_of(self, value: torch.Tensor) -> torch.fx.Node | None:
+        """The node whose value a functional tensor has now."""
+        torch._sync(value)
+        return self.nodes.get(id(torch._from_functional_tensor(value)))
 
     def _check_dropout(self, target: Any, start: int) -> None:
         """Raises EngineUnsupported where nothing after the first `start` nodes draws random numbers: torch's own Python

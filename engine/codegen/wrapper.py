@@ -32,10 +32,17 @@ from ..scheduler.memory import touched_by
 
 
 def generate(
-    aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]], signatures: Mapping[str, KernelSignature]
+    aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]], signatures: Mapping[str, KernelSignature],
+    views: bool = False,
 ) -> WrapperSource:
-    """Source of the wrapper for `plan`; `kernels` and `signatures` have an entry for each group's kernel."""
-    return WrapperWriter(aten, plan, kernels, signatures).write()
+    """Source of the wrapper for `plan`; `kernels` and `signatures` have an entry for each group's kernel. With `views`
+    it also defines what makes the results that are views of inputs, if there are any: a replay makes none."""
+    writer = WrapperWriter(aten, plan, kernels, signatures)
+    source = writer.write()
+    if views and any(isinstance(output, ViewOfInput) for output in aten.outputs):
+        writer.views()
+        return WrapperSource(tuple(writer.lines), writer.names, writer.operators)
+    return source
 
 
 def load(source: WrapperSource, context: CompileContext) -> Callable[..., tuple[Any, ...]]:
@@ -67,6 +74,7 @@ class WrapperWriter:
         self.input_index = {name: i for i, name in enumerate(self.program.inputs)}
         self.operators: dict[str, str] = {}  # names of the wrapper -> the operators of ATen that they call
         self.allocated: set[str] = set()
+        self.gpu: int | None = None  # the GPU that is the current one while the wrapper runs
         self.given: dict[str, View] = {}  # buffers that are a gradient, and which window on them
 
     # ---- text
@@ -99,6 +107,7 @@ class WrapperWriter:
     def write(self) -> WrapperSource:
         """All lines, in order."""
         self.signature()
+        signed = len(self.lines)
         self.read_symbols()
         self.tangents()
         before_writes = None
@@ -118,10 +127,18 @@ class WrapperWriter:
         if before_writes is not None:
             self.mark_errors(before_writes)
         self.results()
+        if self.gpu is not None:
+            self.lines.insert(signed - bool(self.aten.is_backward and self.program.inputs), self.on_its_gpu(self.gpu))
         return WrapperSource(tuple(self.lines), self.names, self.operators)
 
     def _writes_input(self, item: Group | ExternCall) -> bool:
         return any(self.program.buffers[name].role == "input" for name in touched_by(item)[1])
+
+    def on_its_gpu(self, index: int) -> CodeLine:
+        """A first line that makes the GPU of the graph's buffers the current one: that is where `empty_cuda` allocates,
+        whatever the program has made current since the graph was traced."""
+        inputs = "values" if self.aten.is_backward else ", ".join(self.program.inputs)
+        return CodeLine(f"    if gpu() != {index}: return on_gpu({index}, call, {inputs})")
 
     def mark_errors(self, start: int) -> None:
         """Mark what the lines from `start` on raise (out of memory, say): inputs may hold new values by then."""
@@ -224,7 +241,9 @@ class WrapperWriter:
         size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
         if buffer.device.type == "cpu":
             return f"empty_cpu({size}, {stride}, {buffer.dtype})"
-        if buffer.device.type == "cuda" and runtime.empty_cuda is not None and buffer.device.index in (None, 0):
+        if buffer.device.type == "cuda" and runtime.empty_cuda is not None and buffer.device.index is not None:
+            self.gpu = buffer.device.index if self.gpu is None else self.gpu
+        if buffer.device.type == "cuda" and self.gpu is not None and buffer.device.index == self.gpu:
             return f"empty_cuda({size}, {stride}, {buffer.dtype})"
         return f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}, device={str(buffer.device)!r})"
 
@@ -379,6 +398,17 @@ class WrapperWriter:
         view = self.strided_view(owner, self.aten.inputs[output.index], output)
         self.line(f"{recorded}result{number} = {view}{'' if output.view else '.detach()'}")
         return f"result{number}"
+
+    def views(self) -> None:
+        """The function `views` of the inputs: the results that are views of them, in order."""
+        self.line(f"def views({', '.join(self.program.inputs)}):", indent=0)
+        self.read_symbols()
+        made: dict[int, str] = {}
+        found = [(i, output) for i, output in enumerate(self.aten.outputs) if isinstance(output, ViewOfInput)]
+        for i, output in found:
+            if id(output) not in made:
+                made[id(output)] = self.view_of_input(i, output)
+        self.line(f"return ({', '.join(made[id(output)] for _, output in found)},)")
 
     def strided_view(self, owner: str, real: torch.Tensor, output: ViewOfInput | ViewOfGraph) -> str:
         """Python for a view of the tensor `owner`, which was `real` (a fake), relative to where it starts in memory."""

@@ -20,6 +20,8 @@ from ...dependencies import msgspec
 from ..aot.autograd.entry import training_entry
 from ..graphs.functional_graph import Captured
 from ..passes.freezing.call import FrozenCall
+from ..runtime.cuda_graphs.runner import with_graphs
+from ..runtime.eager_twin import never_slower
 from ..runtime.entry import Compiled, entry
 from ..runtime.runtime import wrapper_file
 from ..toolchain.cpp_build import CannotBuild
@@ -131,21 +133,24 @@ def _loaded(keys: _Keys, captured: Captured, context: CompileContext) -> Compile
 
 def _libraries_are_there(told: list[kept_stages.Told]) -> bool:
     """Whether the libraries that records of kernels name exist: a recording shows their machine code."""
-    return all(os.path.exists(record.path) for _, _, record in told if isinstance(record, Kernel) and record.path)
+    kernels = [record for _, _, record in told if isinstance(record, Kernel)]
+    return all(os.path.exists(path) for record in kernels for path in record.path.split(os.pathsep) if path)
 
 
 def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Compiled:
-    call = call_of(parts.call, wrapper_file(context))
+    call = with_graphs(call_of(parts.call, wrapper_file(context)), parts.call.graphs, context)
     if parts.folding is not None:
         fold = call_of(parts.folding.call, wrapper_file(context.for_part("folding")))
         call = FrozenCall(call, fold, parts.folding.positions)
     context.restartable = True
     if parts.entry is not None:
-        return entry(call, parts.entry, captured)
+        return never_slower(entry(call, parts.entry, captured), captured, parts.entry.written, context)
     assert parts.backward is not None and parts.node is not None
-    backward = call_of(parts.backward, wrapper_file(context.for_part("backward")))
+    of_backward = context.for_part("backward")
+    backward = with_graphs(call_of(parts.backward, wrapper_file(of_backward)), parts.backward.graphs, of_backward)
     outside = call_of(parts.outside, wrapper_file(context.for_part("outside"))) if parts.outside is not None else None
-    return training_entry(captured, parts.node, call, backward, outside)
+    compiled = training_entry(captured, parts.node, call, backward, outside)
+    return never_slower(compiled, captured, parts.node.changed, context, trains=True)
 
 
 def _keep(

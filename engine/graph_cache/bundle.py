@@ -5,27 +5,19 @@ with their sources. All of it is code, which runs once it is installed in the ca
 """
 from __future__ import annotations
 
-import hashlib
-import io
-import os
 import re
-import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import torch
 
 from ...dependencies import msgspec
 from ..toolchain import cpp_build
-from . import disk, state
+from . import checked_zip, disk, state
 from .history import Done
 from .parts import Half, Parts, decode
 
 SCHEMA = "ptdebug-cache/1"
-LIMIT_BYTES = 4 << 30
-LIMIT_ENTRIES = 20_000
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -94,40 +86,33 @@ def pack(done: Iterable[Done]) -> bytes:
     here = _here()
     manifest = Manifest(
         SCHEMA, here["torch"], here["cpu"], here["ptdebug"],
-        tuple(Entry(key, label, _sha(content)) for key, (label, content) in graphs.items()),
-        tuple(Library(*map(_sha, files)) for files in libraries.values()),
+        tuple(Entry(key, label, checked_zip.checksum(content)) for key, (label, content) in graphs.items()),
+        tuple(Library(*map(checked_zip.checksum, files)) for files in libraries.values()),
     )
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("manifest.json", msgspec.json.encode(manifest))
-        for key, (_, content) in graphs.items():
-            file.writestr(f"graphs/{key}", content)
-        for number, files in enumerate(libraries.values()):
-            for suffix, part in zip(("cpp", "so", "log"), files):
-                file.writestr(f"libraries/{number}.{suffix}", part)
-    return buffer.getvalue()
+    files = {"manifest.json": msgspec.json.encode(manifest)}
+    files |= {f"graphs/{key}": content for key, (_, content) in graphs.items()}
+    for number, parts in enumerate(libraries.values()):
+        files |= {f"libraries/{number}.{suffix}": part for suffix, part in zip(("cpp", "so", "log"), parts)}
+    return checked_zip.packed(files, zipfile.ZIP_DEFLATED)
 
 
 def read(content: bytes) -> Bundle:
     """The bundle in these bytes, checked against its manifest. Raises BundleError. Nothing of it runs."""
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            if sum(info.file_size for info in file.infolist()) > LIMIT_BYTES or len(file.namelist()) > LIMIT_ENTRIES:
-                raise BundleError("it is larger than any cache")
+        with checked_zip.opened(content) as file:
             manifest = msgspec.json.decode(file.read("manifest.json"), type=Manifest)
             if manifest.schema != SCHEMA:
                 raise BundleError(f"it has the format {manifest.schema[:40]!r}, not {SCHEMA!r}")
-            graphs = {entry.key: _checked(file, f"graphs/{entry.key}", entry.sha256) for entry in manifest.graphs
-                      if _KEY.fullmatch(entry.key)}
+            graphs = {entry.key: checked_zip.member(file, f"graphs/{entry.key}", entry.sha256)
+                      for entry in manifest.graphs if _KEY.fullmatch(entry.key)}
             libraries = tuple(
-                (_checked(file, f"libraries/{i}.cpp", each.source), _checked(file, f"libraries/{i}.so", each.code),
-                 _checked(file, f"libraries/{i}.log", each.log))
+                (checked_zip.member(file, f"libraries/{i}.cpp", each.source),
+                 checked_zip.member(file, f"libraries/{i}.so", each.code),
+                 checked_zip.member(file, f"libraries/{i}.log", each.log))
                 for i, each in enumerate(manifest.libraries)
             )
-    except BundleError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError, RuntimeError) as error:
-        raise BundleError(f"it is no cache bundle, or damaged ({type(error).__name__}: {error})") from error
+    except checked_zip.Damaged as error:
+        raise BundleError(f"it is no cache bundle, or damaged ({error})") from error
     if len(graphs) != len(manifest.graphs):
         raise BundleError("a graph in it has no valid key")
     return Bundle(manifest, graphs, libraries)
@@ -139,7 +124,7 @@ def install(bundle: Bundle) -> None:
         library = cpp_build.place_of(source.decode())
         library.parent.mkdir(parents=True, exist_ok=True)
         for suffix, content in ((".cpp", source), (".so", code), (".log", log)):  # the log, with the checksum, last
-            _write(library.with_suffix(suffix), content)
+            checked_zip.replace(library.with_suffix(suffix), content)
     for key, content in bundle.graphs.items():
         disk.write(key, content)
 
@@ -156,21 +141,3 @@ def _halves(parts: Parts) -> Iterator[Half]:
 def _here() -> dict[str, str]:
     return {"torch": f"{torch.__version__} {torch.version.git_version}", "cpu": cpp_build.cpu_features(),
             "ptdebug": state.sources()}
-
-
-def _checked(file: zipfile.ZipFile, name: str, sha256: str) -> bytes:
-    content = file.read(name)
-    if _sha(content) != sha256:
-        raise BundleError(f"{name} in it is not what was written")
-    return content
-
-
-def _write(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=cpp_build.PRIVATE)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, path)
-
-
-def _sha(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

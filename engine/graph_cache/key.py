@@ -43,8 +43,8 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     quantized = any(map(_is_quantization, captured.module.graph.nodes))
     if context.freezing or context.buckets is not None or quantized:  # which depends on what is a parameter
         parts += [f"freezing {context.freezing}", *captured.input_names]
-    parts += [f"cpp_wrapper {context.cpp_wrapper}", context.way, repr(sorted(context.preferred.items())),
-              str(context.buckets)]
+    parts += [f"cpp_wrapper {context.cpp_wrapper}", f"cuda_graphs {context.cuda_graphs}", context.way,
+              repr(sorted(context.preferred.items())), str(context.buckets)]
     parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]
     parts += _inputs(captured.inputs)
     parts.append(state.of_sizes(fake_mode_of(captured).shape_env))

@@ -7,7 +7,8 @@ a tensor by its elements); kernels come from the C++ file, which is found built 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -16,11 +17,13 @@ from ..aot.autograd.function import AutogradMetadata
 from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
+from ..runtime.cuda_graphs.facts import GraphFacts
 from ..runtime.entry import EntryFacts
 from ..runtime.runtime import STANDARD, callable_of, load
-from ..toolchain.cpp_build import build
+from ..toolchain.cpp_build import build, functions_of
 from .values import NAMESPACES, Uncacheable, bytes_of
 
+Record = TypeVar("Record")
 CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds
 
 
@@ -39,13 +42,14 @@ class Reference(msgspec.Struct, frozen=True):
 
 class Half(msgspec.Struct, frozen=True):
     """One wrapper, the C++ file that its kernels are in ("" for none), and their names in the order of its table; and
-    what the same wrapper in that file needs, where there is one."""
+    what the same wrapper in that file needs, where there is one. `graphs`: what CUDA graphs of it must know."""
 
     text: str
     names: dict[str, Reference]
     source: str = ""
     kernels: tuple[str, ...] = ()
     native: Native | None = None
+    graphs: GraphFacts | None = None
 
 
 class FoldingPart(msgspec.Struct, frozen=True):
@@ -76,14 +80,20 @@ MakeParts = Callable[[], Parts]
 """Describes what was compiled; raises Uncacheable where it cannot be kept."""
 
 
-def encode(parts: Parts) -> bytes:
-    """`parts` as bytes; equal parts give equal bytes."""
+def encode(parts: Any) -> bytes:
+    """`parts`, or a record that holds some of them, as bytes; equal parts give equal bytes."""
     return msgspec.msgpack.encode(parts, enc_hook=str, order="deterministic")
 
 
 def decode(content: bytes) -> Parts:
     """The parts that `encode` wrote. Raises msgspec.DecodeError for anything else."""
-    return msgspec.msgpack.decode(content, type=Parts, dec_hook=_from_text)
+    return decode_as(content, Parts)
+
+
+def decode_as(content: bytes, kind: type[Record]) -> Record:
+    """The record of this class that `encode` wrote. Raises msgspec.DecodeError for anything else."""
+    found: Record = msgspec.msgpack.decode(content, type=kind, dec_hook=_from_text)
+    return found
 
 
 def _from_text(kind: type, text: Any) -> Any:
@@ -103,14 +113,15 @@ class Source(Protocol):
 
 
 def half_of(
-    wrapper: Source, source: str = "", kernels: tuple[str, ...] = (), native: Native | None = None
+    wrapper: Source, source: str = "", kernels: tuple[str, ...] = (), native: Native | None = None,
+    graphs: GraphFacts | None = None,
 ) -> Half:
     """A wrapper as data, with the C++ of its kernels. Raises Uncacheable for an object that has no description."""
     own = {name: value for name, value in wrapper.names.items() if name not in STANDARD and name not in kernels}
     found = {name: _reference(value, wrapper.operators.get(name)) for name, value in own.items()}
     if sum(len(reference.content) for reference in found.values()) > CONSTANTS_LIMIT:
         raise Uncacheable("the graph contains large tensors")
-    return Half(wrapper.text, found, source, kernels, native)
+    return Half(wrapper.text, found, source, kernels, native, graphs)
 
 
 def _reference(value: Any, operator: str | None) -> Reference:
@@ -143,14 +154,19 @@ def _tensor(value: torch.Tensor) -> Reference:
     return Reference("tensor", name, size=tuple(value.shape), stride=tuple(value.stride()), content=bytes_of(value))
 
 
-def call_of(half: Half, filename: str) -> Callable[..., Any]:
-    """The wrapper as a function; tracebacks show it under `filename`. Raises what `build` raises."""
+def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[..., Any]:
+    """The wrapper as a function; tracebacks show it under `filename`. Its kernels are in the library at `path`; None:
+    where the cache has it, or it is built. Raises what `build` raises."""
     names = {name: _object(reference) for name, reference in half.names.items()}
     if not half.kernels:
         return load(half.text, names, filename)
-    library = build(half.source, half.kernels)
-    call = load(half.text, {**names, **library.functions}, filename)
-    return call if half.native is None else load_native(library.path, half.native, names, call)
+    if path is None:
+        library = build(half.source, half.kernels)
+        path, functions = library.path, library.functions
+    else:
+        functions = functions_of(path, half.kernels)
+    call = load(half.text, {**names, **functions}, filename)
+    return call if half.native is None else load_native(path, half.native, names, call)
 
 
 def _object(reference: Reference) -> Any:

@@ -2,6 +2,6 @@
 
 `custom_kernel.py` builds such a kernel when it is first called. Each kernel has a file with its operator and its Python
 entry (`sgemm.py`, `attention.py`, `depthwise.py`) and, where it is long, one with the C++ (`*_template.py`).
-`mt19937.py` draws eager's random numbers with vector code. `../passes/extern_kernels/` chooses between these and the
-libraries' kernels.
+`unaligned_product.py` needs no C++: it calls the library several times. `mt19937.py` draws eager's random numbers with
+vector code. `../passes/extern_kernels/` chooses between these and the libraries' kernels.
 """

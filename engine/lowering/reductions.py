@@ -233,6 +233,7 @@ _arg("argmin", "min")
 
 # ---- variance
 TWO_PASS_LIMIT = 65536  # elements of a row that stay in cache between two passes
+IN_REGISTERS = 16384  # elements of a row that a GPU program keeps in registers
 
 
 def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Base, spread_fake: Base, keepdim: bool,
@@ -245,10 +246,14 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
     """
     node, rank = graph.node, len(x.size)
     count = product(x.size[d] for d in dims)
-    short = (type(count) is not int or count <= TWO_PASS_LIMIT) and mean_fake.dtype not in LOW_PRECISION
+    on_cpu = x.device.type == "cpu"
+    limit = TWO_PASS_LIMIT if on_cpu else IN_REGISTERS
+    short = (type(count) is not int or count <= limit) and mean_fake.dtype not in LOW_PRECISION
+    short = short and (on_cpu or not corrected)
     chosen = graph.context.decide(
         "variance", node.name, ("two-pass", "welford"), "two-pass" if short else "welford",
-        f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are too long to read twice"),
+        f"rows of {count} elements " + ("stay in cache for a second pass" if short else
+                                        "are too long to read twice" if on_cpu else "in one pass, as eager on a GPU"),
         origins=(f"forward#{node.name}",))
     wide = compute_dtype(spread_fake.dtype)
     sums = torch.float64 if corrected else wide
@@ -266,7 +271,7 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
         e.store(spread_name, offset(index, spread_fake.stride), finish(e, value), spread_fake.dtype)
 
     def welford(e: BodyBuilder, index: Index, inner: Index) -> None:
-        dtype = sums if x.device.type == "cpu" else wide  # as eager's on a GPU
+        dtype = sums if on_cpu else wide  # as eager's on a GPU
         state = e.reduce("welford", e.cast(element(e, index, inner), dtype), dtype)
         store_mean(e, index, e.part(state, 0, dtype))
         store_spread(e, index, e.part(state, 1, dtype))

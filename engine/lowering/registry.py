@@ -8,7 +8,6 @@ from typing import Any
 import sympy
 import torch
 
-from .body import LOW_PRECISION
 from .lazy_tensors import Value
 
 POINTWISE = "pointwise"  # one element of each input for one element of the result
@@ -49,8 +48,8 @@ LOOP_DTYPES = frozenset((
 
 
 def in_loops(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether loops can hold a dtype: not complex numbers, and on the CPU no 8-bit floats."""
-    return dtype in LOOP_DTYPES or (device.type != "cpu" and dtype in LOW_PRECISION)
+    """Whether loops can hold a dtype: not complex numbers, and of 8-bit floats those that a GPU has, there."""
+    return dtype in LOOP_DTYPES or (device.type != "cpu" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2))
 
 
 _CATEGORIES = ((torch.bool,), (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,

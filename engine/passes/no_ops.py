@@ -79,7 +79,43 @@ def remove_no_ops(graph: AtenGraph, may: May = always) -> list[RuleMatch]:
         node.replace_all_uses_with(argument)
         graph.module.graph.erase_node(node)
         matches.append(RuleMatch("no-op", (node.name,), (argument.name,), f"{node.target} changes nothing here"))
+    return [*matches, *_undo_copies(graph.module.graph, may)]
+
+
+def _undo_copies(graph: torch.fx.Graph, may: May) -> list[RuleMatch]:
+    """Let users of a copy that gives a copy the layout of the original again read the original."""
+    matches = []
+    visible = outputs_reach(graph)
+    changeable = visible | inputs_reach(graph)
+    for last in graph.find_nodes(op="call_function", target=aten.clone.default):
+        window, first = _permuted_copy(last)
+        if window is None or first is None:
+            continue
+        original: torch.fx.Node = first.args[0]  # type: ignore[assignment]
+        if last in visible or (original in changeable and kept(last)):
+            continue
+        with first.meta["val"].fake_mode:
+            seen = window.target(original.meta["val"], *window.args[1:])  # type: ignore[operator]
+        if _sizes(seen.stride()) != _sizes(last.meta["val"].stride()) or not may(last):
+            continue
+        window.replace_input_with(first, original)
+        window.meta["val"] = seen
+        last.replace_all_uses_with(window)
+        for node in (last, first):
+            graph.erase_node(node)
+        matches.append(RuleMatch("no-op", (last.name, first.name), (window.name,), "the second copy undoes the first"))
     return matches
+
+
+def _permuted_copy(last: torch.fx.Node) -> tuple[torch.fx.Node | None, torch.fx.Node | None]:
+    """The permutation that a copy is of, and the copy that it permutes, if nothing else reads them."""
+    window = last.args[0]
+    if not isinstance(window, torch.fx.Node) or window.target not in (aten.permute.default, aten.transpose.int):
+        return None, None
+    first = window.args[0]
+    if not isinstance(first, torch.fx.Node) or first.target is not aten.clone.default:
+        return None, None
+    return (window, first) if len(window.users) == len(first.users) == 1 else (None, None)
 
 
 def _same_value(node: torch.fx.Node, argument: torch.fx.Node) -> bool:

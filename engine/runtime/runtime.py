@@ -14,7 +14,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ..graphs.random_fills import RANDOM_FILLS
-from ..kernels import attention, depthwise, sgemm
+from ..kernels import attention, depthwise, sgemm, unaligned_product
 
 
 def out_of_bounds(node: str) -> None:
@@ -55,7 +55,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.convolution.default: torch.convolution,
     **RANDOM_FILLS,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
-    sgemm.OPERATOR: sgemm.product,
+    sgemm.OPERATOR: sgemm.product, unaligned_product.OPERATOR: unaligned_product.unaligned_product,
 }
 """What is called in place of an operator."""
 
@@ -94,12 +94,20 @@ _empty_cpu = getattr(_guards, "_empty_strided_cpu", None) or (
 )
 empty_cuda = getattr(_guards, "_empty_strided_cuda", None)
 """Allocates on the current CUDA device; None where torch has no such function."""
+_gpu = getattr(torch._C, "_cuda_getDevice", lambda: 0)
+
+
+def _on_gpu(index: int, call: Callable[..., Any], *inputs: Any) -> Any:
+    with torch.cuda.device(index):
+        return call(*inputs)
+
 
 STANDARD: Mapping[str, Any] = {
     "torch": torch, "math": math, "empty_cpu": _empty_cpu,
     "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
     "with_strides": with_strides, "made_as": made_as, "out_of_bounds": out_of_bounds, "tangent": tangent,
     "is_lazy": is_lazy,
+    "gpu": _gpu, "on_gpu": _on_gpu,
     "changed": torch._C._increment_version, **({"empty_cuda": empty_cuda} if empty_cuda else {}),
 }
 """The names that every wrapper knows."""
@@ -111,9 +119,12 @@ def wrapper_file(context: CompileContext) -> str:
 
 
 def load(text: str, names: Mapping[str, Any], filename: str) -> Callable[..., tuple[Any, ...]]:
-    """Compile the text of a wrapper, which defines `call`; tracebacks show its lines under `filename`."""
+    """Compile the text of a wrapper, which defines `call`, and maybe `views`, which then is an attribute of that;
+    tracebacks show its lines under `filename`."""
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     namespace = {**STANDARD, **names}
     exec(compile(text, filename, "exec"), namespace)
     call: Callable[..., tuple[Any, ...]] = namespace["call"]
+    if "views" in namespace and "views" not in names:
+        call.views = namespace["views"]  # type: ignore[attr-defined]
     return call

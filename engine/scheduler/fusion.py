@@ -24,6 +24,7 @@ from ..lowering.pointwise import HEAVY
 from ..lowering.realization import COLUMNS
 from .fusion_choices import Choices, Pair
 from .legality import Illegal, Legal, Unprofitable, accesses, aligned, conflict, crossing, iterations, turned
+from .occupancy import idle
 from .reachability import Paths
 from .steps import SYMBOL_HINT, Node, hinted, is_seen, node_of, symbols_of
 
@@ -288,6 +289,8 @@ class Fusion:
                 against = crossing(fixed, moved, axes[:shared])
             whole = against is None
             against = against or self._too_coarse(fixed, moved, axes[:shared])
+            if against is None and dependent and first.device == "cuda":
+                against = idle(fixed, moved, axes[:shared], self.program)
             if whole:
                 return Legal([*fixed, *moved], axes[:shared], against)
             possible = possible or Legal([*fixed, *moved], axes[:shared], against)
@@ -352,7 +355,7 @@ def _rank(found: Legal | Illegal | Unprofitable) -> tuple[int, int]:
     """By which the better of two ways to share loops is known: profitable ones first, then those with more loops."""
     if not isinstance(found, Legal):
         return 0, 0
-    return (1, 0) if found.against is not None else (2, len(found.axes))
+    return (1 if found.against is not None else 2), len(found.axes)
 
 
 def _nothing_in_common(first: Node, second: Node, illegal: Illegal | None = None) -> Unprofitable:

@@ -41,11 +41,19 @@ def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, 
     Empty if the machine is too busy to measure. Read from disk if this machine has measured `subject` before. The calls
     run without gradients on the caller's thread.
     """
+    def measure() -> dict[str, float]:
+        with torch.no_grad():
+            return _measured(prepare())
+
+    return kept(subject, measure)
+
+
+def kept(subject: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """What `measure()` returns, or has returned on this machine: of `subject`, unless it was empty."""
     path = _path(subject)
     known = _read(path)
     if known is None:
-        with torch.no_grad():
-            known = _measured(prepare())
+        known = measure()
         if known:
             with contextlib.suppress(OSError):  # a full disk, say: then the next compilation measures again
                 _write(path, known)

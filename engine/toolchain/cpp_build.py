@@ -109,7 +109,7 @@ def cached(source: str, names: Sequence[str]) -> BuiltLibrary | None:
     if log is None:
         return None
     mark_used(library)
-    functions = _load(library, names)
+    functions = functions_of(library, names)
     command = _command(compiler, source, library)
     return BuiltLibrary(functions, command, log, time.perf_counter() - start, True, library)
 
@@ -201,7 +201,7 @@ class Building:
         _RUNNING.discard(self)
         with _cache_written():
             log = call.keep()
-        functions = _load(call.library, self._arguments[1])
+        functions = functions_of(call.library, self._arguments[1])
         _trim(call.library.parent)
         return BuiltLibrary(functions, call.command, log, time.perf_counter() - self._start, False, call.library)
 
@@ -407,7 +407,8 @@ def _link_arguments() -> tuple[str, ...]:
     return ("-nodefaultlibs", runtime, "-Wl,--as-needed", "-lmvec", "-lm", "-lc", "-lgcc")
 
 
-def _load(path: Path, names: Sequence[str]) -> dict[str, Callable[..., int]]:
+def functions_of(path: Path, names: Sequence[str]) -> Mapping[str, Callable[..., int]]:
+    """Load a library: its kernels by name, which stand in this order in its entry table. Raises OSError."""
     if not names:
         return {}
     entry = getattr(ctypes.PyDLL(str(path)), ENTRY)

@@ -15,7 +15,7 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "scan-algorithm": ("sequential",), "prefetch": ("none",), "store-policy": ("temporal",),
     "vector-width": ("256-bit",), "scatter": ("serial",), "split-reduction": ("1",),
     "parallel-loops": ("serial",), "vector-axis": ("inner",), "split-loop": ("whole",), "unroll": ("loop",),
-    "tile": ("rows",), "wrapper": ("python",),
+    "tile": ("rows",), "wrapper": ("python",), "cudagraphs": ("launch",),
     # what rounds where eager does: nothing else changes less, and what it makes right was rounding
     "intermediate-precision": ("eager",),
     # the schedule
@@ -25,8 +25,9 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "storage": ("float32", "int64", "float64"), "realize": ("realize",), "concat": ("parts",),
     "variance": ("two-pass",), "lowering": ("extern",),
     # passes, and kernels of libraries
-    "weight-grad": ("fused",), "sdpa": ("aten",), "prepack": ("as-stored",), "int8": ("dequantized",),
-    "conv-layout": ("contiguous",),
+    "weight-grad": ("fused",), "sdpa": ("aten", "math"), "sdpa-mask": ("as-given",),
+    "prepack": ("as-stored",), "int8": ("dequantized",), "conv-layout": ("contiguous",), "conv-bias": ("library",),
+    "epilogue": ("loops",),
     "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",),
     "freezing": ("keep",), "pass": ("skip",),
     # ATen graphs

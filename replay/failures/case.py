@@ -21,13 +21,14 @@ from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Decision, Graph, ProcessState, SavedInput, SavedInputs, TensorMeta
 from ...dependencies import msgspec
 from ..recorded.graphs import ReplayError, dtype
-from ..recorded.inputs import load_input, read_tensors
+from ..recorded.inputs import RANDOM, load_input, load_random, read_tensors
 
 COMPILERS = ("ptdebug", "torch:eager", "torch:aot_eager", "torch:inductor")
 
 
 class Inputs:
-    """The inputs of a graph: their records, and the flat tensors of the memory they are in."""
+    """The inputs of a graph: their records, and the flat tensors of the memory they are in. Those also hold the states
+    of random number generators before the call, as in the file of a recording (`random:cpu`)."""
 
     def __init__(self, records: tuple[SavedInput, ...], flats: Mapping[str, torch.Tensor]) -> None:
         self.records = records
@@ -36,6 +37,10 @@ class Inputs:
     def values(self) -> tuple[Any, ...]:
         """The inputs in order, on the CPU. They share memory with each other as in the program."""
         return tuple(load_input(item, self.flats) for item in self.records)
+
+    def random(self) -> dict[str, torch.Tensor]:
+        """The states of generators by device, where they were recorded."""
+        return {name.removeprefix(RANDOM): flat for name, flat in self.flats.items() if name.startswith(RANDOM)}
 
     @functools.cached_property
     def key(self) -> str:
@@ -101,7 +106,7 @@ class Case:
             tuple(SavedInput(n.id, n.value) for n in graph.nodes if n.op == "placeholder"))
         made_up = not saved.file
         inputs = synthesized(saved.inputs, trains) if made_up else Inputs(
-            saved.inputs, read_tensors(recording.path, saved))
+            saved.inputs, {**read_tensors(recording.path, saved), **_random(recording.path, saved)})
         decisions = [decision for _, decision in recording.decisions(compile_id)]
         device = device or _device(saved.inputs)
         return cls(graph, inputs, trains or is_training(graph), device, "torch:inductor" if stock else "ptdebug",
@@ -200,6 +205,10 @@ def synthesized(records: tuple[SavedInput, ...], trains: bool = False, seed: int
     return Inputs.of(tuple(values), tuple(item.name for item in records))
 
 
+def _random(folder: Path, saved: SavedInputs) -> dict[str, torch.Tensor]:
+    return {RANDOM + device: state for device, state in load_random(folder, saved).items()}
+
+
 def _device(records: Sequence[SavedInput]) -> str:
     """The GPU, if inputs were there and one is here."""
     recorded = any(item.meta is not None and item.meta.device.startswith("cuda") for item in records)
@@ -213,6 +222,8 @@ def _options(decisions: Sequence[Decision]) -> dict[str, Any]:
         options["freezing"] = True
     if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
         options["cpp_wrapper"] = True
+    if any(d.kind == "cudagraphs" and d.chosen == "capture" for d in decisions):
+        options["cuda_graphs"] = True
     way = next((d.chosen for d in decisions if d.id == "compile:graph"), "kernels")
     if way != "kernels":
         options["way"] = way

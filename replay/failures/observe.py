@@ -57,7 +57,7 @@ class Run:
 def _observe(case: Case, recorder: Recorder | None) -> Outcome:
     for name in case.imports:
         load_import(name)
-    with restored(case.state, device=case.device), filled(HUGE):
+    with restored(case.state, case.inputs.random(), case.device), filled(HUGE):
         return _against_eager(case, recorder)
 
 

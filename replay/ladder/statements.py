@@ -16,7 +16,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ...engine.codegen import cpp
-from ...engine.codegen.triton import kernels_for_plan
+from ...engine.codegen.triton import finished, kernels_for_plan
 from ...engine.ir import interpreter
 from ...engine.ir.interpreter import BodyRun
 from ...engine.ir.ir import Axis, Buffer, Foreach, Group, LoopBody, Plan, Program, Statement
@@ -171,9 +171,7 @@ def _checked(
 
 def _built(plan: Plan, context: CompileContext) -> tuple[dict[str, Any], dict[str, Any]]:
     if plan.items[0].device.type != "cpu":  # type: ignore[union-attr]
-        made = kernels_for_plan(plan, context)
-        for kernel in made.values():
-            kernel.wait()
+        made = finished(kernels_for_plan(plan, context), plan, context)
         return {n: k.runner() for n, k in made.items()}, {n: k.signature for n, k in made.items()}
     nests = loop_nests(plan.items, plan.program, context)
     source = cpp.generate(ScheduledPlan(plan.program, plan.items, nests=nests))

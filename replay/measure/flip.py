@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from ...artifacts.decision_kinds import BEFORE_GRAPH
 from ...artifacts.records import Decision, Kernel, Schedule, Wrapper
@@ -15,9 +16,11 @@ from ..failures.decisions import Made
 from ..failures.outcome import Outcome
 from ..ladder.regenerate import Collector
 from ..recorded.graphs import ReplayError
+from ..recorded.state import restored
 from ..workers.pool import Pool
 from .regions import compiled_call, eager_call, one_step
 from .timing import Timing, interleaved
+from .twins import unnumbered
 
 CONTEXT = 2  # lines of code around a change
 
@@ -110,11 +113,6 @@ def _without(forced: Any, decision: str) -> dict[str, str]:
     return {name: option for name, option in forced.items() if name != decision}
 
 
-def unnumbered(name: str) -> str:
-    """A kernel's name, or what has it inside, without the kernel's number: one kernel more renames all that follow."""
-    return re.sub(r"\bfused_\d+_", "fused_", name)
-
-
 def _others(before: Sequence[Made], after: Sequence[Made], but: str) -> tuple[tuple[str, str, str], ...]:
     first, second = (_by_name(made) for made in (before, after))
     found = []
@@ -139,10 +137,11 @@ def _by_name(made: Sequence[Made]) -> dict[tuple[str, int], tuple[str, str]]:
 def _timed(found: Flip, case: Case, forced: Case) -> Flip:
     """With kernels, code and times, which this process measures: both are known to run."""
     records = (Collector(), Collector())
-    calls = [compiled_call(each, collector) for each, collector in zip((case, forced), records)]
-    steps = {"before": one_step(case, calls[0]), "after": one_step(forced, calls[1]),
-             "eager": one_step(case, eager_call(case))}
-    times = interleaved(steps, case.device)
+    with restored(case.state, device=case.device), torch.enable_grad():
+        calls = [compiled_call(each, collector) for each, collector in zip((case, forced), records)]
+        steps = {"before": one_step(case, calls[0]), "after": one_step(forced, calls[1]),
+                 "eager": one_step(case, eager_call(case))}
+        times = interleaved(steps, case.device)
     before, after = (
         replace(side, kernels=_steps(collector, "loops"), library_calls=_steps(collector, "extern"), timing=times[name])
         for side, collector, name in zip((found.before, found.after), records, ("before", "after")))

@@ -9,17 +9,28 @@ from statistics import median
 import torch
 
 ROUNDS = 9
-AT_LEAST = 100e-6  # seconds of one sample: short calls are repeated within it
+AT_LEAST = {"cpu": 100e-6, "cuda": 2e-3}  # seconds of one sample: short calls are repeated within it
 MOST = 2000  # calls in one sample
 BUDGET = 3.0  # seconds for all rounds
 
 
 @dataclass(frozen=True)
+class Launched:
+    """A kernel that a call launches on a GPU: its name, how often, and the seconds that all of these take."""
+
+    name: str
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Timing:
-    """Seconds of a call: the shortest sample, and how much longer the median one is, as a share of it."""
+    """Seconds of a call: the shortest sample, and how much longer the median one is, as a share of it. `launched` are
+    the kernels of the device, the longest first; none where the clock alone was looked at."""
 
     seconds: float
     noise: float
+    launched: tuple[Launched, ...] = ()
 
 
 def interleaved(
@@ -30,7 +41,7 @@ def interleaved(
     for name, call in calls.items():
         call()
         once = _sample(call, 1, device)
-        repeats[name] = max(1, min(MOST, int(AT_LEAST / max(once, 1e-9))))
+        repeats[name] = max(1, min(MOST, int(AT_LEAST[device.partition(":")[0]] / max(once, 1e-9))))
     samples: dict[str, list[float]] = {name: [] for name in calls}
     until = time.perf_counter() + BUDGET
     for number in range(rounds):

@@ -174,11 +174,12 @@ def start_random(states: Mapping[str, torch.Tensor]) -> None:
 
 
 @contextmanager
-def deterministic() -> Iterator[None]:
-    """Random operators of each rung start from the same state: that of the recorded call, if it was kept."""
+def deterministic(states: Mapping[str, torch.Tensor] | None = None) -> Iterator[None]:
+    """Random operators start from the same state each time: from `states`, else that of the recorded call, if it was
+    kept."""
     cuda = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # which a child of fork cannot start
     with torch.random.fork_rng(cuda):
-        start_random(_START.get() or {})
+        start_random(states or _START.get() or {})
         torch.clear_autocast_cache()
         yield
 

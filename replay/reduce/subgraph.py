@@ -13,7 +13,7 @@ from ...dependencies import msgspec
 from ..failures.case import Case, Inputs, is_training
 from ..ladder.rungs import run_graph
 from ..recorded.graphs import graph_module
-from ..recorded.inputs import bind_symbols, clones
+from ..recorded.inputs import RANDOM, bind_symbols, clones
 from ..recorded.state import deterministic
 
 Values = Mapping[str, Any]
@@ -25,7 +25,7 @@ def eager_values(case: Case) -> dict[str, Any]:
     saved = clones(case.inputs.values(), case.device)
     module = graph_module(case.graph, bind_symbols(case.graph, saved), case.trust)
     inputs = {node.id: value for node, value in zip(computed(case.graph, "placeholder"), clones(saved, case.device))}
-    with deterministic():
+    with deterministic(case.inputs.random()):
         ran = run_graph(module, saved)
     return inputs | ran.values
 
@@ -141,7 +141,8 @@ def with_graph(case: Case, nodes: Sequence[Node], new: Iterable[tuple[SavedInput
     used = {record.tensor for record in kept}
     inner = {name: held for name, held in case.graph.inner.items() if any(n.id == name for n in nodes)}
     graph = msgspec.structs.replace(case.graph, nodes=tuple(nodes), inner=inner, notes=())
-    made = replace(case, graph=graph, inputs=Inputs(kept, {k: v for k, v in flats.items() if k in used}))
+    flats = {name: flat for name, flat in flats.items() if name in used or name.startswith(RANDOM)}
+    made = replace(case, graph=graph, inputs=Inputs(kept, flats))
     needs = any(record.meta is not None and record.meta.requires_grad for record in kept)
     return replace(made, training=case.training and needs and is_training(graph))
 

@@ -55,21 +55,22 @@ class KernelCall:
         return {name: own[name] for name in written if name not in self.group.internal}
 
 
-def copied(memory: Memory) -> Memory:
-    """Copies of all buffers, with their strides; those that share memory go on sharing it. A weight in a library's own
-    order is only read, and stays."""
+def copied(memory: Memory, device: str = "cpu") -> Memory:
+    """Copies of all buffers on `device`, with their strides; those that share memory go on sharing it. A weight in a
+    library's own order is only read, and stays."""
     strided = [name for name, value in memory.items() if value.layout is torch.strided]
-    return memory | dict(zip(strided, clones(tuple(memory[name] for name in strided))))
+    return memory | dict(zip(strided, clones(tuple(memory[name] for name in strided), device)))
 
 
-def parts(case: Case) -> list[Part]:
-    """The compiled halves of a graph's case, on its inputs. Raises ReplayError where it cannot be compiled again."""
-    saved = clones(case.inputs.values())
+def parts(case: Case, device: str = "cpu") -> list[Part]:
+    """The halves of a graph's case, compiled for `device`, on its inputs there. Raises ReplayError where it cannot be
+    compiled again."""
+    saved = clones(case.inputs.values(), device)
     context = CompileContext(CompileId(0, 0), NullRecorder(), dict(case.forced), **case.options)
     try:
         captured = rebuild(case, saved)
         if has_control_flow(captured):
-            return _around_control_flow(captured, saved, context)
+            return _around_control_flow(captured, saved, context, device)
         if not case.training:
             return [Part("", run_stages(INFERENCE, captured, context), saved)]
         joint = trace_joint(captured, context, lowerings())
@@ -77,7 +78,7 @@ def parts(case: Case) -> list[Part]:
             return [Part("", run_stages(INFERENCE, rebuild(replace(case, training=False), saved), context), saved)]
         trained = run_stages(TRAINING, joint, context)
         with deterministic():
-            forward = run_aten(trained.halves.forward, trained.halves.forward.module, clones(saved))
+            forward = run_aten(trained.halves.forward, trained.halves.forward.module, clones(saved, device))
     except ReplayError:
         raise
     except Exception as error:
@@ -85,11 +86,14 @@ def parts(case: Case) -> list[Part]:
         raise ReplayError(f"the graph cannot be compiled again from the recording: {why}") from error
     count = joint.forward_outputs - len(joint.forward.mutations)
     outputs: Any = joint.module.graph.output_node().args[0]
-    tangents = [random_tensor(meta_of(torch.empty_like(outputs[k].meta["val"], device="meta"))) for k in joint.tangents]
+    tangents = [random_tensor(meta_of(torch.empty_like(outputs[k].meta["val"], device="meta"))).to(device)
+                for k in joint.tangents]
     return [Part("", trained.forward, saved), Part("backward", trained.backward, (*forward.outputs[count:], *tangents))]
 
 
-def _around_control_flow(captured: Captured, saved: tuple[Any, ...], context: CompileContext) -> list[Part]:
+def _around_control_flow(
+    captured: Captured, saved: tuple[Any, ...], context: CompileContext, device: str
+) -> list[Part]:
     """The parts between and inside of torch.cond and loops that run on these inputs."""
     found: list[Part] = []
 
@@ -99,12 +103,12 @@ def _around_control_flow(captured: Captured, saved: tuple[Any, ...], context: Co
         work, name = run_stages(INFERENCE, inner, own), own.part
 
         def run(*inputs: Any) -> Any:
-            found.append(Part(name, work, clones(inputs)))
+            found.append(Part(name, work, clones(inputs, device)))
             return work.call(*inputs)
         return run
 
     with torch.no_grad(), deterministic():
-        compile_around(captured, context, compile_part)(*clones(saved))
+        compile_around(captured, context, compile_part)(*clones(saved, device))
     return found
 
 
@@ -128,14 +132,16 @@ def kernel_calls(part: Part) -> Iterator[KernelCall]:
                 raise ReplayError(f"{what}, which runs before that kernel, fails: {why}") from error
 
 
-def memory_of(program: Program, aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Memory, dict[Any, Any]]:
+def memory_of(
+    program: Program, aten: AtenGraph, inputs: tuple[Any, ...], device: str = "cpu"
+) -> tuple[Memory, dict[Any, Any]]:
     """The buffers of a program before its first step, and the values of its symbols."""
     if aten.folding is not None:  # inputs that are computed from frozen ones
         folding = aten.folding
         fold = load(folding.source.text, folding.source.names, "<ptdebug repro folding>")
         inputs = (*inputs, *fold(*(inputs[index] for index in folding.positions)))
     memory: Memory = dict(program.constants)
-    memory |= copied({n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)})
+    memory |= copied({n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)}, device)
     symbols = interpreter.symbol_values(program, inputs)
     for buffer in program.buffers.values():
         if buffer.role == "intermediate":

@@ -329,13 +329,13 @@ def test_what_has_no_meaning_is_said_once(caplog: pytest.LogCaptureFixture) -> N
 
     compile_options.say_once.cache_clear()
     for _ in range(2):
-        ptdebug.compile(plus_one, options={"triton.cudagraphs": True, "freezing": False})
+        ptdebug.compile(plus_one, options={"triton.cudagraph_trees": True, "triton.cudagraphs": True})
         ptdebug.compile(plus_one, mode="max-autotune-no-cudagraphs")
         with torch._inductor.config.patch(pattern_matcher=False), torch._dynamo.config.patch(allow_rnn=True):
             ptdebug.compile(plus_one)
     said = [record.getMessage() for record in caplog.records if record.name == "ptdebug"]
     assert [text.partition(": ")[0] for text in said] == [
-        "the option triton.cudagraphs has no effect", "mode='max-autotune-no-cudagraphs'",
+        "the option triton.cudagraph_trees has no effect", "mode='max-autotune-no-cudagraphs'",
         "torch._inductor.config.pattern_matcher has no effect", "torch._dynamo.config.allow_rnn has no effect"]
     unknown = [name for name in torch._inductor.config.get_config_copy()
                if torch_settings.why_unused(name) == "ptdebug does not know it"]

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from .fuzz_compare import execute
+from .fuzz_devices import here
 from .fuzz_programs import Input, Program, apply, mapped
 from .programs import Captured
 
@@ -48,7 +49,7 @@ def faked(programs: Sequence[Program], dynamic: bool = False) -> list[Faked]:
         try:
             with mode, torch.no_grad():
                 for call in program.calls:
-                    values[call.name] = apply(call, values)
+                    values[call.name] = apply(call, values, here().fakes)
         except Exception:
             if mode.shape_env is not None:
                 mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of a kernel that then refused
@@ -67,7 +68,7 @@ def captured(programs: Sequence[Faked]) -> Captured:
             node.meta["val"] = fake
     for own, one in zip(nodes, programs):
         for call in one.program.calls:
-            node = graph.call_function(call.target, mapped(call.args, own), mapped(call.kwargs, own))
+            node = graph.call_function(call.target, mapped(call.args, own), mapped(call.options(here().fakes), own))
             node.meta["val"] = one.values[call.name]
             own[call.name] = node
     graph.output(tuple(own[name] for own, one in zip(nodes, programs) for name in one.program.results))
@@ -81,14 +82,13 @@ def _fake(mode: FakeTensorMode, given: Input, dynamic: bool, name: str) -> torch
     from torch._dynamo.source import ConstantSource
 
     sizes = [DimDynamic.DYNAMIC if n > 1 else DimDynamic.STATIC for n in given.shape]
-    return mode.from_tensor(
-        given.make(), source=ConstantSource(name), symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes)
-    )
+    symbols = StatelessSymbolicContext(dynamic_sizes=sizes)
+    return mode.from_tensor(_fixed(FakeTensorMode(), given), source=ConstantSource(name), symbolic_context=symbols)
 
 
 def _fixed(mode: FakeTensorMode, given: Input) -> torch.Tensor:
     memory = torch.empty(given.span, dtype=given.dtype, device="meta")
-    return FakeTensor(mode, memory.as_strided(given.shape, given.stride, given.offset), torch.device("cpu"))
+    return FakeTensor(mode, memory.as_strided(given.shape, given.stride, given.offset), here().fakes)
 
 
 def _twin(mode: FakeTensorMode, given: Input, fake: torch.Tensor) -> torch.Tensor:
@@ -96,7 +96,8 @@ def _twin(mode: FakeTensorMode, given: Input, fake: torch.Tensor) -> torch.Tenso
     if not any(isinstance(n, torch.SymInt) for n in fake.shape):
         return _fixed(mode, given)
     with mode:
-        storage = torch.empty(fake.untyped_storage().nbytes() // fake.element_size(), dtype=fake.dtype)
+        count = fake.untyped_storage().nbytes() // fake.element_size()
+        storage = torch.empty(count, dtype=fake.dtype, device=here().fakes)
         return storage.as_strided(fake.shape, fake.stride(), fake.storage_offset())
 
 

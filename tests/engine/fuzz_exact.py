@@ -45,7 +45,7 @@ EXTENDED: dict[str, tuple[Callable[..., Numbers], ...]] = {
 
 def extended(function: str, x: torch.Tensor, *args: Any, **options: Any) -> tuple[torch.Tensor, ...]:
     """The results of a function in `EXTENDED` for a float64 tensor, rounded to float64 at the end."""
-    wide = x.numpy().astype(np.longdouble)
+    wide = x.cpu().numpy().astype(np.longdouble)
     with np.errstate(all="ignore"):
         made = [np.asarray(way(wide, *args, **options)).astype(np.float64) for way in EXTENDED[function]]
-    return tuple(torch.from_numpy(np.ascontiguousarray(one)).view(one.shape) for one in made)
+    return tuple(torch.from_numpy(np.ascontiguousarray(one)).view(one.shape).to(x.device) for one in made)

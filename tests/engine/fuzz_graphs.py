@@ -9,6 +9,7 @@ program is shrunk and printed. After `--limit` seconds no more are run: the last
 any failed.
 
     python tests/engine/fuzz_graphs.py --show SEED        # that program, and how it differs
+    python tests/engine/fuzz_graphs.py --device cuda --count 10000 --jobs 4     # Triton kernels on a GPU
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from ptdebug.artifacts.context import CompileContext, run_stages
-from ptdebug.engine.graphs.functional_graph import LAZY_VIEWS, FromGraph
-from ptdebug.engine.ir.interpreter import run as interpret
+from ptdebug.engine.ir.interpreter import run as run_loops
 from ptdebug.engine.runtime.entry import EntryFacts, entry
 from ptdebug.engine.stages import INFERENCE
 from ptdebug.engine.toolchain import cpp_build as compiler
@@ -46,8 +47,10 @@ if __name__ == "__main__":  # run as a file: its siblings are found beside it
 from . import fuzz_backward_operators, fuzz_layer_operators, fuzz_rare_operators  # noqa: F401  (they add rules)
 from .fuzz_capture import captured, faked, varied
 from .fuzz_compare import difference, execute, random_states, said
+from .fuzz_devices import PLACES, choose, here
 from .fuzz_operators import step
-from .fuzz_programs import Builder, Input, Program, apply, refs
+from .fuzz_programs import Builder, Input, Program, apply, needs_another_device, refs
+from .fuzz_triton import in_tritons_interpreter, results_in
 
 BATCH = 8  # programs of one graph
 DYNAMIC = 0.1  # share of the graphs whose sizes vary
@@ -69,6 +72,12 @@ OVERRIDES = (
     {"sdpa:*": "ptdebug"},
 )
 
+
+OF_A_GPU = ({"cudagraphs:*": "capture"},) * 2
+"""What is forced on a GPU in the place of the last, attention of ours. Captured graphs run several times, the last of
+them from the capture."""
+
+DEVICES = '"interpreter" runs the kernels of a GPU on the CPU, in Triton\'s interpreter'
 
 LEFT: collections.Counter[str] = collections.Counter()
 """Why programs were left to eager, and how many."""
@@ -108,12 +117,18 @@ def results_of(
         return
     graph = captured(made)
     context = CompileContext(overrides=overrides)
+    ran = [one.program for one in made]
+    if here() == PLACES["interpreter"]:
+        yield "Triton's interpreter", ran, *_run(in_tritons_interpreter(graph, context), ran)
+        return
     work = run_stages(INFERENCE, graph, context)
     call = entry(work.call, EntryFacts.of(work.aten), graph)
-    ran = [one.program for one in made]
     with torch.no_grad():
-        yield "kernels", ran, *_run(lambda inputs: list(call(*inputs)), ran)
-        yield "interpreter", ran, *_run(lambda inputs: _interpreted(work, inputs), ran)
+        for who in ("kernels", "again", "captured")[: 3 if "cudagraphs:*" in overrides else 1]:
+            yield who, ran, *_run(lambda inputs: list(call(*inputs)), ran)
+        if here().tensors.type == "cpu":
+            interpreted = partial(run_loops, work.program)
+            yield "interpreter", ran, *_run(lambda inputs: results_in(work.aten, interpreted(inputs)), ran)
         if dynamic and (others := varied(made)) != ran:
             yield "other sizes", others, *_run(lambda inputs: list(call(*inputs)), others)
 
@@ -123,16 +138,6 @@ def _run(function: Callable[[list[Any]], list[Any]], programs: Sequence[Program]
     inputs = [t for program in programs for t in program.tensors()]
     torch.manual_seed(programs[0].seed)
     return function(inputs), inputs
-
-
-def _interpreted(work: Any, inputs: list[Any]) -> list[Any]:
-    """The results that the graph itself computes; None for views of inputs, and the like."""
-    outputs, made = interpret(work.program, inputs), len(work.aten.mutations)
-    lazily = [LAZY_VIEWS[o.lazily] if isinstance(o, FromGraph) and o.lazily else lambda x: x for o in work.aten.outputs]
-    return [
-        view(outputs[o.index - made]) if isinstance(o, FromGraph) else None
-        for o, view in zip(work.aten.outputs, lazily)
-    ]
 
 
 def check(programs: Sequence[Program], overrides: dict[str, str], dynamic: bool = False) -> list[Failure]:
@@ -285,8 +290,9 @@ def fuzz(first: int, count: int, report: Callable[[int, int, list[Failure]], Non
         seeds = range(start, min(start + BATCH, first + count))
         report(start, 0, [])
         chosen = random.Random(start)
-        overrides, dynamic = chosen.choice(OVERRIDES), chosen.random() < DYNAMIC
-        programs = [program for program in map(build, seeds) if program.calls]
+        options = OVERRIDES[:-1] + OF_A_GPU if here() == PLACES["cuda"] else OVERRIDES
+        overrides, dynamic = chosen.choice(options), chosen.random() < DYNAMIC
+        programs = [program for program in map(build, seeds) if program.calls and not needs_another_device(program)]
         report(start, len(seeds), check(programs, overrides, dynamic) if programs else [])
 
 
@@ -428,11 +434,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180, help="after which a batch hangs")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no more programs run")
     parser.add_argument("--no-shrink", action="store_true", help="print failing programs as they are")
+    parser.add_argument("--device", choices=PLACES, default="cpu", help="where kernels, and eager, run; " + DEVICES)
     parser.add_argument("--fast", action="store_true", help="let g++ optimize nothing, which takes a third of the time")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--show", type=int, help="print the program of this seed and check it alone")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    choose(arguments.device)
     if arguments.fast:
         compiler.FLAGS = tuple("-O0" if flag == "-O2" else flag for flag in compiler.FLAGS)
     if arguments.worker:
@@ -444,10 +452,14 @@ def main() -> int:
         print(program, *[f"# {f.overrides} {'sizes vary ' * f.dynamic}{f.what}" for f in found], sep="\n")
         return 1 if found else 0
     options = [f"--{name}" for name in ("fast", "no-shrink") if getattr(arguments, name.replace("-", "_"))]
+    options += ["--device", arguments.device]
+    began = time.time()
     done, failures = supervise(
         arguments.seed, arguments.count, arguments.jobs, arguments.seconds, arguments.limit, options)
     failed = sum(map(len, failures.values()))
-    print(f"\n{done} of {arguments.count} programs from seed {arguments.seed} ran: {failed} failed")
+    rate = f"{done / max(time.time() - began, 1e-9):.1f} a second"
+    print(f"\n{done} of {arguments.count} programs from seed {arguments.seed} ran on {arguments.device}, {rate}: "
+          f"{failed} failed")
     if LEFT:
         print(f"{sum(LEFT.values())} left to eager: " + "; ".join(f"{n} {why}" for why, n in LEFT.most_common()))
     for what, cases in sorted(failures.items(), key=lambda item: -len(item[1])):

@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from ptdebug.operators.overlap import repeats
 
+from .fuzz_devices import CREATING, here
+
 NAMES = {"torch": torch, "F": F, "operator": operator, "math": math, "inf": math.inf, "nan": math.nan}
 LIMIT = 20000  # elements of a result
 
@@ -65,11 +67,11 @@ class Input:
             return self.offset
         return self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride))
 
-    def make(self) -> torch.Tensor:
-        """A new tensor."""
+    def make(self, device: torch.device | str | None = None) -> torch.Tensor:
+        """A new tensor, where programs run unless told otherwise."""
         own = self.data is None
         memory = filled(self.span, self.dtype, self.fill, self.seed, self.bound) if own else self.data.clone()
-        return memory.as_strided(self.shape, self.stride, self.offset)
+        return memory.to(device or here().tensors).as_strided(self.shape, self.stride, self.offset)
 
     def __str__(self) -> str:
         source = f"filled({self.fill!r}, {self.seed}, {self.bound})"
@@ -95,6 +97,10 @@ class Call:
     def target(self) -> Callable[..., Any]:
         """The function itself."""
         return eval(self.function, dict(NAMES))  # type: ignore[no-any-return]
+
+    def options(self, device: torch.device) -> dict[str, Any]:
+        """The keyword arguments on a device: a function that makes a tensor from numbers is told where."""
+        return {**self.kwargs, "device": device} if self.function in CREATING and device.type != "cpu" else self.kwargs
 
 
 @dataclass(frozen=True)
@@ -228,7 +234,7 @@ class Builder:
         fill = fill or ("special" if self.odd and self.chance(0.7) else self.rng.choice(("normal", "normal", "small")))
         made = Input(name, shape, stride, offset, dtype, fill, self.rng.randrange(2**31), bound)
         self.inputs.append(made)
-        self.values[name] = made.make()
+        self.values[name] = made.make("cpu")
         if overlaps:
             self.fixed.add(self.values[name].untyped_storage()._cdata)
         return Ref(name)
@@ -261,7 +267,7 @@ class Builder:
         if any(unsafe(call, self.values)):
             return None
         try:
-            made = apply(call, self.values)
+            made = apply(call, self.values, torch.device("cpu"))
         except Exception:
             return None
         if isinstance(made, (tuple, list)) and all(isinstance(m, torch.Tensor) for m in made) and made:
@@ -324,9 +330,9 @@ def mapped(tree: Any, values: Any) -> Any:
     return tree
 
 
-def apply(call: Call, values: Any) -> Any:
-    """The result of a call on values by name."""
-    return call.target(*mapped(call.args, values), **mapped(call.kwargs, values))
+def apply(call: Call, values: Any, device: torch.device | None = None) -> Any:
+    """The result of a call on values by name, made where programs run unless told otherwise."""
+    return call.target(*mapped(call.args, values), **mapped(call.options(device or here().tensors), values))
 
 
 def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
@@ -376,6 +382,17 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
     if name == "ldexp":  # which resizes its argument
         checks += [t.shape != torch.broadcast_shapes(*[t.shape for t in tensors]) for t in tensors[:1]]
     return checks
+
+
+def needs_another_device(program: Program) -> bool:
+    """Whether a program with attention cannot run here: what is compiled for a GPU calls its kernels, which the CPU has
+    not; and on a GPU eager itself may end in an error, after which the process can use it no more, since its kernels
+    read masks that are broadcast in rows, and tensors that start anywhere, from misaligned addresses (torch 2.11)."""
+    attends = [call for call in program.calls if call.function == "F.scaled_dot_product_attention"]
+    if not attends or here().fakes.type == "cpu":
+        return False
+    masked = any(len(refs((call.args, call.kwargs))) > 3 for call in attends)
+    return here().tensors.type == "cpu" or masked or any(i.offset for i in program.inputs)
 
 
 # ---- programs written by hand

@@ -7,6 +7,8 @@ import ptdebug
 import pytest
 import torch
 
+from tests.devices import DEVICES
+
 transformers = pytest.importorskip("transformers")
 
 ENCODER = {
@@ -80,10 +82,11 @@ def small(name, options):
     return model.eval()
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name, inputs, graphs, options", MODELS)
-def test_a_model_is_compiled_and_gives_what_eager_gives(name, inputs, graphs, options, tmp_path):
-    model = small(name, options)
-    given = inputs()
+def test_a_model_is_compiled_and_gives_what_eager_gives(name, inputs, graphs, options, device, tmp_path):
+    model = small(name, options).to(device)
+    given = {key: value.to(device) for key, value in inputs().items()}
     with torch.no_grad():
         expected = model(**given)
         with ptdebug.record(str(tmp_path / "recording")) as recording:

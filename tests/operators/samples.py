@@ -65,13 +65,13 @@ class Sample:
         return f"{self.operator}[{self.number}]"
 
 
-def operators(only: Sequence[str] = (), dtype: torch.dtype = torch.float32) -> list[Any]:
-    """The entries of the operator database that take `dtype` on the CPU."""
+def operators(only: Sequence[str] = (), dtype: torch.dtype = torch.float32, device: str = "cpu") -> list[Any]:
+    """The entries of the operator database that take `dtype` on a device."""
     with patch.object(torch.backends, "disable_global_flags"):  # its import forbids the process to set them
         import torch.testing._internal.common_methods_invocations as database
 
     database.wrapper_set_seed = _unseeded  # random entries seed inside the call, where a compiled graph cannot
-    found = [op for op in database.op_db if dtype in op.dtypes]
+    found = [op for op in database.op_db if dtype in op.supported_dtypes(device)]
     return [op for op in found if any(fnmatchcase(full_name(op), name) for name in only)] if only else found
 
 
@@ -84,15 +84,17 @@ def full_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def differentiable(op: Any, dtype: torch.dtype = torch.float32) -> bool:
+def differentiable(op: Any, dtype: torch.dtype = torch.float32, device: str = "cpu") -> bool:
     """Whether eager has gradients for an entry."""
-    return bool(op.supports_autograd) and dtype in op.supported_backward_dtypes("cpu")
+    return bool(op.supports_autograd) and dtype in op.supported_backward_dtypes(device)
 
 
-def samples(op: Any, dtype: torch.dtype = torch.float32, grad: bool = False) -> Iterator[Sample]:
+def samples(
+    op: Any, dtype: torch.dtype = torch.float32, grad: bool = False, device: str = "cpu"
+) -> Iterator[Sample]:
     """The sample inputs of an entry, each as a function of tensors."""
     torch.manual_seed(0)
-    for number, given in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad)):
+    for number, given in enumerate(op.sample_inputs(device, dtype, requires_grad=grad)):
         yield sample_of(op.op, full_name(op), number, (given.input, *given.args), given.kwargs)
 
 
@@ -119,7 +121,7 @@ def copies(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None = None) ->
         key = (t.untyped_storage()._cdata, t.dtype)
         if key not in storages:
             count = t.untyped_storage().nbytes() // t.element_size()
-            flat = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage(), 0, (count,), (1,)).clone()
+            flat = torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage(), 0, (count,), (1,)).clone()
             storages[key] = flat if dtype is None else flat.to(_converted(t.dtype, dtype))
         copy = storages[key].as_strided(t.shape, t.stride(), t.storage_offset())
         copy = torch._conj(copy) if t.is_conj() else copy

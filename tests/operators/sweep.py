@@ -33,7 +33,7 @@ from ptdebug.engine.toolchain import cpp_build as compiler
 from ptdebug.tracer.frames import dispatch
 from torch.utils._pytree import tree_leaves
 
-if __name__ == "__main__":  # run as a file: its siblings are found beside it
+if __name__ in ("__main__", "__mp_main__"):  # run as a file, or its worker: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 
@@ -50,6 +50,7 @@ KINDS = {
 }
 
 BATCH = 24  # samples of one function
+SHARES = {"cpu": 1, "cuda": 0}  # operators of one process, 0: as many as there are for it; a GPU takes long to begin
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _gradients(results: list[list[Any]], inputs: list[tuple[torch.Tensor, ...]],
             shape = () if first else r.shape
             values = torch.randn(shape, generator=source, dtype=torch.complex128 if r.is_complex() else torch.float64)
             roots.append(r)
-            tangents.append(values.to(r.dtype).expand(r.shape))
+            tangents.append(values.to(r).expand(r.shape))
     wanted = [t for given in inputs for t in given if t.requires_grad]
     if not roots:
         return [[] for _ in inputs]
@@ -230,10 +231,11 @@ def runs(sample: Sample) -> bool:
 
 
 def sweep(
-    op: Any, limit: int = 0, backward: bool = False, dtype: torch.dtype = torch.float32, dynamic: bool | None = None
+    op: Any, limit: int = 0, backward: bool = False, dtype: torch.dtype = torch.float32, dynamic: bool | None = None,
+    device: str = "cpu",
 ) -> list[Outcome]:
     """How the samples of an operator go, with gradients where asked for."""
-    wanted = (s for s in samples(op, dtype, backward) if bool(s.tracked) == backward and runs(s))
+    wanted = (s for s in samples(op, dtype, backward, device) if bool(s.tracked) == backward and runs(s))
     group = list(itertools.islice(wanted, limit or None))
     return [o for start in range(0, len(group), BATCH) for o in run(group[start : start + BATCH], dynamic)]
 
@@ -244,33 +246,56 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
 
 
 def outcomes_of(ops: Sequence[Any], arguments: argparse.Namespace) -> Iterator[tuple[str, list[Outcome]]]:
-    """(operator, outcomes) of each, in a process of its own: one that crashes is a failure of its operator."""
-    fork = multiprocessing.get_context("fork")
-    waiting = list(reversed(ops))
-    running: dict[Any, tuple[str, Any]] = {}
+    """(operator, outcomes) of each, in processes of `SHARES` operators: one that crashes is a failure of the operator
+    that it was at."""
+    begin = multiprocessing.get_context("fork" if arguments.device == "cpu" else "spawn")
+    share = SHARES[arguments.device] or -(-len(ops) // arguments.jobs)
+    waiting = [list(ops[start : start + share]) for start in reversed(range(0, len(ops), share))]
+    running: dict[Any, tuple[list[Any], Any]] = {}
     while waiting or running:
         while waiting and len(running) < arguments.jobs:
-            op = waiting.pop()
-            receiver, sender = fork.Pipe(duplex=False)
-            process = fork.Process(target=_work, args=(op, arguments, sender))
+            mine = waiting.pop()
+            receiver, sender = begin.Pipe(duplex=False)
+            given = mine if arguments.device == "cpu" else [full_name(op) for op in mine]
+            process = begin.Process(target=_work, args=(given, arguments, sender))
             process.start()
             sender.close()
-            running[receiver] = full_name(op), process
+            running[receiver] = mine, process
         for receiver in multiprocessing.connection.wait(list(running)):
-            name, process = running.pop(receiver)
+            mine, process = running[receiver]
+            name = full_name(mine[0])
             try:
-                yield name, receiver.recv()
+                outcomes, usable = receiver.recv()
             except EOFError:
-                yield name, [Outcome(name, "failed", "the process ended")]
-            process.join()
+                outcomes, usable = [Outcome(name, "failed", "the process ended")], False
+            del mine[0]
+            yield name, outcomes
+            if not usable and mine:
+                waiting.append(list(mine))
+                mine.clear()
+            if not mine:
+                del running[receiver]
+                process.join()
 
 
-def _work(op: Any, arguments: argparse.Namespace, sender: Any) -> None:
-    try:
-        dtype, dynamic = getattr(torch, arguments.dtype), True if arguments.dynamic else None
-        sender.send(sweep(op, arguments.samples, arguments.backward, dtype, dynamic))
-    except Exception:
-        sender.send([Outcome(full_name(op), "failed", traceback.format_exc().strip())])
+def _work(ops: Sequence[Any], arguments: argparse.Namespace, sender: Any) -> None:
+    dtype, dynamic = getattr(torch, arguments.dtype), True if arguments.dynamic else None
+    if arguments.device != "cpu":  # by name: the entries do not go from process to process
+        known = {full_name(op): op for op in operators((), dtype, arguments.device)}
+        ops = [known[name] for name in ops]
+        logging.getLogger("ptdebug").setLevel(logging.ERROR)
+        warnings.simplefilter("ignore")
+    for op in ops:
+        usable = True
+        try:
+            outcomes = sweep(op, arguments.samples, arguments.backward, dtype, dynamic, arguments.device)
+        except Exception:
+            outcomes = [Outcome(full_name(op), "failed", traceback.format_exc().strip())]
+        if any("CUDA error" in o.why or "device-side assert" in o.why for o in outcomes):
+            usable = False  # a device that has failed once fails all that comes after
+        sender.send((outcomes, usable))
+        if not usable:
+            return
 
 
 def main() -> int:
@@ -280,6 +305,8 @@ def main() -> int:
     parser.add_argument("--most-used", action="store_true", help="a hundred operators that models use most")
     parser.add_argument("--samples", type=int, default=0, help="at most this many of each operator")
     parser.add_argument("--dtype", default="float32", help="of the inputs, as torch names it")
+    parser.add_argument("--device", choices=SHARES, default="cpu", help="of the inputs")
+    parser.add_argument("--part", default="1/1", help="K/N: each N-th operator, from the K-th on")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--fast", action="store_true", help="let g++ optimize nothing, which takes a third of the time")
     parser.add_argument("--backward", action="store_true", help="gradients, too, of what has them")
@@ -295,7 +322,10 @@ def main() -> int:
     reasons: collections.Counter[tuple[str, str]] = collections.Counter()
     start = time.time()
     names = MOST_USED if arguments.most_used else arguments.only
-    ops = [op for op in operators(names, dtype) if not arguments.backward or differentiable(op, dtype)]
+    ops = [op for op in operators(names, dtype, arguments.device)
+           if not arguments.backward or differentiable(op, dtype, arguments.device)]
+    part, parts = map(int, arguments.part.split("/"))
+    ops = ops[part - 1 :: parts]
     for name, outcomes in outcomes_of(ops, arguments):
         kind = verdict(outcomes)
         counts[kind] += 1

@@ -45,6 +45,24 @@ def test_an_image_of_tokens_has_the_strides_of_eager():
     torch.testing.assert_close(result, expected)
 
 
+OF_ONE_CHANNEL = {
+    "a tensor of no dimensions": lambda x: x * x.mean(),
+    "a number": lambda x: (x * 2, x > 2),
+    "one tensor": lambda x: x.sigmoid(),
+    "one tensor after another": lambda x: (-(x * x.sum()), (x * 2).abs().half()),
+    "several": lambda x: (x * x, torch.where(x > 0, x, x.mean()), torch.lerp(x, x.mean(), 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_CHANNEL)
+def test_images_of_one_channel_have_the_strides_of_eager_at_any_size(name):
+    f, x = OF_ONE_CHANNEL[name], torch.randn(2, 1, 4, 6).to(memory_format=torch.channels_last)
+    for dynamic in (False, True):
+        found = ptdebug.compile(f, backend="aot_eager", dynamic=dynamic)(x)
+        assert torch.utils._pytree.tree_map(torch.Tensor.stride, found) == torch.utils._pytree.tree_map(
+            torch.Tensor.stride, f(x))
+
+
 def test_views_are_split_as_aten_splits_them():
     draw, compared = random.Random(0), 0
     for _ in range(2000):

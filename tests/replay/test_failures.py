@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from ptdebug.replay.failures.rebuild import rebuild
 from ptdebug.replay.failures.signature import Signature, normalized
 from ptdebug.replay.recorded.graphs import ReplayError
 from ptdebug.replay.recorded.state import read_state
+from ptdebug.replay.reduce.subgraph import eager_values, with_graph
 from ptdebug.replay.repro.graphs import emit_graph
 from ptdebug.replay.repro.state_source import state_lines
 
@@ -56,6 +58,23 @@ def test_training_compares_gradients():
     assert observe(case).passed
     wrong_relu()
     assert observe(case).kind == "values"
+
+
+def test_random_numbers_start_as_at_the_recorded_call(tmp_path):
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, 0.5) + torch.rand_like(x)
+
+    torch.manual_seed(7)
+    torch.rand(3)
+    with ptdebug.record("r", out=tmp_path) as recording:
+        found = ptdebug.compile(f, backend="eager")(X)
+    case = Case.from_recording(recording, "0/0")
+    case.save(tmp_path / "case")
+    for one in case, Case.load(tmp_path / "case"), with_graph(case, case.graph.nodes):
+        values = eager_values(one)
+        assert any(torch.equal(value, found) for value in values.values() if isinstance(value, torch.Tensor))
+        assert observe(one).passed
+    assert "random:cpu" in case.inputs.flats and "random:cpu" not in {item.tensor for item in case.inputs.records}
 
 
 def test_the_state_around_the_call_is_restored():

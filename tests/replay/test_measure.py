@@ -2,17 +2,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from ptdebug.artifacts.fx_graphs import graph_record
+from ptdebug.artifacts.records import Location
 from ptdebug.cli.main import main
 from ptdebug.replay.failures.case import Case, Inputs
 from ptdebug.replay.measure import machine as machines
 from ptdebug.replay.measure.machine import SIZES, Machine, machine, raised
-from ptdebug.replay.measure.regions import KernelTime, measure, slower_because
-from ptdebug.replay.measure.timing import Timing, interleaved
+from ptdebug.replay.measure.reasons import short_kernel, slower_because, slower_twins
+from ptdebug.replay.measure.regions import measure
+from ptdebug.replay.measure.steps import KernelTime
+from ptdebug.replay.measure.stopwatch import calls_of
+from ptdebug.replay.measure.timing import Launched, Timing, interleaved
+from ptdebug.replay.measure.twins import twins
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +97,27 @@ def kernel(name: str, seconds: float, eager: float | None) -> KernelTime:
     return KernelTime("", name, "loops", seconds, 0.0, eager, 3, 100, 100, None)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_kernels_are_timed_by_themselves(monkeypatch) -> None:
+    """With the names of what libraries launched, and shares of what this GPU can do."""
+    monkeypatch.setattr(machines, "MATRIX", {"cuda": 4096})
+    traced = torch.fx.symbolic_trace(lambda x, w: (torch.softmax(x @ w, -1) * 2,))
+    values = (torch.randn(4096, 1024), torch.randn(1024, 4096))
+    for node, value in zip(traced.graph.nodes, values):
+        node.meta["val"] = value
+    graph = graph_record(traced.graph, "capture", "bytecode")
+    region = measure(Case(graph, Inputs.of(values, ("x", "w")), device="cuda"), "r:0/0")
+    product, softmax = region.kernels
+    assert region.notes == () and [k.kind for k in region.kernels] == ["extern", "loops"]
+    assert product.launched and product.flops == 2 * 4096 * 4096 * 1024 and 0.05 < product.peak < 1.2
+    assert softmax.name in softmax.launched[0].name and 0.3 < softmax.bandwidth < 1.2
+    assert 1e-6 < softmax.seconds < 1e-3 and len(region.device_seconds) == 2
+    assert [twin.operators for twin in region.twins] == [("matmul",), ("softmax", "mul")]
+    assert all(twin.launched and twin.eager > 0 for twin in region.twins)
+    assert 1e11 < region.machine.memory < 1e13 and {"float16", "bfloat16", "tf32"} == set(region.machine.products)
+
+
 def test_what_makes_it_slower_is_named() -> None:
     fast, slow, eager = kernel("fast", 1e-6, 5e-6), kernel("slow", 30e-6, 10e-6), Timing(20e-6, 0.02)
     found = slower_because(eager, Timing(60e-6, 0.02), 29e-6, [fast, slow])
@@ -98,6 +125,56 @@ def test_what_makes_it_slower_is_named() -> None:
     assert slower_because(eager, Timing(20.5e-6, 0.02), 5e-6, [fast, slow]) == []
     assert slower_because(eager, Timing(23e-6, 0.5), 0.0, [fast])[-1] == (
         "the noise (50%) is as large as the difference")
+
+
+def test_operators_that_share_kernels_are_compared_with_these_kernels() -> None:
+    """Two kernels compute the softmax of one layer, with the product before it; another layer is alike."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    for name in ("mm", "softmax", "mm_1", "softmax_1"):
+        x = graph.create_node("call_function", torch.neg, (x,), name=name)
+        x.meta["stack"] = [Location("/p/model.py", 3 if "softmax" in name else 2)]
+    kernels = [replace(kernel(f"fused_{k}_add", 20e-6, None), captured=operators) for k, operators in enumerate(
+        [("mm",), ("mm", "softmax"), ("mm_1",), ("softmax_1", "mm_1"), ()])]
+    launched = (Launched("void flash<float>(int)", 1, 1e-6),)
+    times = {f"capture#{name}": Timing(5e-6, 0.0, launched) for name in ("mm", "softmax", "mm_1", "softmax_1")}
+    first, second = twins(torch.fx.GraphModule({}, graph), kernels, times)
+    assert (first.operators, first.kernels, first.eager) == (("mm", "softmax"), tuple(kernels[:2]), 10e-6)
+    assert second.operators == ("mm_1", "softmax_1") and second.kernels == tuple(kernels[2:4])
+    ((lost, text, members),) = slower_twins([first, second])
+    assert lost == pytest.approx(60e-6) and members == [first, second]
+    assert text == "2 times mm, softmax (model.py:3): 80.0 us in fused_0_add, fused_1_add; eager 20.0 us (flash, flash)"
+    times["capture#mask"] = Timing(1e-6, 0.0)  # computed again in each kernel, and no tie between them
+    masked = [replace(k, captured=(*k.captured, "mask")) for k in kernels]
+    graph.create_node("call_function", torch.neg, (x,), name="mask")
+    assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), masked, times)][:2] == [
+        ("mm", "softmax", "mask"), ("mm_1", "softmax_1")]
+    del times["capture#mm"]
+    assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), kernels, times)] == [second.operators]
+
+
+def test_kernels_belong_to_the_call_that_they_begin_in() -> None:
+    events = [
+        ("ptdebug call 0 0", 10.0, 30.0, False), ("aten::mm", 11.0, 14.0, False), ("warm", 5.0, 9.0, True),
+        ("ptdebug call 0 0", 15.0, 29.0, True), ("gemm", 15.0, 20.0, True), ("Memset (Device)", 20.5, 21.0, True),
+        ("ptdebug call 3 1", 40.0, 50.0, False), ("gemm", 44.0, 49.0, True), ("between", 35.0, 36.0, True),
+    ]
+    found = calls_of(events)
+    assert {key: [name for name, _ in kernels] for key, kernels in found.items()} == {
+        (0, 0): ["gemm", "Memset (Device)"], (3, 1): ["gemm"]}
+    assert found[0, 0][0][1] == pytest.approx(5e-6)
+
+
+@pytest.mark.parametrize("name, short", [
+    ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::Half, float>(int, float)",
+     "vectorized_layer_norm_kernel"),
+    ("nvjet_sm90_hsh_192x128_64x5_1x2_h_bz_coopB_bias_TNT", "nvjet_sm90_hsh_192x128_64x5_1x2_h_bz_coopB_bias_TNT"),
+    ("void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_f16_128x256>(cutlass_80::Params)",
+     "cutlass_80_tensorop_f16_s16816gemm_f16_128x256"),
+    ("Memcpy DtoD (Device -> Device)", "Memcpy DtoD"),
+])
+def test_kernels_have_short_names(name: str, short: str) -> None:
+    assert short_kernel(name) == short
 
 
 def test_the_command(tmp_path: Path, capsys) -> None:

@@ -249,6 +249,11 @@ hint_for(
     hint="compile the whole of it (torch.compile(ddp_model)), which compiles the module inside, and call what that "
     "gives from eager code; or compile the module before it is wrapped",
 )
+hint_for(
+    "torch.distributed.fsdp",
+    message="FSDP gathers the parameters of a wrapped module before `{expression}` and frees them after it, in eager",
+    hint="nothing here: each wrapped module is compiled on its own, equal ones once (larger modules: larger graphs)",
+)
 
 # ---- Python's machinery ----------------------------------------------------------------------------------------------
 hint_for(

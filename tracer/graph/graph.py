@@ -56,6 +56,7 @@ from ..variables.torch.higher_order.registered_autograd import with_registered_g
 from ..variables.torch.runtime_asserts import RuntimeAssert, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
+from .current_gpu import guard_current_gpu
 from .data_dependent_errors import is_caught
 from .nodes import as_code, as_written, fake_of, input_name, subject_of, target_name, tensors_in, unbacked_symbols
 
@@ -215,6 +216,7 @@ class TraceGraph:
                 return derived
         self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
         fake = self.run_fake(op, target, node_args, node_kwargs)
+        guard_current_gpu(tx, fake, (*node_args, *node_kwargs.values()))
         if hidden := hides_gradient(target, (node_args, node_kwargs), fake):
             raise Unsupported(Reason.MISSING_GRADIENT, detail=hidden)
         if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
@@ -239,6 +241,8 @@ class TraceGraph:
         self.operations += 1
         for row in self.rows:
             row.is_used(node)
+        if fake is not None and writes_lists(target):
+            return args[0] if args else kwargs["self"]  # the list itself
         return build.wrap_result(tx, node, fake)
 
     def _known(self, conditions: Sequence[sympy.Expr], results: Sequence[Any]) -> list[sympy.Expr]:

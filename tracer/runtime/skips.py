@@ -29,6 +29,7 @@ _OURS = (
 _LAUNCH = os.path.join(_PACKAGE, "cli", "launch.py")
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
 _NN_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
+_CHECKPOINTS = os.path.join(_TORCH, "distributed", "algorithms", "_checkpoint", "checkpoint_wrapper.py")
 _CONTAINERS = str(torch.nn.modules.container.__file__)
 _WRAPPERS = (
     *(os.path.join(_TORCH, *parts) + os.sep for parts in (("nn", "parallel"), ("distributed",), ("_dynamo",))),
@@ -93,7 +94,7 @@ def file_skip_reason(filename: str) -> str:
         return "ptdebug itself"
     if path.startswith(_TORCH):
         inner = path.endswith(("module.py", "_functions.py"))
-        return "" if path.startswith(_NN_MODULES) and not inner else "torch itself"
+        return "" if (path.startswith(_NN_MODULES) and not inner) or path == _CHECKPOINTS else "torch itself"
     for site in _SITE:
         if site in path:
             package = path.rsplit(site, 1)[1].split(os.sep, 1)[0].removesuffix(".py")
@@ -119,7 +120,8 @@ def is_installed(filename: str) -> bool:
 
 def only_wraps(code: types.CodeType) -> bool:
     """Whether a module's `forward` is skipped although it is compiled: what it calls is compiled instead."""
-    return os.path.realpath(code.co_filename).startswith(_WRAPPERS)
+    path = os.path.realpath(code.co_filename)
+    return path.startswith(_WRAPPERS) and path != _CHECKPOINTS
 
 
 def involves_tensors(code: types.CodeType, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any]) -> bool:

@@ -27,6 +27,7 @@ from ...artifacts.stages import TIMINGS
 from ..acts import flip, flips
 from ..session import SOURCE, Session, Target
 from .answer import Answer, Details, fixed
+from .measured import measured_rows
 
 BAR = 20  # characters of the longest bar
 
@@ -273,5 +274,5 @@ def time(session: Session, compile_id: str) -> list[Answer]:
             if seconds >= 0.0005:
                 rows.append(Answer(f"{seconds:7.3f} s {bar(seconds, most):<{BAR}} {stage}",
                                    fixed(f"{stage}: {seconds:.3f} s of {total:.3f} s"), (Target(info.id), 0), 1))
-    return rows
+    return rows + [row for info in infos for row in measured_rows(session, info.id)]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ....artifacts.context import CompileContext
 from ...graphs.functional_graph import AtenGraph
-from ...ir.ir import Plan
+from ...ir.ir import Group, Plan
 from ...unsupported import NoCppWrapper
 from ..cpp import CppSource
 from .state import NativeSource
@@ -23,6 +23,8 @@ def add_wrapper(
     try:
         if not source.entries:
             raise NoCppWrapper("the graph has no C++ kernels to put it beside")
+        if any(isinstance(item, Group) and item.device.type != "cpu" for item in plan.items):
+            raise NoCppWrapper("the graph has kernels of a GPU, too")
         wrapper = NativeWriter(aten, plan, source.entries).write()
     except (NoCppWrapper, NotImplementedError) as reason:
         context.decide("python-wrapper", "graph", ("python",), "python", str(reason))

@@ -4,17 +4,20 @@ Read in this order: `form.py` normalizes a group for tiling; `tiling.py` chooses
 writes one kernel, with `emit.py` for statements, `dims.py` for indices and masks, `ops.py` and `reductions.py` for the
 tables of operators; `split.py` splits rows over several programs; `foreach.py` writes horizontally fused kernels;
 `generate.py` ties it together. `load.py` turns the text into functions, `launch.py` calls them (on CUDA, or on the CPU
-in Triton's interpreter). `building.py` compiles each distinct kernel once, in a separate process (`server.py`);
-`compile.py` compiles for a GPU that need not be present, and records every form on the way.
+in Triton's interpreter); `interpreted.py` runs a group that has no kernel. `building.py` compiles each distinct kernel
+once, in a separate process (`server.py`); `compile.py` compiles for a GPU that need not be present, and makes the
+records, with every form on the way (`machine_code.py`) and the occupancy (`occupancy.py`).
 """
 from ...unsupported import TritonUnsupported
 from .building import warm_up
 from .compile import describe_for_target, describe_kernel
 from .generate import generate
-from .launch import TritonKernel, kernels_for_plan
+from .interpreted import InterpretedGroup
+from .launch import TritonKernel, finished, kernels_for_plan
+from .machine_code import with_sass
 from .source import TritonSource
 
 __all__ = [
-    "TritonKernel", "TritonSource", "TritonUnsupported", "describe_for_target", "describe_kernel", "generate",
-    "kernels_for_plan", "warm_up",
+    "InterpretedGroup", "TritonKernel", "TritonSource", "TritonUnsupported", "describe_for_target", "describe_kernel",
+    "finished", "generate", "kernels_for_plan", "warm_up", "with_sass",
 ]

@@ -33,7 +33,8 @@ from .source import Launch, assemble
 class Binary:
     """A compiled kernel: the file of its machine code, and what a launch needs.
 
-    `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes.
+    `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes. `seconds` is the time of
+    its compilation, whenever that was.
     """
 
     path: str
@@ -41,6 +42,12 @@ class Binary:
     warps: int
     shared: int
     scratch: int
+    seconds: float = 0.0
+
+    @property
+    def forms(self) -> str:
+        """The file of the forms on the way to it, see `machine_code.py`."""
+        return self.path + server.FORMS_SUFFIX
 
 
 class Build:
@@ -51,8 +58,9 @@ class Build:
         self._binary: Binary | None = None
         self._service: _Service | None = None
         answer = _kept(job)
+        self.cached = answer is not None
         if answer is not None:
-            self._binary = Binary(job["path"], **answer)
+            self._binary = Binary(**answer)
             return
         self._service = _service()
         if self._service is not None:
@@ -88,7 +96,9 @@ def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool
     }
     key = _key(job)
     if key not in _BUILDS:
-        _BUILDS[key] = Build({**job, "number": next(_NUMBERS), "path": str(_folder() / f"{key}.cubin")})
+        # Another process may compile the same kernel under another name: its machine code is another file.
+        own = f"{key}-{hashlib.sha256(launch.name.encode()).hexdigest()[:8]}"
+        _BUILDS[key] = Build({**job, "key": key, "number": next(_NUMBERS), "path": str(_folder() / f"{own}.cubin")})
     return _BUILDS[key]
 
 
@@ -149,19 +159,20 @@ def _folder() -> Path:
 def _kept(job: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer to an equal earlier job, if its machine code is there and undamaged."""
     try:
-        answer: dict[str, Any] = json.loads(Path(job["path"]).with_suffix(".json").read_text())
+        answer: dict[str, Any] = json.loads((_folder() / f"{job['key']}.json").read_text())
+        answer["path"] = str(_folder() / answer.pop("file"))
         checksum = answer.pop("checksum")
-        return answer if checksum == hashlib.sha256(Path(job["path"]).read_bytes()).hexdigest() else None
+        return answer if checksum == hashlib.sha256(Path(answer["path"]).read_bytes()).hexdigest() else None
     except (OSError, ValueError, KeyError):
         return None
 
 
 def _keep(job: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
     path = Path(job["path"])
-    kept = {**answer, "checksum": hashlib.sha256(path.read_bytes()).hexdigest()}
+    kept = {**answer, "file": path.name, "checksum": hashlib.sha256(path.read_bytes()).hexdigest()}
     written = path.with_suffix(f".{os.getpid()}.json")
     written.write_text(json.dumps(kept))
-    os.replace(written, path.with_suffix(".json"))
+    os.replace(written, _folder() / f"{job['key']}.json")
 
 
 # ---- the process that compiles ---------------------------------------------------------------------------------------

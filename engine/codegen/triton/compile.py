@@ -1,28 +1,19 @@
-"""Triton's compiler, for a GPU that need not be present: TTIR, TTGIR, LLVM IR, PTX and SASS as text, and metrics."""
+"""Kernels for a GPU that need not be present, and the records of kernels with all that the compiler made of them."""
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import AnyRecord, Kernel
 from ...ir.ir import Group, Plan
 from ...unsupported import TritonUnsupported
-from .building import parameter_constants, parameter_types
+from .building import Build, begin, parameter_constants, parameter_types
 from .generate import generate
-from .load import load
+from .machine_code import forms_of, prefix_of, with_sass
 from .server import compiled
 from .source import Launch, TritonSource
-
-_PRODUCTS = ("ttir", "ttgir", "llir", "ptx")
 
 
 def compile_launch(
@@ -41,99 +32,65 @@ def compile_launch(
 def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Iterator[tuple[str, str, AnyRecord]]:
     """Records of stage `kernels` for each group as compiled for `target` ("cuda:90"); nothing runs.
 
-    Groups are compiled in the caller's thread, about 0.1 s each; disassembly, which takes longer and runs in processes
-    of its own, overlaps. A group without a Triton form is recorded as absent.
+    All are compiled in processes of their own, each distinct text once. A group without a Triton form is recorded as
+    absent.
     """
     buffers = dict(plan.program.buffers)
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        begun = []
-        for group in plan.items:
-            if not isinstance(group, Group):
-                continue
-            try:
-                begun.append((group.kernel, _begin_record(generate(group, buffers, context), target, pool)))
-            except TritonUnsupported as error:
-                context.absent("kernels", f"{group.kernel} for {target}: {error}")
-        for name, finish in begun:
-            yield "kernels", f"{name}@{target}", finish()
+    begun: list[tuple[TritonSource, list[Build]]] = []
+    for group in plan.items:
+        if not isinstance(group, Group):
+            continue
+        try:
+            source = generate(group, buffers, context)
+            begun.append((source, _begin(source, target)))
+        except TritonUnsupported as error:
+            context.absent("kernels", f"{group.kernel} for {target}: {error}")
+    made = []
+    for number, (source, builds) in enumerate(begun, 1):
+        context.progress(f"compiling kernel {number} of {len(begun)} for sm_{_capability(target)}")
+        made.append(record_of(source, builds, target))
+    context.progress(f"disassembling {len(made)} kernels")
+    for record, full in zip(made, with_sass(made)):
+        yield "kernels", f"{record.name}@{target}", full or record
 
 
 def describe_kernel(source: TritonSource, target: str) -> Kernel:
     """The record of `source` compiled for `target`; a failure of the compiler is its `log`, never an exception."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return _begin_record(source, target, pool)()
+    record = record_of(source, _begin(source, target), target)
+    return with_sass([record])[0] or record
 
 
-def _begin_record(source: TritonSource, target: str, pool: ThreadPoolExecutor) -> Callable[[], Kernel]:
-    """Compile now, disassemble in `pool`; the result waits for that and makes the record."""
-    start = time.perf_counter()
+def record_of(source: TritonSource, builds: Sequence[Build], target: str) -> Kernel:
+    """The record of `source` as built, without its SASS (see `with_sass`); what failed is in its log."""
     names = tuple(k.name for k in source.launches)
     products: dict[str, str] = {}
-    facts: dict[str, Any] = {"launches": source.meta}
+    metrics: dict[str, Any] = {"launches": source.meta}
     log: list[str] = []
-    later: list[tuple[str, Future[tuple[dict[str, str], dict[str, int]]]]] = []
-    try:
-        namespace = load(source)
-        for launch in source.launches:
-            prefix = f"{launch.name}." if len(names) > 1 else ""
-            kernel = _compiled_for(launch, namespace[launch.name], target)
-            products |= {f"{prefix}{name}": str(kernel.asm[name]) for name in _PRODUCTS if name in kernel.asm}
-            metadata = {"num_warps": kernel.metadata.num_warps, "shared_bytes": kernel.metadata.shared}
-            facts |= {f"{prefix}{k}": v for k, v in (metadata | dict(launch.constants)).items()}
-            if "cubin" in kernel.asm:
-                later.append((prefix, pool.submit(_taken_apart, kernel.asm["cubin"], log)))
-    except Exception as error:  # Triton raises what it likes; the record says what
-        log.append(f"{type(error).__name__}: {error}")
-    seconds = time.perf_counter() - start
-
-    def finish() -> Kernel:
-        for prefix, future in later:
-            texts, numbers = future.result()
-            products.update({f"{prefix}{k}": v for k, v in texts.items()})
-            facts.update({f"{prefix}{k}": v for k, v in numbers.items()})
-        return Kernel(source.signature.name, "triton", source.lines, names, log="\n".join(log), seconds=seconds,
-                      target=target, outputs=products, metrics=facts)
-
-    return finish
+    paths, seconds = [], 0.0
+    for launch, build in zip(source.launches, builds):
+        prefix = prefix_of(launch.name, names)
+        try:
+            binary = build.wait()
+        except TritonUnsupported as error:
+            log.append(str(error))
+            paths.append("")
+            continue
+        paths.append(binary.path)
+        seconds += binary.seconds
+        products |= {f"{prefix}{form}": text for form, text in forms_of(binary, launch, source).items()}
+        facts = {"num_warps": binary.warps, "shared_bytes": binary.shared, **launch.constants}
+        metrics |= {f"{prefix}{name}": value for name, value in facts.items()}
+        if binary.name != launch.name:
+            log.append(f"one binary with {binary.name}, which differs in names alone: those of variables are its")
+    return Kernel(
+        source.signature.name, "triton", source.lines, names, log="\n".join(log), path=os.pathsep.join(paths),
+        seconds=seconds, cached=all(b.cached for b in builds), target=target, outputs=products, metrics=metrics)
 
 
-def _compiled_for(launch: Launch, function: Any, target: str) -> Any:
-    from triton.backends.compiler import GPUTarget
-
-    backend, _, capability = target.partition(":")
-    return compile_launch(launch, function, target=GPUTarget(backend, int(capability), 32))
+def _begin(source: TritonSource, target: str) -> list[Build]:
+    """What a usual call needs: aligned pointers, 32-bit indices."""
+    return [begin(k, _capability(target), (True,) * len(k.pointers), False) for k in source.launches]
 
 
-def _taken_apart(cubin: bytes, log: list[str]) -> tuple[dict[str, str], dict[str, int]]:
-    """What NVIDIA's tools read from a cubin: its instructions, and their resources."""
-    facts = _resources(cubin, log)
-    sass = _with_tool("nvdisasm", ["-c", "-ndf"], cubin, log)
-    return ({"sass": sass} if sass else {}), facts
-
-
-def _resources(cubin: bytes, log: list[str]) -> dict[str, int]:
-    """Registers and spilled bytes of a cubin, as cuobjdump counts them."""
-    text = _with_tool("cuobjdump", ["-res-usage"], cubin, log)
-    found = re.search(r"REG:(\d+).*?STACK:(\d+).*?SHARED:(\d+).*?LOCAL:(\d+)", text)
-    if found is None:
-        return {}
-    return {"registers": int(found[1]), "stack_bytes": int(found[2]), "spills": int(found[4])}
-
-
-def _with_tool(name: str, options: list[str], cubin: bytes, log: list[str]) -> str:
-    """What one of NVIDIA's tools (those that come with Triton, or on the PATH) prints; "" and a reason otherwise."""
-    import triton
-
-    bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
-    tool = str(bundled) if bundled.exists() else shutil.which(name)
-    if not tool:
-        log.append(f"{name} was not found: its output is missing")
-        return ""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        done = subprocess.run([tool, *options, file.name], capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode:
-        log.append(f"{name}: {done.stderr.strip()}")
-        return ""
-    return done.stdout
+def _capability(target: str) -> int:
+    return int(target.partition(":")[2])

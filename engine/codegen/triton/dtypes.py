@@ -1,6 +1,8 @@
 """torch's dtypes by their Triton names."""
 from __future__ import annotations
 
+import math
+
 import torch
 
 from ...unsupported import TritonUnsupported
@@ -42,11 +44,14 @@ def _entry(dtype: torch.dtype) -> tuple[str, str]:
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:
-    """A constant as Triton source that keeps its value: infinities and NaN spelled out."""
+    """A constant as Triton source that keeps its value: infinities, NaN and -0.0 spelled out."""
     if dtype == torch.bool:
         return str(bool(value))
     if dtype.is_floating_point:
         number = float(value)
+        if number == 0.0 and math.copysign(1.0, number) < 0:  # of a literal Triton makes 0.0
+            bits = 8 * dtype.itemsize
+            return f"tl.full([], {-(1 << (bits - 1))}, tl.int{bits}).to({value_type(dtype)}, bitcast=True)"
         finite = number == number and number not in (float("inf"), float("-inf"))
         return repr(number) if finite else f'float("{number}")'
     return str(int(value))

@@ -6,6 +6,7 @@ computed in an earlier loop, the value is recomputed (internal buffers) or loade
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import sympy
@@ -111,10 +112,25 @@ class Emitter:
             return f"{operands[0].typed}.to({value_type(s.dtype)}, bitcast=True)"
         if s.op in ("rand", "randn"):
             raise TritonUnsupported(f"{s.op} has no Triton form that agrees with the other backends")
+        if s.op == "truediv" and s.dtype == torch.float32:
+            quotient = self._quotient(*operands)
+            if quotient:
+                return quotient
         values = operands[1:] if s.op == "where" else operands
         weak = s.op in TAKES_LITERALS and any(v.constant is None and v.dtype == values[0].dtype for v in values)
         texts = [v.text if weak and v in values and _plain(v) else v.typed for v in operands]
         return expression(s.op, texts, values[0].dtype)
+
+    def _quotient(self, a: Value, b: Value) -> str:
+        """A division of many elements by one number, in float32; "" for others."""
+        if b.constant is not None:
+            mantissa, exponent = math.frexp(float(b.constant))
+            if abs(mantissa) == 0.5 and abs(exponent) < 100 and a.constant is None:
+                return f"{a.text} * {literal(1 / float(b.constant), torch.float32)}"  # the same, by a power of two
+            return ""
+        blocks = {d.name for d in self.dims.all if d.block}
+        shared = blocks & b.dims < blocks & a.dims
+        return f"divided_by_shared({a.typed}, {b.text})" if shared else ""
 
     # ---- positions --------------------------------------------------------------------------------------------------
     def _index(self, body: TileBody, index: sympy.Expr | None) -> tuple[str, frozenset[str]]:

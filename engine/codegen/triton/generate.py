@@ -25,7 +25,7 @@ def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContex
     """
     if isinstance(group, Foreach):
         return generate_foreach(group, buffers)
-    symbols, bounds = _symbols(group, buffers), _bounds(group)
+    symbols, bounds = symbols_of(group, buffers), _bounds(group)
     groups, why = _parts(group, buffers)
     if len(groups) > 1 or why:
         context.decide("kernel-launches", group.kernel, [str(len(groups))], str(len(groups)), why)
@@ -144,7 +144,7 @@ def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
     return ""
 
 
-def _symbols(group: Group, buffers: Mapping[str, Buffer]) -> tuple[sympy.Symbol, ...]:
+def symbols_of(group: Group, buffers: Mapping[str, Buffer]) -> tuple[sympy.Symbol, ...]:
     """The size symbols that the group's extents and indices need, by name."""
     own = {a.symbol for b in group.bodies for a in (*b.axes, *b.reduction_axes)} | {a.symbol for a in group.axes}
     found: set[sympy.Symbol] = set()
@@ -168,4 +168,4 @@ def _bounds(group: Group) -> tuple[str, ...]:
     return tuple(found)
 
 
-__all__ = ["TritonUnsupported", "generate"]
+__all__ = ["TritonUnsupported", "generate", "symbols_of"]

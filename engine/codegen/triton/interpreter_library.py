@@ -1,6 +1,9 @@
-"""What Triton's interpreter lacks when it is entered directly: libdevice, and the jitted part of `tl`."""
+"""What Triton's interpreter lacks when it is entered directly: libdevice, the jitted part of `tl`, and what
+its builder does unlike a GPU."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -44,6 +47,82 @@ def isolated(function: Any) -> Any:
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__annotations__ = function.__annotations__
     return copy
+
+
+_NARROW = {"bf16": torch.bfloat16, "fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+"""Floats that NumPy has not, by Triton's names: the interpreter holds their bits as unsigned integers."""
+
+
+@contextmanager
+def as_on_a_device() -> Iterator[None]:
+    """While it lasts, Triton's interpreter does some things as a GPU does them.
+
+    What a comparison of two scalars says keeps its type where it becomes a block (Triton gives it that of the operands,
+    which no mask can have); conversions to narrow floats round to nearest (not towards zero), whatever they come from.
+    """
+    from triton.runtime.interpreter import interpreter_builder as builder
+
+    own = {"create_splat": _splat(builder), "cast_impl": _cast(builder), "create_fp_to_fp": _cast_floats(builder)}
+    vars(builder).update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            vars(builder).pop(name, None)
+
+
+def _splat(builder: Any) -> Any:
+    from triton.runtime.interpreter import TensorHandle
+
+    plain = type(builder).create_splat
+
+    def create_splat(block: Any, scalar: Any) -> Any:
+        if numpy.asarray(scalar.data).dtype != numpy.bool_:
+            return plain(builder, block, scalar)
+        import triton.language as tl
+
+        return TensorHandle(numpy.full(block.shape, numpy.asarray(scalar.data).flat[0]), tl.int1)
+
+    return create_splat
+
+
+def _cast(builder: Any) -> Any:
+    plain = type(builder).cast_impl
+
+    def cast_impl(source: Any, target: Any) -> Any:
+        made = _narrow_cast(source, target)
+        return plain(builder, source, target) if made is None else made
+
+    return cast_impl
+
+
+def _cast_floats(builder: Any) -> Any:
+    plain = type(builder).create_fp_to_fp
+
+    def create_fp_to_fp(source: Any, target: Any, rounding: Any) -> Any:
+        made = _narrow_cast(source, target)
+        return plain(builder, source, target, rounding) if made is None else made
+
+    return create_fp_to_fp
+
+
+def _narrow_cast(source: Any, target: Any) -> Any:
+    """The conversion by torch where one of the types is narrow; None for others."""
+    from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+
+    old, new = (_NARROW.get(str(kind.scalar)) for kind in (source.dtype, target))
+    if old is None and new is None:
+        return None
+    values = torch.from_numpy(numpy.ascontiguousarray(source.data))
+    values = values if old is None else values.view(_BITS[old.itemsize]).view(old)
+    if new is not None:
+        made = values.to(new).view(_BITS[new.itemsize]).numpy()
+    else:
+        made = values.float().numpy().astype(_get_np_dtype(target))
+    return TensorHandle(made.view(_get_np_dtype(target)), target.scalar)
+
+
+_BITS = {1: torch.uint8, 2: torch.int16}
 
 
 def libdevice() -> SimpleNamespace:

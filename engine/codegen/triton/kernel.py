@@ -167,9 +167,10 @@ class KernelWriter:
         kind = self.kind(body, s)
         base = body.wanted_name(s)
         names = []
-        for suffix, dtype, start in kind.parts:
+        for number, (suffix, dtype, start) in enumerate(kind.parts, 1):
             names.append(self.namer.fresh(f"{base}{suffix}_tile"))
-            shape = self.dims.shape(self._tile_names(space))
+            counts = kind.counts and number == len(kind.parts)
+            shape = self._count_shape(space) if counts else self.dims.shape(self._tile_names(space))
             text = f"tl.full({shape}, {literal(start, dtype)}, {value_type(dtype)})"
             self.writer.line(f"{names[-1]} = {text}", origins_of(body, s))
         return Accumulators(body, s, kind, names)
@@ -184,7 +185,21 @@ class KernelWriter:
     def finish(self, accumulators: list[Accumulators]) -> None:
         """Reduce the accumulators' tiles to one value for each row."""
         for acc in accumulators:
-            self._finish(acc.body, acc.statement, acc.kind, acc.names)
+            self.reduce(acc, self.whole(acc))
+
+    def reduce(self, acc: Accumulators, tiles: list[str]) -> None:
+        """Reduce whole tiles of a reduction's parts to one value for each row."""
+        self._finish(acc.body, acc.statement, acc.kind, tiles)
+
+    def whole(self, acc: Accumulators) -> list[str]:
+        """The accumulators, all of them with the shape of the tile."""
+        if not acc.kind.counts:
+            return acc.names
+        shape = self.dims.shape(self._tile_names(self._space(acc.body)))
+        return [*acc.names[:-1], f"tl.broadcast_to({acc.names[-1]}, {shape})"]
+
+    def _count_shape(self, space: Space) -> str:
+        return f"[1, {self.dims.inner[space.name].constant}]" if self.dims.rank == 2 else self.dims.shape([space.name])
 
     # ---- reductions -------------------------------------------------------------------------------------------------
     def _reduce_tile(self, body: TileBody, s: Statement) -> None:

@@ -8,7 +8,7 @@ even imported.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -17,11 +17,15 @@ import torch
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
 from ...ir.ir import Buffer, Group, KernelSignature, Plan
+from ...runtime.cuda_graphs.capture import is_kept
+from ...unsupported import TritonUnsupported
 from .building import Binary, Build, begin, parameter_types
-from .compile import compile_launch
+from .compile import compile_launch, record_of
 from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
-from .generate import generate
+from .generate import generate, symbols_of
+from .interpreted import InterpretedGroup, interpreted
+from .interpreter_library import as_on_a_device
 from .load import load, load_interpreted
 from .source import WIDE_FROM, Launch, Table, TritonSource, function_of
 from .tables import Tables
@@ -48,7 +52,7 @@ class TritonKernel:
     def begin(self) -> None:
         """Start to compile what a usual call needs: aligned pointers, 32-bit indices."""
         for launcher in self._launchers:
-            launcher.begin()
+            launcher.usual()
 
     def wait(self) -> None:
         """Until that is compiled. Raises TritonUnsupported where Triton refuses."""
@@ -69,7 +73,10 @@ class TritonKernel:
         return self._run
 
     def record(self) -> Kernel:
-        """The record of stage `kernels`: the source, without products of a compiler (see `describe_for_target`)."""
+        """The record of stage `kernels`: the source, and on a GPU the forms of what was built; the SASS comes later."""
+        builds = [build for launcher in self._launchers if (build := launcher.usual()) is not None]
+        if builds and len(builds) == len(self._launchers):
+            return record_of(self.source, builds, f"cuda:{_capability(self.device)}")
         target = "cuda" if self.device.type == "cuda" else "interpreter"
         names = tuple(k.name for k in self.source.launches)
         return Kernel(self.signature.name, "triton", self.source.lines, names, target=target,
@@ -143,7 +150,7 @@ class TritonKernel:
                 with torch.cuda.device(index):
                     return launch(aligned, pointers, tables)
             stream = torch._C._cuda_getCurrentRawStream(index)
-            rows = tables.rows(pointers, stream)
+            rows = tables.kept_rows(pointers) if is_kept() else tables.rows(pointers, stream)
             launchers[aligned](stream, False, [rows.data_ptr(), tables.programs.data_ptr()], ())
             return 0
 
@@ -156,7 +163,7 @@ class TritonKernel:
 
         Arguments are all addresses, or all tensors.
         """
-        if any(0 in (launcher.static_grid or ()) for launcher, _ in plans):
+        if any(0 in (launcher.static_grid or ()) for launcher, _ in plans) or not self.signature.buffers:
             return general
         count, size = len(self.signature.buffers), 0
         offsets = []
@@ -168,9 +175,10 @@ class TritonKernel:
             programs, others, *_ = (*(launcher.static_grid or ()), 1, 1)
             usual = launcher.variant((True,) * len(launcher.launch.pointers), False)
             steps.append((usual, programs, others, places))
-        whole = len(steps) == 1 and not size and plans[0][1] == list(range(count))
         stream_of, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
         first, x, y, _ = steps[0]
+        if len(steps) == 1 and not size and plans[0][1] == list(range(count)) and isinstance(first, Launchable):
+            return first.for_addresses(count, x, y, index, general)
         device = torch.device("cuda", index)
 
         def run_static(*pointers: Any) -> int:
@@ -181,9 +189,6 @@ class TritonKernel:
                 low |= pointer
             if low & _ALIGNED or current_device() != index:
                 return general(*pointers)
-            if whole:
-                first(x, y, stream_of(index), pointers)
-                return 0
             stream = stream_of(index)
             if size:
                 scratch = torch.empty(size, dtype=torch.uint8, device=device)
@@ -236,15 +241,15 @@ class _CudaLauncher:
         aligned = tuple(not p & _ALIGNED for p in pointers)
         self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
 
-    def begin(self) -> None:
-        """Start to compile the variant for aligned pointers and narrow indices."""
-        if self._static:
-            self._build((True,) * len(self.launch.pointers), False)
+    def usual(self) -> Build | None:
+        """The variant for aligned pointers and narrow indices, whose compilation begins; None where Triton launches."""
+        return self._build((True,) * len(self.launch.pointers), False) if self._static else None
 
     def wait(self) -> None:
         """Until that variant is compiled."""
-        if self._static:
-            self._build((True,) * len(self.launch.pointers), False).wait()
+        build = self.usual()
+        if build is not None:
+            build.wait()
 
     def variant(self, aligned: tuple[bool, ...], wide: bool) -> Variant:
         """The kernel compiled for these alignments and this width of positions, loaded."""
@@ -253,7 +258,7 @@ class _CudaLauncher:
             with torch.cuda.device(self._device):
                 if self._static:
                     types = parameter_types(self.launch, wide)
-                    found = _by_torch(self._build(aligned, wide).wait(), types, torch.cuda.current_device())
+                    found = Launchable(self._build(aligned, wide).wait(), types, torch.cuda.current_device())
                 else:
                     function = load(self._source)[self.launch.name]
                     found = _by_triton(compile_launch(self.launch, function, aligned=aligned, wide=wide))
@@ -261,21 +266,54 @@ class _CudaLauncher:
         return found
 
     def _build(self, aligned: tuple[bool, ...], wide: bool) -> Build:
-        major, minor = torch.cuda.get_device_capability(self._device)
-        return begin(self.launch, 10 * major + minor, aligned, wide)
+        return begin(self.launch, _capability(self._device), aligned, wide)
 
 
-def _by_torch(binary: Binary, types: Sequence[str], device: int) -> Variant:
-    """Launch through torch's launcher."""
-    assert _static is not None
-    function = _static._load_kernel(binary.path, binary.name, binary.shared, device)[-3]  # a module may come before it
-    kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
-    run, warps, shared, nulls = _static._launch_kernel, binary.warps, binary.shared, (None,) * binary.scratch
+def _capability(device: torch.device) -> int:
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
 
-    def launch(x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        run(function, x, y, 1, warps, shared, kinds, arguments + nulls, stream)
 
-    return launch
+class Launchable:
+    """A loaded kernel, launched by torch's launcher."""
+
+    def __init__(self, binary: Binary, types: Sequence[str], device: int) -> None:
+        assert _static is not None
+        try:
+            loaded = _static._load_kernel(binary.path, binary.name, binary.shared, device)
+        except RuntimeError as error:  # more shared memory than the device has, say
+            raise TritonUnsupported(f"{binary.name} cannot be loaded: {error}") from error
+        self._function = loaded[-3]  # a module may come before it
+        self._kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
+        self._run, self._warps, self._shared = _static._launch_kernel, binary.warps, binary.shared
+        self._nulls = (None,) * binary.scratch
+
+    def __call__(self, x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        """Launch x by y programs."""
+        self._run(
+            self._function, x, y, 1, self._warps, self._shared, self._kinds, arguments + self._nulls, stream)
+
+    def for_addresses(self, count: int, x: int, y: int, index: int, general: Callable[..., int]) -> Callable[..., int]:
+        """The launch of x by y programs for `count` addresses: without a loop or a call in between, since it is most of
+        what a small graph costs. `general` is called for tensors, unaligned addresses, and where another device than
+        `index` is current."""
+        names = ", ".join(f"p{k}" for k in range(count))
+        nulls = ", None" * len(self._nulls)
+        shape = f"{x}, {y}, 1, {self._warps}, {self._shared}"
+        lines = (
+            f"def launch({names}):",
+            f"    if type(p0) is not int or ({names.replace(', ', ' | ')}) & {_ALIGNED} or device() != {index}:",
+            f"        return general({names})",
+            f"    run(function, {shape}, kinds, ({names}{nulls},), stream_of({index}))",
+            "    return 0",
+        )
+        names_there = {
+            "run": self._run, "function": self._function, "kinds": self._kinds, "general": general,
+            "stream_of": torch._C._cuda_getCurrentRawStream, "device": torch._C._cuda_getDevice,
+        }
+        exec("\n".join(lines), names_there)
+        launched: Callable[..., int] = names_there["launch"]
+        return launched
 
 
 def _by_triton(kernel: Any) -> Variant:
@@ -289,18 +327,39 @@ def _by_triton(kernel: Any) -> Variant:
     return launch
 
 
-def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKernel]:
-    """A callable for each group of the plan, by kernel name, whose compilation has begun.
-
-    Raises TritonUnsupported with the reason.
-    """
+def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKernel | InterpretedGroup]:
+    """A callable for each group of the plan, by kernel name, whose compilation has begun."""
     buffers = dict(plan.program.buffers)
-    kernels = {}
+    kernels: dict[str, TritonKernel | InterpretedGroup] = {}
     for group in plan.items:
         if isinstance(group, Group):
-            kernels[group.kernel] = TritonKernel(generate(group, buffers, context), buffers, group.device)
-            kernels[group.kernel].begin()
+            try:
+                kernel = TritonKernel(generate(group, buffers, context), buffers, group.device)
+                kernel.begin()
+                kernels[group.kernel] = kernel
+            except TritonUnsupported as why:
+                symbols = symbols_of(group, buffers)
+                kernels[group.kernel] = interpreted(group, buffers, symbols, str(why), context)
     return kernels
+
+
+def finished(
+    kernels: Mapping[str, TritonKernel | InterpretedGroup], plan: Plan, context: CompileContext
+) -> dict[str, TritonKernel | InterpretedGroup]:
+    """The kernels, compiled and loaded; a group whose kernel the compiler or the device refuses does without."""
+    done: dict[str, TritonKernel | InterpretedGroup] = {}
+    groups = {item.kernel: item for item in plan.items if isinstance(item, Group)}
+    for number, (name, kernel) in enumerate(kernels.items(), 1):
+        context.progress(f"compiling kernel {number} of {len(kernels)}")
+        done[name] = kernel
+        try:
+            if isinstance(kernel, TritonKernel):
+                kernel.wait()
+                kernel.runner()
+        except TritonUnsupported as why:
+            symbols = kernel.signature.symbols
+            done[name] = interpreted(groups[name], plan.program.buffers, symbols, str(why), context)
+    return done
 
 
 def _tensor_at(address: int, dtype: torch.dtype) -> torch.Tensor:
@@ -325,7 +384,7 @@ def _interpret(
     pointers = [memory[p] for p in launch.pointers]
     sizes = [int(values[s.name]) for s in launch.symbols]
     try:
-        with numpy.errstate(all="ignore"):  # infinities and NaN are values here
+        with numpy.errstate(all="ignore"), as_on_a_device():  # infinities and NaN are values here
             kernel[grid](*pointers, *sizes, **constants)
     except InterpreterError as error:
         message = str(error)

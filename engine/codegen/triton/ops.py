@@ -7,6 +7,7 @@ and less exact than what torch's CUDA kernels call, so float32 uses libdevice, `
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 
@@ -25,7 +26,7 @@ def _call(function: str) -> Printer:
 
 
 def _divide(a: list[str], dtype: torch.dtype) -> str:
-    return f"{a[0]} / {a[1]}" if dtype == torch.float64 else f"tl.div_rn({a[0]}, {a[1]})"
+    return f"({a[0]}) / ({a[1]})" if dtype == torch.float64 else f"tl.div_rn({a[0]}, {a[1]})"
 
 
 def _square_root(a: list[str], dtype: torch.dtype) -> str:
@@ -129,6 +130,15 @@ def expression(op: str, operands: list[str], dtype: torch.dtype) -> str:
     return printer(operands, dtype)
 
 
+_EIGHT_BITS = {torch.float8_e4m3fn: "to_float8_e4m3fn", torch.float8_e5m2: "to_float8_e5m2"}
+
+
+@lru_cache(maxsize=2)
+def _is_limited(dtype: torch.dtype) -> bool:
+    """Whether torch, as a GPU does, gives the largest number for what is too large; releases differ."""
+    return bool(torch.tensor(1e9).to(dtype).float().isfinite())
+
+
 def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
     """A conversion as C's (and torch's): towards zero, `!= 0` for bool, integers keep their low bits."""
     if source == target:
@@ -137,6 +147,9 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
         return f"{text} != 0"
     if source.is_floating_point and target in (torch.uint8, torch.int8, torch.int16, torch.uint16):
         return f"{text}.to(tl.int64).to({value_type(target)})"  # torch wraps; a direct conversion saturates
+    if target in _EIGHT_BITS:
+        wide = cast(text, source, torch.float32)
+        return f"{wide}.to({value_type(target)})" if _is_limited(target) else f"{_EIGHT_BITS[target]}({wide})"
     if source == torch.bool and target.is_floating_point and target.itemsize < 4:
         return f"{text}.to(tl.float32).to({value_type(target)})"
     return f"{text}.to({value_type(target)})"

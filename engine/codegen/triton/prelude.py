@@ -52,6 +52,17 @@ def welford(a_mean, a_m2, a_count, b_mean, b_m2, b_count):
     share = tl.where(count == 0.0, 0.0, b_count / count)
     return a_mean + delta * share, a_m2 + b_m2 + delta * delta * a_count * share, count
 ''',
+    "welford_next": '''
+@triton.jit
+def welford_next(mean, m2, count, value, weight):
+    """Mean, sum of squared deviations and count with one more value, of weight 1, or 0 where there is none."""
+    before = count
+    count = count + weight
+    share = tl.where(count == 0.0, 0.0, weight / count)
+    delta = value - mean
+    step = delta * share
+    return mean + step, m2 + delta * step * before, count
+''',
     "integer_floordiv": '''
 @triton.jit
 def integer_floordiv(a, b):
@@ -79,6 +90,39 @@ def integer_pow(base, exponent):
         left = left >> 1
     inverse = tl.where(base == 1, 1, tl.where(base == -1, 1 - 2 * (exponent & 1), 0)).to(result.dtype)
     return tl.where(exponent < 0, inverse, result)
+''',
+    "divided_by_shared": '''
+@triton.jit
+def divided_by_shared(a, b):
+    """a / b, rounded once, where many elements share b: without the branch that a division takes for zeros.
+
+    The quotient by the inverse is corrected by what it leaves (Markstein, 1990); of infinities, NaN and zeros nothing
+    finite is left, and the quotient is right. Divisors whose inverse is no normal number are scaled.
+    """
+    scale = tl.where(tl.abs(b) > 1.2676506002282294e30, 5.421010862427522e-20,
+                     tl.where(tl.abs(b) < 7.888609052210118e-31, 1.8446744073709552e19, 1.0))
+    divisor = b * scale
+    inverse = tl.div_rn(1.0, divisor)
+    scaled = a * scale
+    quotient = scaled * inverse
+    left = tl.fma(-1.0 * quotient, divisor, scaled)
+    some = (tl.abs(left) > 0.0) & (tl.abs(left) < float("inf"))
+    return tl.where(some, tl.fma(left, inverse, quotient), quotient)
+''',
+    "to_float8_e4m3fn": '''
+@triton.jit
+def to_float8_e4m3fn(x):
+    """float32 rounded to nearest; what is too large becomes NaN, as in torch, and not the largest number."""
+    bits = x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+    return tl.where(tl.abs(x) <= 464.0, bits, 127).to(tl.float8e4nv, bitcast=True)
+''',
+    "to_float8_e5m2": '''
+@triton.jit
+def to_float8_e5m2(x):
+    """float32 rounded to nearest; what is too large becomes infinite, as in torch, and not the largest number."""
+    bits = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
+    bits = tl.where(x >= 61440.0, 124, bits)
+    return tl.where(x <= -61440.0, 252, bits).to(tl.float8e5, bitcast=True)
 ''',
     "float_mod": '''
 @triton.jit

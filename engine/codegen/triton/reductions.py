@@ -22,6 +22,7 @@ class Reduction:
     `take(accumulators, value, position)` gives the new accumulators; `finish(accumulators, axis)` the results, which
     are then converted to the dtype of the statement.
     `identity` replaces lanes that are out of range. All values have dtype `dtype` when they are taken in.
+    `counts`: the last part is a count, which is the same for all rows of the tile: it has inner dimensions alone.
     """
 
     parts: tuple[tuple[str, torch.dtype, bool | int | float], ...]
@@ -29,6 +30,7 @@ class Reduction:
     dtype: torch.dtype
     take: Callable[[list[str], str, str], list[str]]
     finish: Callable[[list[str], int], str]
+    counts: bool = False
 
 
 def reduction(mode: str, dtype: torch.dtype, position_dtype: torch.dtype = torch.int64) -> Reduction:
@@ -104,8 +106,8 @@ def _welford(dtype: torch.dtype, position: torch.dtype) -> Reduction:
     parts = (("_mean", dtype, 0), ("_m2", dtype, 0), ("_count", dtype, 0))
     return Reduction(
         parts, "0.0", dtype,
-        lambda acc, value, at: [f"welford({', '.join(acc)}, {value}, {value} * 0, {at})"],
-        lambda acc, axis: f"tl.reduce(({', '.join(acc)}), {axis}, welford)",
+        lambda acc, value, at: [f"welford_next({', '.join(acc)}, {value}, {at})"],
+        lambda acc, axis: f"tl.reduce(({', '.join(acc)}), {axis}, welford)", counts=True,
     )
 
 

@@ -6,15 +6,19 @@ compiler that crashes loses one kernel and not the user's process.
 """
 from __future__ import annotations
 
+import gzip
 import json
 import linecache
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+FORMS = ("ttir", "ttgir", "llir", "ptx")
+FORMS_SUFFIX = ".forms"
 LOG_LIMIT = 600  # characters of an error: an answer is written in one piece, which pipes promise up to 4096 bytes
 
 
@@ -51,10 +55,12 @@ def compiled(
 def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """Compile one job, write its machine code to `job["path"]`, and say what a launch must know of it.
 
-    "scratch" counts the null pointers that the kernel takes after its arguments.
+    The forms on the way go beside it, with the text that their line tables name. "scratch" counts the null pointers
+    that the kernel takes after its arguments.
     """
     from triton.backends.compiler import GPUTarget
 
+    start = time.perf_counter()
     namespace = functions_of(job["text"], f"<ptdebug triton {job['name']}>", "ptdebug_triton")
     kernel = compiled(namespace[job["name"]], job["types"], job["constants"], job["aligned"], job["warps"],
                       GPUTarget(*job["target"]))
@@ -62,11 +68,14 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     needs = [getattr(facts, name, None) for name in ("global_scratch_size", "profile_scratch_size")]
     if any(needs):
         raise RuntimeError("the kernel requires scratch memory")
-    written = f"{job['path']}.{os.getpid()}"
-    Path(written).write_bytes(kernel.asm["cubin"])
-    os.replace(written, job["path"])
+    forms = {"text": job["text"], **{form: str(kernel.asm[form]) for form in FORMS if form in kernel.asm}}
+    for path, data in ((job["path"] + FORMS_SUFFIX, gzip.compress(json.dumps(forms).encode(), 1)),
+                       (job["path"], kernel.asm["cubin"])):
+        written = f"{path}.{os.getpid()}"
+        Path(written).write_bytes(data)
+        os.replace(written, path)
     return {"name": facts.name, "shared": facts.shared, "warps": facts.num_warps,
-            "scratch": sum(n is not None for n in needs)}
+            "scratch": sum(n is not None for n in needs), "seconds": round(time.perf_counter() - start, 3)}
 
 
 class _Server:

@@ -33,7 +33,7 @@ def split_kernels(
     workspaces = []
     for number, acc in enumerate(begun):
         origins = origins_of(acc.body, acc.statement)
-        parts = first.combined(acc.body, acc.statement, acc.kind, acc.names)
+        parts = first.combined(acc.body, acc.statement, acc.kind, first.whole(acc))
         for part, (value, (_, dtype, _)) in enumerate(zip(parts, acc.kind.parts)):
             name = f"partial_{number}_{part}"
             workspaces.append(Workspace(name, dtype, sympy.sympify(form.numel) * tile.splits))
@@ -98,7 +98,7 @@ def _combine(writer: KernelWriter, acc: Accumulators, number: int) -> None:
         names.append(writer.namer.fresh(f"{acc.names[part]}s"))
         source = f"{pointer_name(workspace)} + {_place(writer, 'part')}"
         writer.writer.line(f"{names[-1]} = tl.load({source}{mask})", origins)
-    writer.finish([replace(acc, names=names)])
+    writer.reduce(acc, names)
 
 
 def _place(writer: KernelWriter, part: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import torch
 
+from ...runtime.cuda_graphs.capture import keep
 from .source import Table
 
 
@@ -47,4 +48,13 @@ class Tables:
         values[: count * width] = numpy.concatenate([addresses[self._places], self._sizes], 1).reshape(-1)
         rows.copy_(torch.from_numpy(values), non_blocking=True)  # the values are taken before it returns
         self._known, self._rows = key, rows
+        return rows
+
+    def kept_rows(self, pointers: Sequence[int]) -> torch.Tensor:
+        """The rows for a capture, which reads them at each replay: outside of its memory, and written now."""
+        with torch.cuda.stream(torch.cuda.Stream(self._device)):
+            rows = self.rows(pointers, 0)
+            torch.cuda.current_stream(self._device).synchronize()
+        self._known = ()
+        keep(rows)
         return rows

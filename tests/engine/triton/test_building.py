@@ -66,8 +66,26 @@ def test_each_kernel_is_compiled_once_and_kept(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(building, "_BUILDS", {})
     Path(binary.path).write_bytes(b"damaged")
-    building.begin(_launch(name="other"), 90, aligned, False).wait()
-    assert Path(binary.path).read_bytes()[:4] == b"\x7fELF"
+    again = building.begin(_launch(name="other"), 90, aligned, False).wait()
+    assert Path(again.path).read_bytes()[:4] == b"\x7fELF"
+
+
+def test_processes_that_compile_one_kernel_under_two_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each has the machine code in which its name is, whoever ends last."""
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
+    builds = []
+    for name in ("one", "other"):  # neither sees that the other has begun
+        monkeypatch.setattr(building, "_BUILDS", {})
+        builds.append(building.begin(_launch(name=name), 90, (True, True), False))
+    jobs = [dict(b.job) for b in builds]
+    assert jobs[0]["key"] == jobs[1]["key"]
+    for build, name in zip(reversed(builds), ("other", "one")):
+        binary = build.wait()
+        assert binary.name == name and name.encode() in Path(binary.path).read_bytes()
+    assert b"other" in Path(builds[1].wait().path).read_bytes()
+    monkeypatch.setattr(building, "_BUILDS", {})
+    kept = building.begin(_launch(name="third"), 90, (True, True), False).wait()
+    assert kept.name.encode() in Path(kept.path).read_bytes()
 
 
 def test_what_triton_refuses_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -44,11 +44,12 @@ def _reference(group: Group, buffers: dict[str, Buffer], memory: dict[str, torch
 
 def _check(
     group: Group, buffers: dict[str, Buffer], memory: dict[str, torch.Tensor], *,
-    tile: str = "", symbols: dict[sympy.Symbol, int] | None = None,
+    tile: str = "", splits: str = "", symbols: dict[sympy.Symbol, int] | None = None,
 ) -> TritonKernel:
     """The group's kernels leave the same as the reference interpreter in every buffer that is not internal."""
     symbols = symbols or {}
-    source = generate(group, buffers, CompileContext(overrides={"tile:*": tile} if tile else {}))
+    forced = ({"tile:*": tile} if tile else {}) | ({"split-reduction:*": splits} if splits else {})
+    source = generate(group, buffers, CompileContext(overrides=forced))
     kernel = TritonKernel(source, buffers, torch.device("cpu"))
     expected = _reference(group, buffers, memory, symbols)
     ours = {n: interpreter.allocate(b, symbols).zero_() for n, b in buffers.items()} | memory
@@ -129,6 +130,24 @@ def test_several_reduction_axes_and_results_of_one_pass() -> None:
             _check(group, buffers, {"x": values + 50}, tile=tile)
         except ValueError:
             assert tile  # not among the options of this group
+
+
+@pytest.mark.parametrize("splits", ["1", "4"])
+@pytest.mark.parametrize("across", [True, False])
+def test_mean_and_variance_by_several_programs(splits: str, across: bool) -> None:
+    """Of rows and of columns: lanes that are out of range do not count, nor does a program without a share."""
+    rows, length = 37, 300
+    place = r0 * rows + i0 if across else i0 * length + r0
+    body = LoopBody("mean", (_axis(i0, rows),), (_axis(r0, length),), (
+        _load("t0", "x", place), Statement("t1", "reduce", ("t0",), mode="welford"),
+        Statement("t2", "part", ("t1",), value=0), Statement("t3", "part", ("t1",), value=1),
+        _store("t4", "mean", i0, "t2"), _store("t5", "m2", i0, "t3"),
+    ))
+    shape = (length, rows) if across else (rows, length)
+    buffers = {"x": _buffer("x", *shape), "mean": _buffer("mean", rows), "m2": _buffer("m2", rows)}
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(0)) + 30
+    kernel = _check(Group("moments", body.axes, (body,)), buffers, {"x": values}, splits=splits)
+    assert len(kernel.source.launches) == (1 if splits == "1" else 2)
 
 
 def test_additions_to_one_place_are_atomic() -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import tiling
-from ptdebug.engine.ir import interpreter
+from ptdebug.engine.ir import interpreter, ir
+from ptdebug.engine.lowering import registry
+
+from tests.devices import DEVICES
 
 
 def _programs() -> ModuleType:
@@ -114,6 +119,15 @@ def test_a_value_for_each_row_does_not_make_a_transposition() -> None:
         assert launch.tile.startswith(shape)
 
 
+def test_narrow_floats_are_rounded_to_nearest() -> None:
+    """By Triton's interpreter, too, of which ours makes a GPU: whatever they come from."""
+    x = torch.linspace(-3, 3, 301)
+    for source in (x, x.double(), (x * 1000).long()):
+        function = lambda x: (x.bfloat16(), x.half())
+        for got, known in zip(programs.compiled(function, (source,))(source), function(source)):
+            assert torch.equal(got, known)
+
+
 def test_index_out_of_bounds_is_reported() -> None:
     function, (indices, table) = programs.PROGRAMS["embedding"]
     runner = programs.compiled(function, (indices, table))
@@ -140,6 +154,67 @@ def test_agrees_with_the_reference_interpreter_bit_for_bit() -> None:
     runner = programs.compiled(function, inputs)
     for ours, reference in zip(runner(*inputs), interpreter.run_plan(runner.plan, inputs)):
         assert torch.equal(ours, reference)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_quotients_by_one_number_of_a_row(device: str) -> None:
+    """Rows over their maximum: zeros of both signs, maxima that are 0, subnormal, infinite or almost."""
+    most = torch.tensor([1.5, 3e38, 2e38, 1e-40, 1e-30, 0.0, -1e-35, float("inf"), float("nan"), -0.0, 7.0])
+    x = torch.rand(len(most), 1200, generator=torch.Generator().manual_seed(0)) * most[:, None]
+    x[:, :3] = torch.tensor([-0.0, 0.0, -1e-42])
+    x = torch.where(most[:, None] <= 0, most[:, None] * 1e3 - 1e-34, x)  # no other zero than the largest
+    x[0, 3], x[:, 5] = float("-inf"), most
+    x = x.to(device)
+    function = lambda x: (x / x.amax(-1, keepdim=True), x / 4.0, x / 3.0)
+    runner = programs.compiled(function, (x,))
+    assert "divided_by_shared" in "".join(k.source.text for k in runner.kernels.values())
+    for got, known in zip(runner(x), function(x)):
+        if device == "cuda":  # to the bit; Triton's interpreter rounds products that it adds to
+            same = (got == known) & (torch.signbit(got) == torch.signbit(known)) | got.isnan() & known.isnan()
+            assert same.all() or (got - known)[~same].abs().max() < 1e-37  # of subnormals, by one
+        torch.testing.assert_close(got, known, rtol=3e-7, atol=1e-44, equal_nan=True)
+        assert torch.equal(torch.signbit(got[~got.isnan()]), torch.signbit(known[~known.isnan()]))
+
+
+def test_constants_keep_the_sign_of_zero() -> None:
+    for dtype in (torch.float64, torch.float32, torch.float16):
+        x = _floats_of(dtype)
+        function = lambda x: (torch.copysign(x, -0.0), torch.div(x, -0.0), torch.where(x > 0, x, -0.0),
+                              F.pad(x, (1, 1), value=-0.0))
+        for got, known in zip(programs.compiled(function, (x,))(x), function(x)):
+            assert torch.equal(got, known) and torch.equal(torch.signbit(got), torch.signbit(known))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bit_floats(dtype: torch.dtype, device: str) -> None:
+    """What is too large for them becomes what torch makes of it; the plan is one for a GPU, where loops hold them."""
+    ends = torch.tensor([448.0, 463.9, 464.0, 464.1, 480.0, 57344.0, 61439.0, 61440.0, 1e9, float("inf"), 0.0, 1e-9])
+    x = torch.cat([ends, -ends, torch.randn(100) * 300, torch.tensor([float("nan")])]).to(device)
+    function = lambda x: (x.to(dtype), x.to(dtype).float() * 2, x.half().to(dtype))
+    context = CompileContext()
+    with patch.object(registry, "LOOP_DTYPES", registry.LOOP_DTYPES | {dtype}):
+        plan = programs.plan_of(function, (x,), context)
+    assert not any(isinstance(item, ir.ExternCall) for item in plan.items)
+    for got, known in zip(programs.PlanRunner(plan, programs.kernels_for_plan(plan, context))(x), function(x)):
+        torch.testing.assert_close(got.float(), known.float(), rtol=0, atol=0, equal_nan=True)
+
+
+def _floats_of(dtype: torch.dtype) -> torch.Tensor:
+    return torch.tensor([[-2.0, -1.0, 3.0], [0.5, 1.0, -7.0]], dtype=dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_more_elements_than_32_bits_count() -> None:
+    """Pointwise, sums of rows and of columns; what is compiled for sizes that vary has 64-bit positions if need be."""
+    x = torch.ones(1 << 16, (1 << 15) + 1, dtype=torch.int8, device="cuda")
+    x[-1, -1], x[-2, 0] = 5, 7
+    function = lambda x: (x[-3:] + 1, x.sum(1, dtype=torch.int32), x.amax(0), x * 2)
+    for got, known in zip(programs.compiled(function, (x,))(x), function(x)):
+        assert torch.equal(got, known)
+    varying = ptdebug.compile(lambda x: x * 2, dynamic=True)
+    assert torch.equal(varying(x[:3]), x[:3] * 2) and torch.equal(varying(x)[-4:], x[-4:] * 2)
 
 
 @pytest.mark.gpu

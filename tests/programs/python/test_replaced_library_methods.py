@@ -129,6 +129,44 @@ def test_a_property_or_method_of_any_kind_that_is_replaced_is_seen(
     torch.testing.assert_close(compiled(X), first)
 
 
+def do_nothing(self: Any, *args: Any) -> None:
+    self.prev = True
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "new"),
+    [
+        (torch.no_grad, "__enter__", do_nothing),
+        (torch.no_grad, "__init__", lambda self: CALLS.append("init")),
+        (torch.no_grad, "__exit__", lambda self, *error: [CALLS.append("exit"), torch.set_grad_enabled(True)]),
+        (torch.autocast, "__exit__", lambda self, *error: [CALLS.append("exit"), EXIT(self, *error)][1]),
+    ],
+)
+def test_a_method_of_a_context_manager_that_is_replaced_is_seen(
+    cls: type, name: str, new: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            y = x @ x
+        return y.requires_grad, y.dtype
+
+    x = torch.ones(2, 2, requires_grad=True)
+    compiled, later = (ptdebug.compile(program, backend="eager") for _ in range(2))
+    assert compiled(x) == (False, torch.bfloat16)
+    with monkeypatch.context() as patch:
+        patch.setattr(cls, name, new)
+        expected = [program(x), list(CALLS)]
+        for function in compiled, later:  # compiled before, and after it was replaced
+            CALLS.clear()
+            assert function(x)[:1] == expected[0][:1] and ("init" in CALLS or "exit" in CALLS) == bool(expected[1])
+    CALLS.clear()
+    assert compiled(x) == (False, torch.bfloat16)
+
+
+CALLS: list[str] = []
+EXIT = torch.autocast.__exit__
+
+
 def test_one_guard_names_them_and_says_which_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(*[nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(3)])
     with ptdebug.record(out=None) as recording:

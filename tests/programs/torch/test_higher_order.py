@@ -10,7 +10,6 @@ import torch._higher_order_ops as operators
 from ptdebug.tracer.variables.torch.higher_order.operator_table import OPERATORS
 from torch._higher_order_ops.flat_apply import to_graphable
 from torch._higher_order_ops.foreach_map import foreach_map
-from torch._higher_order_ops.register_hook import register_hook_op
 from torch._higher_order_ops.strict_mode import strict_mode
 from torch._higher_order_ops.wrap import wrap
 
@@ -150,6 +149,8 @@ def prints(x, y):
 
 @WHOLE
 def a_hook_of_more_than_the_gradient(compile):
+    register_hook_op = pytest.importorskip("torch._higher_order_ops.register_hook").register_hook_op
+
     def fn(x, y):
         return register_hook_op(x.sin(), lambda grad, factor: grad * factor, y.detach()) * 2
 

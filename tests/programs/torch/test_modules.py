@@ -47,6 +47,27 @@ def counters(compile):
 
 
 @program
+def buffers_that_say_whether_they_are_saved(compile):
+    class Net(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.register_buffer("a", torch.ones(2))
+            s.register_buffer("b", torch.ones(2), persistent=False)
+
+        def forward(s, x, left_out, saved):
+            s.a, s.b, s.c = left_out, saved, saved
+            if not hasattr(s, "d"):
+                s.d = nn.Buffer(x * 2, persistent=False)
+            s.d = s.d * 0.9
+            return s.a + s.b + s.c + s.d
+
+    m = Net()
+    f = compile(m)
+    out = [f(torch.ones(2), nn.Buffer(torch.ones(2) * i, persistent=False), nn.Buffer(torch.ones(2))) for i in range(2)]
+    return out, list(m.state_dict()), sorted(m._non_persistent_buffers_set), list(m._buffers)
+
+
+@program
 def module_lists(compile):
     class Net(nn.Module):
         def __init__(s):

@@ -216,11 +216,12 @@ def out_arguments_and_foreach(compile):
     def f(x, ys):
         out = torch.empty(3)
         torch.add(x, 1, out=out)
-        torch._foreach_mul_(ys, 2)
-        torch._foreach_add_(ys, [x, x], alpha=0.5)
+        same = torch._foreach_mul_(ys, 2)
+        same_tuple = torch._foreach_add_(pair := tuple(ys), [x, x], alpha=0.5) is pair
         total, index = torch.max(x, 0)
         values = torch.sort(x, descending=True)
-        return out, torch._foreach_sqrt([v.abs() for v in ys]), total, index, values.values, values.indices, values[0]
+        whole = values.values, values.indices, values[0], same is ys, same_tuple
+        return out, torch._foreach_sqrt([v.abs() for v in ys]), total, index, same, whole
 
     ys = [torch.ones(3), torch.ones(3)]
     return compile(f, fullgraph=True)(torch.randn(3), ys), ys

@@ -33,7 +33,7 @@ from ..core.identity_guards import guard_library_member, guard_unchanged
 from ..core.late import late
 from ..core.operators import REFLECTED
 from ..core.registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_library, is_stable
-from ..torch.context_manager import CONSTRUCTORS
+from ..torch.context_manager import CONSTRUCTORS, check_written
 from ..torch.graph_functions import is_traced
 from .bound_methods import build_bound
 from .builtin_functions import BuiltinValue
@@ -165,6 +165,7 @@ class ClassValue(Value):
         cls = self.cls
         construct = CONSTRUCTORS.get(cls)
         if construct is not None:
+            check_written(tx, cls, "__init__")
             return construct(tx, args, kwargs)
         handler = handler_of(cls)
         if handler is not None:

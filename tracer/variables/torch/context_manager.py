@@ -7,6 +7,7 @@ Managers written in Python (contextlib.nullcontext, user-defined ones) are ordin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +22,7 @@ from ...sources.source import AttrSource, Source
 from ..core.base import Value
 from ..core.constant import constant
 from ..core.handlers import handles
+from ..core.identity_guards import guard_library_member
 from ..core.registry import builds, from_python
 
 if TYPE_CHECKING:
@@ -66,6 +68,10 @@ class ModeValue(Value):
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The calls of those methods; `__exit__` never swallows an exception."""
+        if name in ("__enter__", "__exit__"):
+            kind = self._known_type()
+            if kind is not None:
+                check_written(tx, kind, name)
         if name == "__enter__":
             return self.enter(tx)
         if name == "__exit__":
@@ -74,6 +80,13 @@ class ModeValue(Value):
         if name == "clone":
             return self.clone()
         return super().call_method(tx, name, args, kwargs)
+
+    def _known_type(self) -> type | None:
+        """The manager's class; None for one that stands for several."""
+        try:
+            return self.python_type()
+        except Unsupported:
+            return None
 
 
 class ModeMethod(Value):
@@ -114,6 +127,15 @@ class ModeMethod(Value):
     def describe(self) -> str:
         """For messages."""
         return f"the method {self.name} of {self.manager.describe()}"
+
+
+def check_written(tx: Translator, cls: type, name: str) -> None:
+    """Guards that a method of a manager's class is torch's. Raises Unsupported where the program has put another
+    there."""
+    found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    if isinstance(found, FunctionType) and found.__module__ != cls.__module__:
+        raise Unsupported(Reason.CONTEXT_MANAGER, cls, detail=f", whose {name} was replaced")
+    guard_library_member(tx, cls, name, found)
 
 
 class GradModeValue(ModeValue):

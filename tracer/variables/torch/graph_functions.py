@@ -79,6 +79,7 @@ _TRACED = frozenset((
     "ptdebug.tracer.variables.torch.higher_order.flex_attention",
     "ptdebug.tracer.variables.torch.higher_order.inlined_operators", "ptdebug.tracer.frames.function_modes",
     "torch.distributed.tensor._api", "torch.distributed.tensor.parallel.style",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper",
 ))  # fmt: skip
 """Submodules of those whose Python is interpreted like any other."""
 

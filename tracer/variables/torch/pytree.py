@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import torch.fx._pytree as fx_pytree
 import torch.utils._pytree as pytree
 
 from ...breaks.reasons import Reason
@@ -31,12 +32,24 @@ _LEAF = pytree.tree_structure(0)
 OPAQUE_CONSTANTS.update((pytree.TreeSpec, type(_LEAF)))
 
 
+class SpecValue(ConstantValue):
+    """A TreeSpec. The lists of its children and of a dict's keys, which never change, are read as the program's own."""
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """An attribute of the TreeSpec."""
+        found = getattr(self.value, name, None)
+        if type(found) is not list:
+            return super().getattr(tx, name)
+        return ListValue([SpecValue(each) if isinstance(each, pytree.TreeSpec) else constant(each) for each in found],
+                         list)
+
+
 @builds(pytree.TreeSpec)
 def build_spec(tx: Translator, obj: Any, source: Source | None) -> Value:
     """An existing TreeSpec."""
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
-    return ConstantValue(obj, source)
+    return SpecValue(obj, source)
 
 
 # ---- one container ---------------------------------------------------------------------------------------------------
@@ -152,6 +165,22 @@ def flatten_up_to(tx: Translator, tree: Value, spec: Any) -> list[Value]:
     return [part for child, below in zip(node[2], _children(spec)) for part in flatten_up_to(tx, child, below)]
 
 
+def flatten_by(tx: Translator, tree: Value, spec: Any) -> list[Value]:
+    """The parts of `tree` at the leaves of `spec`, as `torch.fx` takes the arguments of an exported module: a list may
+    stand for a tuple, and dicts have their keys in any order."""
+    if spec.is_leaf():
+        return [tree]
+    node, below = _flatten_one(tx, tree), _children(spec)
+    if node is None or len(node[2]) != len(below):
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="tree_flatten_spec of a tree of different structure")
+    parts = node[2]
+    if spec.type is dict and node[0] is dict and set(node[1]) == set(_context(spec)):
+        parts = [dict(zip(node[1], parts))[key] for key in _context(spec)]
+    elif node[0] is not spec.type and {node[0], spec.type} != {list, tuple}:
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="tree_flatten_spec of a tree of different structure")
+    return [leaf for part, child in zip(parts, below) for leaf in flatten_by(tx, part, child)]
+
+
 # ---- handlers --------------------------------------------------------------------------------------------------------
 def _given(args: Args, kwargs: Kwargs, *names: str) -> list[Value | None]:
     """The arguments by name, None for missing ones (or None)."""
@@ -170,7 +199,7 @@ def _tree(args: Args, kwargs: Kwargs) -> tuple[Value, Value | None]:
 @handles(pytree.tree_flatten)
 def _tree_flatten(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     leaves, spec = flatten(tx, *_tree(args, kwargs))
-    return TupleValue([ListValue(leaves, list), ConstantValue(spec)], tuple)
+    return TupleValue([ListValue(leaves, list), SpecValue(spec)], tuple)
 
 
 @handles(pytree.tree_leaves)
@@ -185,7 +214,7 @@ def _tree_iter(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(pytree.tree_structure)
 def _tree_structure(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(flatten(tx, *_tree(args, kwargs))[1])
+    return SpecValue(flatten(tx, *_tree(args, kwargs))[1])
 
 
 @handles(pytree.tree_unflatten)
@@ -206,6 +235,14 @@ def _spec_unflatten(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 @handles(pytree.TreeSpec.flatten_up_to)
 def _spec_flatten_up_to(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return ListValue(flatten_up_to(tx, args[1], args[0].as_constant()), list)
+
+
+@handles(fx_pytree.tree_flatten_spec)
+def _tree_flatten_spec(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    tree, spec = _given(args, kwargs, "pytree", "spec")
+    if tree is None or not isinstance(spec, ConstantValue):
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="tree_flatten_spec")
+    return ListValue(flatten_by(tx, tree, spec.value), list)
 
 
 def _mapped(tx: Translator, args: Args, kwargs: Kwargs) -> tuple[list[Value], Any]:

@@ -28,6 +28,7 @@ from ...core.identity_guards import guard_library_member
 from ...core.late import late
 from ...core.opaque import OpaqueValue
 from ...core.registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
+from ...python.instance_checks import is_instance
 from ...python.objects import ObjectValue
 from ...python.own_dict import own_dict
 
@@ -138,6 +139,9 @@ class ModuleValue(ObjectValue):
             raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         table = next((table for table in _TABLES if self._holds(tx, table, name)), None)
         kind = value.python_type()
+        if table in (None, "_buffers") and issubclass(kind, torch.Tensor):
+            if is_instance(tx, value, constant(torch.nn.Buffer)):  # which says whether the state dict has it
+                raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
         if table is not None:
             if kind is not type(None) and not issubclass(kind, _KINDS[table]):
                 raise Unsupported(Reason.SET_ATTRIBUTE, self, name)

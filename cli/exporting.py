@@ -1,0 +1,326 @@
+"""`ptdebug.export`: a model as a package that runs without its Python (see `engine/package/`).
+
+The model is compiled once, as one graph, for example arguments. What the graph gets and returns is told by identity:
+each tensor it is called with is one of the arguments or of the model's parameters and buffers, and each tensor that the
+call returns is one of its results, or of these. Nothing of the model changes: what the graph writes are copies.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx.experimental._config
+
+from ..artifacts.context import CompileContext
+from ..dependencies import msgspec
+from ..engine.compile import compile_graph
+from ..engine.graph_cache.parts import Parts
+from ..engine.graph_cache.values import Uncacheable
+from ..engine.graphs.functional_graph import fake_mode_of
+from ..engine.package import archive
+from ..engine.package.archive import Entry, Package
+from ..engine.package.program import Program
+from ..engine.package.signature import ConstantInput, Place, Result, Signature, Symbol, TensorInput
+from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
+from ..engine.toolchain.cpp_build import entry_of
+from ..tracer.breaks.raised_errors import FullGraphError
+from . import session
+from .compile_anything import compile_anything
+from .explain import Collector
+from .exported_sizes import Dims, Sizes, dims_of, marked
+from .module import OptimizedModule
+from .wiring import requested
+
+
+class ExportError(RuntimeError):
+    """The model cannot be exported as it is; the message lists why, with lines and what to change."""
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """Example arguments of one entry point of a package. `method` is the name of a method of the model, "" for a call
+    of the model itself; `dynamic_shapes` as in torch.export."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+    method: str = ""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What `export` made: save it, or call it here."""
+
+    package: Package
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file, which `ptdebug.load` reads. Raises OSError."""
+        archive.write(path, self.package)
+        return Path(path)
+
+    def program(self) -> Program:
+        """The same as `ptdebug.load` gives."""
+        return Program(self.package)
+
+    def __repr__(self) -> str:
+        return "\n".join(str(entry.signature) for entry in self.package.entries)
+
+
+def export(
+    model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
+    entry_points: Mapping[str, EntryPoint] | None = None,
+) -> Exported:
+    """Compile a model (a module, a function, a `torch.export.ExportedProgram`) for a CPU, to be saved and loaded where
+    its source is not.
+
+    `args` and `kwargs` are an example call. Sizes are those of the example, except the dimensions that `dynamic_shapes`
+    names, parallel to the arguments as in torch.export: a dict by parameter, or a sequence; for each tensor a dict
+    {dimension: torch.export.Dim, or a name}. Numbers, strings and None are constants. No gradients are recorded.
+    `entry_points` has several calls by name that share the weights (in its place, `args` are not given).
+
+    Raises ExportError with everything that keeps the model from being one graph, ValueError for `dynamic_shapes` that
+    do not fit, and what the model raises.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
+    if isinstance(model, OptimizedModule):
+        model = model._orig_mod
+    wanted = entry_points or {"forward": EntryPoint(tuple(args), dict(kwargs or {}), dynamic_shapes)}
+    weights = _Weights(model)
+    entries, kernels, decisions = [], {}, []
+    for name, point in wanted.items():
+        if not name.isidentifier():
+            raise ValueError(f"the entry point {name!r} needs a name that is a Python identifier")
+        made = _Export(name, model, point, weights).made()
+        source, half = made.half.source, msgspec.structs.replace(made.half, source="")
+        entries.append(msgspec.structs.replace(made, half=half))
+        decisions += [{"entry": name, **each} for each in weights.decisions]
+        if made.half.kernels:
+            built = entry_of(source)
+            assert built is not None
+            kernels[name] = built[0], source
+    used = {place.weight for entry in entries for place in entry.signature.places if place.weight}
+    used |= {result.weight for entry in entries for result in entry.signature.results if result.weight}
+    kept = {name: tensor.detach() for name, tensor in weights.tensors.items() if name in used}
+    return Exported(Package(tuple(entries), kernels, kept, msgspec.json.encode(decisions)))
+
+
+class _Weights:
+    """The tensors that the model holds, by name; those that only its code holds get a name when they are met."""
+
+    def __init__(self, model: Any) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.names: dict[int, str] = {}
+        self.decisions: list[dict[str, Any]] = []
+        if isinstance(model, torch.nn.Module):
+            for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+                self.tensors[name], self.names[id(tensor)] = tensor, name
+
+    def named(self, tensor: torch.Tensor) -> str:
+        """Its name."""
+        name = self.names.get(id(tensor))
+        if name is None:
+            name = self.names[id(tensor)] = f"constant{len(self.tensors)}"
+            self.tensors[name] = tensor
+        return name
+
+
+class _Export:
+    """The export of one entry point."""
+
+    def __init__(self, name: str, model: Any, point: EntryPoint, weights: _Weights) -> None:
+        self.name, self.model, self.weights = name, model, weights
+        self.function = getattr(model, point.method) if point.method else model
+        self.parameters, self.positional, values = _bound(self.function, point)
+        self.structures: list[Structure] = []
+        self.paths: list[str] = []
+        leaves: list[Any] = []
+        self.dims: list[Dims] = []
+        for parameter, value, shapes in zip(self.parameters, values, _shapes(self.parameters, point.dynamic_shapes)):
+            structure, found = _flattened(value, parameter)
+            self.structures.append(structure)
+            self.paths += [path for path, _ in found]
+            leaves += [leaf for _, leaf in found]
+            self.dims += dims_of(value, shapes, parameter)
+        self.leaves = _marked(leaves, self.dims)
+        self.captured: Any = None
+        self.parts: Parts | None = None
+        self.inputs: tuple[Any, ...] = ()
+        self.outputs: dict[int, int] = {}
+        self.copies: dict[int, Any] = {}  # of tensors that the graph writes: what each is a copy of
+        self._held: list[Any] = []
+
+    def made(self) -> Entry:
+        """The entry point. Raises ExportError."""
+        before = _attributes(self.model)
+        returned = self._run()
+        after = _attributes(self.model)
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        if changed:
+            raise ExportError(f"{self.name} sets {', '.join(changed[:5])}: a package cannot change attributes of the "
+                              "model; register a buffer and write to it in place (copy_)")
+        if self.captured is None or self.parts is None or self.parts.entry is None:
+            raise ExportError(f"{self.name} computes nothing with tensors, so there is no graph to export")
+        structure, results = _flattened(returned, "the result")
+        facts, half = self.parts.entry, self.parts.call
+        inputs, symbols, conditions = self._inputs(set(facts.written))
+        signature = Signature(
+            self.name, tuple(self.parameters), self.positional, tuple(self.structures),
+            inputs, symbols, conditions, tuple(map(self._place, self.inputs)),
+            tuple(self._result(*each) for each in results), structure)
+        return Entry(signature, half, facts.written, facts.uncounted)
+
+    def _run(self) -> Any:
+        collector = Collector()
+        settings = session.Settings(inputs="none", overrides=session.current().settings.overrides)
+        inside = session.enter(session.Session(settings, collector, graphs=self._compile))
+        leaves = iter(self.leaves)
+        values = [rebuild(structure, leaves) for structure in self.structures]
+        by_name = dict(zip(self.parameters[self.positional:], values[self.positional:]))
+        try:
+            # a choice that ATen makes by a size (of a convolution's backend) is no condition on it
+            with torch.no_grad(), torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+                compiled = compile_anything(self.function, requested(fullgraph=True, isolated=True))
+                return compiled(*values[:self.positional], **by_name)
+        except FullGraphError as error:
+            raise ExportError(f"{self.name} cannot be exported as one graph.\n{error}") from None
+        finally:
+            session.leave(inside)
+            self.weights.decisions = [msgspec.to_builtins(decision) for decision in collector.decisions]
+
+    def _compile(self, captured: Any, context: CompileContext) -> Callable[..., Any]:
+        if self.captured is not None:
+            raise ExportError(f"{self.name} is more than one graph")
+        context.cpp_wrapper = True
+        kept: list[Any] = []
+        compiled = compile_graph(captured, context, kept.append)
+        if context.fallback:
+            raise ExportError(f"{self.name} cannot be compiled: {context.fallback.splitlines()[0]}")
+        if not kept:
+            raise ExportError(f"{self.name} holds graphs of its own (torch.cond, loops): packages cannot have them yet")
+        try:
+            self.parts = kept[0]()
+        except Uncacheable as reason:
+            raise ExportError(f"{self.name} cannot be exported: {reason}") from None
+        self.captured = captured
+        written = set(self.parts.entry.written) if self.parts.entry is not None else set()
+
+        def run(*inputs: Any) -> Sequence[Any]:
+            given = [value.clone() if k in written else value for k, value in enumerate(inputs)]
+            self.copies = {id(copy): value for copy, value in zip(given, inputs) if copy is not value}
+            outputs = compiled(*given)
+            self.inputs, self._held = inputs, [given, outputs]
+            self.outputs = {id(output): k for k, output in reversed(list(enumerate(outputs)))}
+            return outputs
+
+        return run
+
+    def _leaf(self, value: Any) -> int:
+        return next((k for k, leaf in enumerate(self.leaves) if leaf is value), -1)
+
+    def _place(self, value: Any) -> Place:
+        leaf = self._leaf(value) if isinstance(value, torch.Tensor) else -1
+        if leaf >= 0:
+            return Place(leaf)
+        if not isinstance(value, torch.Tensor):
+            raise ExportError(f"{self.name} depends on the number {value}, which varies: give it as a tensor")
+        return Place(weight=self.weights.named(value))
+
+    def _result(self, path: str, value: Any) -> Result:
+        value = self.copies.get(id(value), value)
+        if not isinstance(value, torch.Tensor):
+            return Result(value=value)
+        leaf = self._leaf(value)
+        if leaf >= 0:
+            return Result(leaf=leaf)
+        if id(value) in self.outputs:
+            return Result(output=self.outputs[id(value)])
+        if id(value) in self.weights.names:
+            return Result(weight=self.weights.named(value))
+        raise ExportError(f"{path} is a tensor that the graph does not make: it is made outside of it")
+
+    def _inputs(self, written: set[int]) -> tuple[tuple[Any, ...], tuple[Symbol, ...], tuple[str, ...]]:
+        """The inputs, symbols and conditions of the signature."""
+        read = {self._leaf(value): k for k, value in enumerate(self.inputs) if self._leaf(value) >= 0}
+        fakes = self.captured.inputs
+        sizes = Sizes(fake_mode_of(self.captured).shape_env, [(leaf, fakes[k]) for leaf, k in read.items()], self.dims)
+        inputs: list[Any] = []
+        for leaf, (path, value) in enumerate(zip(self.paths, self.leaves)):
+            if not isinstance(value, torch.Tensor):
+                inputs.append(ConstantInput(path, value))
+                continue
+            dtype, device = str(value.dtype).removeprefix("torch."), str(value.device)
+            if leaf not in read:
+                inputs.append(TensorInput(path, dtype, device, None, None))
+                continue
+            fake = fakes[read[leaf]]
+            size, stride = tuple(map(sizes.number, fake.shape)), tuple(map(sizes.number, fake.stride()))
+            inputs.append(TensorInput(path, dtype, device, size, stride, read[leaf] in written))
+        return tuple(inputs), tuple(sizes.symbols.values()), sizes.conditions()
+
+
+def _bound(function: Any, point: EntryPoint) -> tuple[list[str], int, list[Any]]:
+    """(names of the arguments given, how many of them by position, their values)."""
+    call = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        bound = inspect.signature(call).bind_partial(*point.args)
+        inspect.signature(call).bind(*point.args, **point.kwargs)
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"the example arguments do not fit: {error}") from None
+    kinds = inspect.signature(call).parameters
+    given: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        several = kinds[name].kind is inspect.Parameter.VAR_POSITIONAL
+        given |= {f"{name}{k}": each for k, each in enumerate(value)} if several else {name: value}
+    return [*given, *point.kwargs], len(given), [*given.values(), *point.kwargs.values()]
+
+
+def _shapes(parameters: Sequence[str], given: Any) -> list[Any]:
+    """What `dynamic_shapes` says for each parameter."""
+    if given is None:
+        return [None] * len(parameters)
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in parameters]
+        if unknown:
+            raise ValueError(f"dynamic_shapes names {', '.join(map(str, unknown))}, and the arguments are "
+                             f"{', '.join(parameters)}")
+        return [given.get(name) for name in parameters]
+    if not isinstance(given, (list, tuple)) or len(given) != len(parameters):
+        raise ValueError(f"dynamic_shapes has to be a dict by parameter, or a sequence of {len(parameters)}")
+    return list(given)
+
+
+def _flattened(value: Any, path: str) -> tuple[Structure, list[tuple[str, Any]]]:
+    try:
+        structure, leaves = flatten(value, path, torch.Tensor)
+    except UnknownContainer as error:
+        raise ExportError(str(error)) from None
+    for place, leaf in leaves:
+        plain = type(leaf) in (*LEAVES, torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        if not plain or (isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu"):
+            what = f"on {leaf.device}" if plain else f"of type {type(leaf).__qualname__}"
+            raise ExportError(f"{place} is {what}: packages are for plain tensors on a CPU")
+    return structure, leaves
+
+
+def _marked(leaves: Sequence[Any], dims: Sequence[Dims]) -> list[Any]:
+    """The leaves; tensors as others on the same memory, with the marks for sizes that vary."""
+    known: dict[int, torch.Tensor] = {}
+    return [known.setdefault(id(leaf), marked(leaf, each)) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf, each in zip(leaves, dims)]
+
+
+def _attributes(model: Any) -> dict[str, Any]:
+    """What the attributes of the model's modules are, by identity."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    found: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        for place in (vars(module), module._buffers, module._parameters):
+            found |= {f"{path}.{name}".lstrip("."): id(value) for name, value in place.items()
+                      if not name.startswith("_") and not isinstance(value, (dict, list))}
+    return found

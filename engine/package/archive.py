@@ -1,0 +1,142 @@
+"""The file of a package: a zip of machine code, wrappers, weights and signatures, each with its checksum.
+
+`manifest.json` (what it was made for), `entries/NAME` (signature and wrapper), `kernels/NAME.so` and `.cpp`,
+`weights.safetensors`, `decisions.json` (what the compiler decided, and why).
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...dependencies import msgspec
+from ...version import __version__
+from ..graph_cache import checked_zip
+from ..graph_cache.parts import Half, decode_as, encode
+from ..toolchain.cpp_build import cpu_features
+from .signature import Signature
+
+SCHEMA = "ptdebug-package/1"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INSTRUCTIONS = re.compile(r"(sse|ssse|avx|fma|bmi|f16c|amx|abm|adx|aes|sha|vaes|vpclmul|gfni|movbe|popcnt|pclmul)\w*")
+
+
+class PackageError(ValueError):
+    """The file is no package, is damaged, or was made for another machine or torch; the message says which."""
+
+
+class Weight(msgspec.Struct, frozen=True):
+    """The layout of a weight, whose memory is a row in the file of weights: sizes and strides in elements."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry point: its signature, its wrapper without the C++ source, and what the graph writes."""
+
+    signature: Signature
+    half: Half
+    written: tuple[int, ...] = ()
+    uncounted: tuple[int, ...] = ()
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What is in the file and what it was made for; `files` are checksums by name."""
+
+    schema: str
+    torch: str
+    cpu: tuple[str, ...]
+    ptdebug: str
+    entries: tuple[str, ...]
+    weights: dict[str, Weight]
+    files: dict[str, str]
+
+
+class Package(msgspec.Struct, frozen=True):
+    """A package in memory. `kernels` are (machine code, C++ source) by entry point; nothing of it has run."""
+
+    entries: tuple[Entry, ...]
+    kernels: dict[str, tuple[bytes, str]]
+    weights: dict[str, torch.Tensor]
+    decisions: bytes = b"[]"
+
+
+def instructions() -> tuple[str, ...]:
+    """The instruction sets of this CPU that compiled code may use."""
+    return tuple(sorted({flag for flag in cpu_features().split() if _INSTRUCTIONS.fullmatch(flag)}))
+
+
+def write(path: str | Path, package: Package) -> None:
+    """Write the file, whole or not at all. Raises OSError."""
+    from safetensors.torch import save
+
+    files: dict[str, bytes] = {"decisions.json": package.decisions}
+    for entry in package.entries:
+        files[f"entries/{entry.signature.name}"] = encode(entry)
+    for name, (code, source) in package.kernels.items():
+        files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"] = code, source.encode()
+    files["weights.safetensors"] = save({name: _row(tensor) for name, tensor in package.weights.items()})
+    layouts = {name: Weight(tuple(t.shape), tuple(t.stride())) for name, t in package.weights.items()}
+    names = tuple(entry.signature.name for entry in package.entries)
+    manifest = Manifest(
+        SCHEMA, str(torch.__version__), instructions(), __version__, names, layouts,
+        {name: checked_zip.checksum(content) for name, content in files.items()})
+    checked_zip.replace(Path(path), checked_zip.packed({"manifest.json": msgspec.json.encode(manifest), **files}))
+
+
+def read(path: str | Path) -> Package:
+    """The package in a file, checked. Nothing of it runs. Raises PackageError, and OSError where it cannot be read."""
+    try:
+        with checked_zip.opened(Path(path).read_bytes()) as file:
+            manifest = msgspec.json.decode(file.read("manifest.json"), type=Manifest)
+            _fits(path, manifest)
+            files = {name: checked_zip.member(file, name, checksum) for name, checksum in manifest.files.items()}
+        return _package(manifest, files)
+    except checked_zip.Damaged as error:
+        raise PackageError(f"{path} is no package of ptdebug, or is damaged: {error}") from error
+    except (KeyError, msgspec.MsgspecError, ValueError) as error:
+        if isinstance(error, PackageError):
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise PackageError(f"{path} is no package of ptdebug, or is damaged ({why})") from error
+
+
+def _fits(path: str | Path, manifest: Manifest) -> None:
+    if manifest.schema != SCHEMA:
+        raise PackageError(f"{path} has the format {manifest.schema[:40]!r}, and this version reads {SCHEMA!r}")
+    if manifest.torch.partition("+")[0] != torch.__version__.partition("+")[0]:
+        there, here = manifest.torch, torch.__version__
+        raise PackageError(f"{path} was compiled for torch {there}, and this is {here}: export it again")
+    lacking = sorted(set(manifest.cpu) - set(instructions()))
+    if lacking:
+        what = ", ".join(lacking)
+        raise PackageError(f"{path} was compiled for a CPU with {what}, which this one lacks: export it here")
+    if not all(map(_NAME.fullmatch, manifest.entries)):
+        raise PackageError(f"{path} has an entry point without a valid name")
+
+
+def _package(manifest: Manifest, files: Mapping[str, bytes]) -> Package:
+    from safetensors.torch import load
+
+    rows = load(files["weights.safetensors"])
+    weights = {name: rows[name].as_strided(each.size, each.stride) for name, each in manifest.weights.items()}
+    entries = tuple(decode_as(files[f"entries/{name}"], Entry) for name in manifest.entries)
+    kernels = {name: (files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"].decode())
+               for name in manifest.entries if f"kernels/{name}.so" in files}
+    return Package(entries, kernels, weights, files["decisions.json"])
+
+
+def _row(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor from its first to its last element, as a row of its own."""
+    span = 0 if 0 in tensor.shape else 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    return tensor.detach().as_strided((span,), (1,), tensor.storage_offset()).clone()
+
+
+def decisions_of(content: bytes) -> list[dict[str, Any]]:
+    """The decisions of a package."""
+    found: list[dict[str, Any]] = msgspec.json.decode(content)
+    return found

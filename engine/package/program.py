@@ -1,0 +1,103 @@
+"""A loaded package: its entry points as callables, over one set of weights."""
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..graph_cache.parts import call_of
+from ..runtime.entry import shares_written, uncounted
+from . import archive
+from .archive import Entry, Package
+from .signature import InputError, Signature, reader
+from .structure import rebuild
+
+
+def load(path: str | Path) -> Program:
+    """The package that `ptdebug.export` or `ptdebug export` wrote, ready to be called.
+
+    It is code, which runs in this process: load what you know the origin of. The model's own source is not needed.
+    Raises PackageError for a damaged file, another torch or a CPU that lacks instructions, and OSError.
+    """
+    return Program(archive.read(path))
+
+
+class Program:
+    """A package as a callable: its first entry point; others by name, `program["decode"](...)`.
+
+    `weights` are the parameters and buffers, by the names that they had in the model; all entry points share them, and
+    what a graph writes (a cache of keys and values) is there. Gradients are not recorded. Calls raise InputError for
+    what the code was not compiled for.
+    """
+
+    def __init__(self, package: Package) -> None:
+        self.weights: Mapping[str, torch.Tensor] = dict(package.weights)
+        self.decisions = archive.decisions_of(package.decisions)
+        with _libraries(package) as paths:
+            self._entries = {e.signature.name: EntryPoint(e, self.weights, paths.get(e.signature.name))
+                             for e in package.entries}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the first entry point."""
+        return next(iter(self._entries.values()))(*args, **kwargs)
+
+    def __getitem__(self, name: str) -> EntryPoint:
+        """An entry point by name. Raises KeyError that lists the names."""
+        if name not in self._entries:
+            raise KeyError(f"no entry point {name!r}: there is {', '.join(self._entries)}")
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the entry points."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """How many entry points there are."""
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return "\n".join(str(entry.signature) for entry in self._entries.values())
+
+
+class EntryPoint:
+    """One entry point of a package."""
+
+    def __init__(self, entry: Entry, weights: Mapping[str, torch.Tensor], path: Path | None) -> None:
+        self.signature: Signature = entry.signature
+        self._weights = weights
+        self._read = reader(entry.signature)
+        self._written = set(entry.written)
+        self._call: Callable[..., Any] = uncounted(
+            call_of(entry.half, f"<package {entry.signature.name}>", path), entry.uncounted)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it. Raises InputError for what it was not compiled for, and what the model's operators raise."""
+        leaves = self._read(args, kwargs)
+        inputs = [self._weights[p.weight] if p.weight else leaves[p.leaf] for p in self.signature.places]
+        if self._written and shares_written(inputs, self._written):
+            raise InputError(f"{self.signature.name} writes to an argument that shares memory with another")
+        with torch.no_grad():
+            outputs = self._call(*inputs)
+
+        def result(found: Any) -> Any:
+            if found.output >= 0:
+                return outputs[found.output]
+            if found.leaf >= 0:
+                return leaves[found.leaf]
+            return self._weights[found.weight] if found.weight else found.value
+
+        return rebuild(self.signature.returned, iter([result(found) for found in self.signature.results]))
+
+
+@contextmanager
+def _libraries(package: Package) -> Iterator[dict[str, Path]]:
+    """The machine code of a package in files, for as long as it takes to load it."""
+    with tempfile.TemporaryDirectory(prefix="ptdebug-package-") as folder:
+        paths = {name: Path(folder) / f"{name}.so" for name in package.kernels}
+        for name, path in paths.items():
+            path.write_bytes(package.kernels[name][0])
+        yield paths
