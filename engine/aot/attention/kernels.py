@@ -171,10 +171,10 @@ def _bias(mask: torch.Tensor, query: torch.Tensor, keys: Any, low: float) -> tor
         zero, hidden = [torch.scalar_tensor(x, dtype=query.dtype, device=mask.device) for x in (0.0, low)]
         mask = torch.where(mask, zero, hidden)
     if not _is_aligned(mask, keys):
-        some, groups, rows, _ = mask.shape
-        row = (keys + ALIGNED - 1) // ALIGNED * ALIGNED
-        window = mask.new_empty_strided((some, groups, rows, keys), (groups * rows * row, rows * row, row, 1))
-        mask = aten.copy_.default(window, mask)
+        mask = mask.expand(*mask.shape[:3], keys).clone(memory_format=torch.contiguous_format)
+        if keys % ALIGNED:  # a guard, where sizes vary; zeros, as in eager: kernels may read what fills a row
+            filler = mask.new_zeros((*mask.shape[:3], -keys % ALIGNED))
+            mask = torch.cat((mask, filler), 3).narrow(3, 0, keys)
     return mask.expand(batch, heads, queries, keys)
 
 
