@@ -20,6 +20,7 @@ from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import Break, Graph, Kernel, Location, Recompile, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
+from ..artifacts.resumed import Resumed, display_name, resumed
 from ..artifacts.search import SOURCE, search
 from ..artifacts.selector import Selector
 from ..artifacts.stages import LINKED
@@ -70,6 +71,16 @@ class Session:
     @cached_property
     def _ranked(self) -> list[tuple[tuple[str, Break, int], BreakCost]]:
         return ranked_breaks(self.recording)
+
+    @cached_property
+    def _resumed(self) -> dict[str, Resumed]:
+        there = any(info.function.startswith("torch_dynamo_resume_in_") for info in self.compiles)
+        return resumed(self.recording) if there else {}
+
+    def name_of(self, info: CompileInfo) -> str:
+        """The function of a compilation; of a resume function, what it continues, and after which break."""
+        found = self._resumed.get(info.id)
+        return found.short_name if found is not None else display_name(info, {}).replace(", resumed from", ", from")
 
     @property
     def breaks(self) -> list[tuple[str, Break, int]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
@@ -97,10 +98,25 @@ def parse_program(words: Sequence[str]) -> Program:
     first, rest = words[0], words[1:]
     kinds = {"-m": "module", "-c": "command"}
     if first[:2] not in kinds:
-        return Program("script", os.fspath(first), tuple(rest))
+        return Program("script", _installed_script(first) or first, tuple(rest))
     kind = kinds[first[:2]]
     if len(first) > 2:
         return Program(kind, first[2:], tuple(rest))
     if not rest:
         raise CommandError(f"argument expected for the {first} option\nsee: ptdebug run --help")
     return Program(kind, rest[0], tuple(rest[1:]))
+
+
+def _installed_script(name: str) -> str | None:
+    """Where a command of PATH is (`torchrun`) that is a Python script, unless a file here has that name."""
+    if os.path.dirname(name) or os.path.exists(name):
+        return None
+    found = shutil.which(name)
+    if found is None:
+        return None
+    try:
+        with open(found, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return None
+    return found if first.startswith(b"#!") and b"python" in first else None

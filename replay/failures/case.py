@@ -113,6 +113,11 @@ class Case:
                    {d.id: d.chosen for d in decisions if d.forced}, _options(decisions), trust=trust, made_up=made_up,
                    state=saved.state)
 
+    @property
+    def grad_enabled(self) -> bool:
+        """Whether autograd recorded around the call: of a graph that turns it on by itself, it need not."""
+        return self.training and (self.state is None or self.state.grad)
+
     def key(self) -> str:
         """A hash of all that the case says."""
         return hashlib.sha256(self.header() + self.inputs.key.encode()).hexdigest()

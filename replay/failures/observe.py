@@ -161,7 +161,8 @@ def _run(
             if isinstance(value, torch.Tensor) and item.meta is not None:
                 value.requires_grad_(item.meta.requires_grad)
         given = tuple(v.clone() if i in changed and v.requires_grad else v for i, v in enumerate(own))
-        outputs = tuple(call(*given))
+        with torch.set_grad_enabled(case.grad_enabled):
+            outputs = tuple(call(*given))
         roots = [v for v in (*outputs, *(given[i] for i in sorted(changed))) if _is_root(v)]
         leaves = [v for v in own if isinstance(v, torch.Tensor) and v.requires_grad]
         gradients = torch.autograd.grad(roots, leaves, _tangents(roots), allow_unused=True) if roots else ()

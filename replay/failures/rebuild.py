@@ -44,9 +44,9 @@ def rebuild(case: Case, values: tuple[Any, ...]) -> Rebuilt:
         node.meta["val"] = fake
         if isinstance(fake, torch.Tensor):
             node.meta["autograd"] = (fake.requires_grad, False)  # so that it may be changed in place
-    with mode, torch.set_grad_enabled(case.training):
+    with mode, torch.set_grad_enabled(case.grad_enabled):
         _tell_values(module, case.graph, symbols, fakes)
-    return Rebuilt(module, fakes, tuple(item.name for item in case.inputs.records), case.training)
+    return Rebuilt(module, fakes, tuple(item.name for item in case.inputs.records), case.grad_enabled)
 
 
 def _static(mode: FakeTensorMode, value: Any, meta: TensorMeta | None) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...artifacts.fx_graphs import PLAN
 from ...engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ...engine.ir import interpreter
 from ...engine.runtime.runtime import CALLED, load
+from ...operators.layouts import is_expanded
 from ..recorded.state import as_compiled
 
 Symbols = Mapping[str, float]
@@ -40,8 +42,14 @@ class Execution:
     gradients: tuple[Any, ...] = ()
 
     def observed(self) -> tuple[Any, ...]:
-        """Results, then inputs, then gradients: all that the program can see."""
-        return (*self.outputs, *self.inputs, *self.gradients)
+        """Results, then inputs, then gradients: all that the program can see. Of a gradient in which elements share
+        memory the layout is autograd's own affair."""
+        return (*self.outputs, *self.inputs, *map(_spread, self.gradients))
+
+
+def _spread(gradient: Any) -> Any:
+    expanded = isinstance(gradient, torch.Tensor) and gradient.layout is torch.strided and is_expanded(gradient)
+    return gradient.contiguous() if expanded else gradient
 
 
 # ---- graphs ---------------------------------------------------------------------------------------------------------
@@ -73,7 +81,7 @@ def run_graph(
                 if seen is not None:
                     seen(node.name, live[node])
                 if noise is not None:
-                    live[node] = _rounded_at_random(live[node], args, noise)
+                    live[node] = _rounded_at_random(live[node], args, noise, _terms(node, args, kwargs))
                 written = args[0] if node.target is operator.setitem else live[node]
                 values[node.name] = snapshot(written)
     return Execution(outputs, inputs, values, time.perf_counter() - start)
@@ -153,8 +161,30 @@ def _dtypes_back(tree: Any, kind: torch.dtype) -> Any:
     return torch.utils._pytree.tree_map(lambda leaf: kind if leaf is torch.float64 else leaf, tree)
 
 
-def _rounded_at_random(value: Any, args: Any, noise: torch.Generator) -> Any:
-    """`value`, each element moved by up to half a unit in the last place; views and what was written in place stay."""
+_SUMS = frozenset(
+    "sum nansum mean mm bmm matmul linear dot mv inner einsum addmm addmv addbmm baddbmm cumsum index_add scatter_add "
+    "conv1d conv2d conv3d convolution".split())
+"""What adds up products or elements, by the name of the function or operator."""
+
+
+def _terms(node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
+    """For a sum the sum of its absolute terms, of which rounding is a share: the terms may cancel out. Else None."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if name.partition(".")[0] not in _SUMS:
+        return None
+    with suppress(Exception), torch.no_grad():
+        positive, by_name = torch.utils._pytree.tree_map_only(torch.Tensor, _magnitude, (args, kwargs))
+        return _call(node, positive, by_name, False)
+    return None
+
+
+def _magnitude(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().abs() if tensor.is_floating_point() else tensor
+
+
+def _rounded_at_random(value: Any, args: Any, noise: torch.Generator, terms: Any = None) -> Any:
+    """`value`, each element moved by up to half a unit in the last place, of `terms` if given; views and what was
+    written in place stay, and whole numbers that are exact."""
     if isinstance(value, (tuple, list)):
         return type(value)([_rounded_at_random(part, args, noise) for part in value])
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.is_meta or not value.numel():
@@ -166,9 +196,10 @@ def _rounded_at_random(value: Any, args: Any, noise: torch.Generator) -> Any:
            for a in torch.utils._pytree.tree_leaves(args)):  # fmt: skip
         return value
     moved = torch.rand(value.shape, generator=noise, dtype=torch.float64).to(value.device) - 0.5
-    wide = value.detach().double()
-    moved = (wide * (1 + torch.finfo(value.dtype).eps * moved)).to(value.dtype)
-    moved = torch.where(value.detach() == value.detach().round(), value.detach(), moved)
+    wide, eps = value.detach().double(), torch.finfo(value.dtype).eps
+    size = terms.double() if isinstance(terms, torch.Tensor) and terms.shape == value.shape else wide.abs()
+    exact = ~wide.isfinite() | ((wide == wide.round()) & (size < 1 / eps))
+    moved = torch.where(exact, wide, wide + eps * size * moved).to(value.dtype)
     return torch.empty_like(value).copy_(moved) if not value.requires_grad else value + (moved - value).detach()
 
 

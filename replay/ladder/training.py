@@ -101,7 +101,7 @@ class TrainingLadder(Ladder):
         for node, fake in zip(placeholders, fakes):
             if isinstance(fake, torch.Tensor):
                 node.meta["autograd"] = (fake.requires_grad, False)  # so that it may be changed in place
-        captured = Captured(self.captured, fakes, grad_enabled=True)
+        captured = Captured(self.captured, fakes, grad_enabled=self._recorded_grad)
         with deterministic():
             joint = trace_joint(captured, self._context(forced or {}, collector), lowerings())
         self.traced = captured
@@ -115,6 +115,11 @@ class TrainingLadder(Ladder):
         with deterministic():
             made: Trained = run_stages(stages, joint, self._context(forced, collector))
         return made
+
+    @property
+    def _recorded_grad(self) -> bool:
+        """Whether gradients were on around the call: of a graph that turns them on by itself, they need not be."""
+        return self.kept.state is None or self.kept.state.grad
 
     def _in_eager_why(self) -> str:
         return ran_in_eager(self.joint.forward, self.saved)
@@ -139,7 +144,8 @@ class TrainingLadder(Ladder):
     ) -> Execution:
         """The captured graph, differentiated by autograd."""
         return self._from_tangents(
-            lambda inputs: run_graph(self.captured, inputs, wide=dtype is not None, grad=True, seen=seen), dtype)
+            lambda inputs: run_graph(
+                self.captured, inputs, wide=dtype is not None, grad=self._recorded_grad, seen=seen), dtype)
 
     def _as_called(self) -> Execution:
         """The compiled halves through their autograd node, as the program calls them."""

@@ -43,7 +43,7 @@ if __name__ == "__main__":
 
 def test_ranks_of_torchrun(ptdebug: Command, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
-    done = ptdebug("run", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py", "argument")
+    done = ptdebug("run", "torchrun", "--nproc-per-node", "2", "train.py", "argument")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['train.py', 'argument'] __main__ []\n" * 2
     assert "ptdebug: 2 ranks: 2 graphs (5 operations)" in done.stderr

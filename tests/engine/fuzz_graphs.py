@@ -153,7 +153,7 @@ def check(programs: Sequence[Program], overrides: dict[str, str], dynamic: bool 
     except Exception as error:
         if len(programs) > 1:
             alone = [failure for program in programs for failure in check([program], overrides, dynamic)]
-            if alone or _raised(programs) == str(error):
+            if alone or _raised(programs) == str(error) or any(str(error) in said(program) for program in programs):
                 return alone
             return [Failure(programs[0], f"together only: {_summary(error)}", forced, dynamic)]
         if str(error) in said(programs[0]):

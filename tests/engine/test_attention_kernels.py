@@ -170,10 +170,24 @@ def test_what_no_kernel_takes_is_brought_into_another_form(takers, monkeypatch):
     (result,) = graph.output_node().args[0]
     assert result.meta["val"].shape == (2, 12, 32, 36)
     monkeypatch.setattr(choice, "takers", lambda call: ["math"] if call.grouped else ["efficient", "math"])
-    tensors = ((2, 12, 32, 64), torch.float), ((2, 4, 32, 64), torch.float)
+    tensors = ((2, 12, 32, 64), torch.half), ((2, 4, 32, 64), torch.half)
     graph, _ = traced(lambda q, k: sdpa(q, k, k, enable_gqa=True), *tensors)
     (call,) = called(graph, "efficient_attention")
     assert call.args[1].meta["val"].shape == (2, 12, 32, 64)
+
+
+def test_what_rounds_or_draws_in_another_way_stays_eagers(takers):
+    """Other forms in 32 bits or of small heads, dropout where eager multiplies, and rows that kernels refuse."""
+    mask = ((2, 1, 32, 1), torch.bool)
+    expanded = lambda q, m: sdpa(q, q, q, m.expand(2, 12, 32, 32))
+    for function, query in (
+        (expanded, ((2, 12, 32, 36), torch.float)), (expanded, ((2, 12, 32, 4), torch.half)),
+        (lambda q, m: sdpa(q, q, q, m.expand(2, 12, 32, 32), dropout_p=0.5), ((2, 12, 32, 64), torch.half)),
+        (lambda q, m: expanded(q.narrow(3, 4, 64), m), ((2, 12, 32, 72), torch.half)),
+        (lambda q, m: expanded(q.transpose(2, 3), m), ((2, 12, 64, 32), torch.half)),
+    ):
+        graph, _ = traced(function, query, mask)
+        assert not called(graph, "")
 
 
 def test_kernels_can_be_forced_and_what_is_unusual_is_torchs(takers, monkeypatch):

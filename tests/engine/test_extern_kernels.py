@@ -479,6 +479,7 @@ ACTIVATIONS = [F.relu, lambda x: F.gelu(x, approximate="tanh"),
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_product_computes_the_activation(bias, way, monkeypatch):
     monkeypatch.setattr(epilogues, "GPU", "cpu")
+    monkeypatch.setattr(epilogues, "ROUNDED", (torch.float32,))
 
     def program(x, w, b, v):
         return *[F.linear(f(F.linear(x + k, w, b if bias else None)), v) for k, f in enumerate(ACTIVATIONS)],
@@ -494,13 +495,16 @@ def test_a_product_computes_the_activation(bias, way, monkeypatch):
 
 
 def test_an_activation_stays_in_loops(monkeypatch):
-    """Where the product has another reader, loops read the activation, or it is another function."""
+    """Where the product has another reader, loops read the activation, it is another function, or a ReLU, of NaN 0."""
     monkeypatch.setattr(epilogues, "GPU", "cpu")
+    monkeypatch.setattr(epilogues, "ROUNDED", (torch.float32,))
 
     def program(x, w, b):
         first, second, third = (torch.addmm(b, x + k, w) for k in range(3))
         almost = 0.5 * third * (1 + torch.tanh(0.79 * (third + 0.044715 * third ** 3)))
-        return F.relu(first) @ w.t(), first, F.relu(second).sum(), F.gelu(third) @ w.t(), almost @ w.t()
+        gelus = (F.gelu(t, approximate="tanh") for t in (first, second))
+        fourth = F.relu(torch.addmm(b, x + 3, w)) @ w.t()
+        return next(gelus) @ w.t(), first, next(gelus).sum(), F.gelu(third) @ w.t(), almost @ w.t(), fourth
 
     inputs = (torch.randn(4, 8), torch.randn(8, 16), torch.randn(16))
     with torch.no_grad():

@@ -367,6 +367,35 @@ with torch.autocast("cpu", torch.bfloat16):
 loss.backward()
 
 
+@torch.compile
+def recorded_inside(x):
+    y = x * 3
+    with torch.enable_grad():
+        z = x * 4
+    return y, z
+
+
+with torch.no_grad():
+    _, recorded = recorded_inside(torch.randn(3, requires_grad=True))
+recorded.sum().backward()
+
+
+@torch.compile
+def spread_gradients(a, x):
+    return a + x.sum()
+
+
+spread_gradients(torch.randn((), requires_grad=True), torch.randn(2, 3, requires_grad=True)).backward()
+
+
+@torch.compile
+def cancelled(x, w):
+    return (x.float() * 1e10).sum(), (w @ torch.cat([w[:, :4], -w[:, :4]])).sum() / 3
+
+
+cancelled(torch.tensor([2**63 - 1, -2**63, 5]), torch.randn(4, 4).repeat(1, 2))
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()

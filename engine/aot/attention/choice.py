@@ -19,7 +19,7 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...toolchain.benchmarking import timed_options, verdict
 from .constant_masks import hidden
-from .kernels import MATH, Attention, computed, in_other_forms, prepared, takers
+from .kernels import MATH, Attention, are_aligned, computed, in_other_forms, prepared, takers
 from .measuring import measured
 from .position_masks import ABOVE_DIAGONAL, NOTHING
 from .written_out import WrittenOut
@@ -58,12 +58,21 @@ def attend(
         return _by_torch(_with_simple_mask(tracer, call))
     call = _cast(call)
     eager = next(iter(takers(call)), "")
-    ready = prepared(_with_simple_mask(tracer, call), eager)
+    simple = _with_simple_mask(tracer, call)
+    ready = prepared(simple, eager)
     known = takers(ready)
-    if not eager or not known:  # torch says what is wrong
+    others = bool(call.dropout) and known[:1] != [eager]  # another kernel draws other random numbers
+    if not eager or not known or others:  # torch says what is wrong
         return _by_torch(call)
-    for form in in_other_forms(ready) if known[0] == MATH else ():
-        if takers(form)[0] != MATH:
+    if eager == MATH and not are_aligned(call):
+        known = [MATH]
+    if call.dropout:  # the random numbers are those of torch's choice
+        torchs = takers(simple)[0]
+        if torchs not in known:
+            return _by_torch(simple)
+        known = [torchs]
+    for form in in_other_forms(ready) if known[0] == MATH and not call.dropout else ():
+        if takers(form)[0] != MATH and are_aligned(form):
             ready, known = form, takers(form)
             break
     result = computed(ready, _choose(tracer, ready, known, eager))
@@ -93,7 +102,7 @@ def attend_as_one(tracer: Tracer, found: WrittenOut, values: Mapping[torch.fx.No
         call = replace(call, causal=known == ABOVE_DIAGONAL)
     ready = prepared(call, MATH)
     fused = [kernel for kernel in takers(ready) if kernel != MATH]
-    if not fused or MATH not in takers(ready):
+    if not fused or MATH not in takers(ready) or not are_aligned(ready):
         return None
     kernel = _choose(tracer, ready, [*fused, MATH], MATH)
     if kernel == MATH:
@@ -118,7 +127,7 @@ def _hidden(
 def _choose(tracer: Tracer, call: Attention, known: list[str], eager: str) -> str:
     """One of the kernels `known` to take a prepared call: torch's first, unless another is measured to be faster."""
     default, why = known[0], "the first in torch's order that takes this attention"
-    fused = [kernel for kernel in known if kernel != MATH]
+    fused = [kernel for kernel in known if kernel != MATH] if are_aligned(call) else []
     times = measured(call, fused) if default != MATH and not call.hidden_low else {}
     if times:
         fastest = min(times, key=times.__getitem__)

@@ -24,7 +24,7 @@ import sympy
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
-from ...scheduler.occupancy import PROCESSORS, SECTOR
+from ...scheduler.occupancy import PROCESSORS, SECTOR, are_few
 from .form import Form
 
 UNKNOWN_SIZE = 1024  # assumed for a dynamic size
@@ -111,8 +111,9 @@ def why_idle(form: Form) -> str:
     """Why one program for each row would leave most of the GPU idle; "" when it would not."""
     rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
     columns = bool(form.axes) and _contiguous_over_rows(form)
-    programs = -(-rows // SECTOR) if columns else rows
-    if not form.reduces or programs >= 2 * PROCESSORS or longest * (SECTOR if columns else 1) < SPLIT_FROM:
+    touched = {s.buffer for b in form.bodies for s in b.statements if s.op in ("load", "store") and s.name in b.inner}
+    traffic = sum(form.buffers[n].dtype.itemsize * hint(sympy.Mul(*form.buffers[n].size)) for n in touched)
+    if not form.reduces or not are_few(max(1, rows), columns, traffic):
         return ""
     what = "columns" if columns else "rows"
     return f"{rows} {what} of {longest} would leave most of the GPU idle; separate kernels use all of it"

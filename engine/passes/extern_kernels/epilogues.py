@@ -1,8 +1,9 @@
 """Activations computed by the matrix product before them, on a GPU: cuBLASLt's epilogues.
 
-cuBLASLt applies ReLU, and the GELU that is made of a hyperbolic tangent, to what a product leaves in registers, which
-saves a pass over the result. (The GELU of an error function is another function, and stays in loops.) Only where the
-product has no other reader, and a library or the program reads the activation: loops that do compute it for nothing.
+cuBLASLt applies the GELU that is made of a hyperbolic tangent to what a product leaves in registers, which saves a pass
+over the result. (The GELU of an error function is another function, and stays in loops.) Only where the product has no
+other reader, and a library or the program reads the activation: loops that do compute it for nothing. Its ReLU makes
+zeros of NaN, and is not used unless asked for.
 """
 from __future__ import annotations
 
@@ -25,6 +26,12 @@ aten = torch.ops.aten
 GPU = "cuda"
 RELU, GELU = "relu", "gelu"
 BY_LIBRARY, BY_LOOPS = "library", "loops"
+WHY = {
+    GELU: "the library applies GELU to what the product leaves in registers",
+    RELU: "the library's ReLU of NaN is 0, where eager's is NaN",
+}
+ROUNDED = (torch.float16, torch.bfloat16)
+"""The dtypes whose rounding hides that the library's hyperbolic tangent is an approximation."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +57,10 @@ def fuse_activations(graph: AtenGraph, context: CompileContext) -> list[RuleMatc
         stays = leaving(nodes) if stays is None else stays
         if node.name not in stays:
             continue
-        product, why = path[0], f"the library applies {found.kind} to what the product leaves in registers"
+        product, default = path[0], BY_LIBRARY if found.kind == GELU else BY_LOOPS
+        why = WHY[found.kind]
         options, origins = (BY_LIBRARY, BY_LOOPS), (f"forward#{node.name}",)
-        if context.decide("epilogue", node.name, options, BY_LIBRARY, why, origins=origins) == BY_LIBRARY:
+        if context.decide("epilogue", node.name, options, default, why, origins=origins) == BY_LIBRARY:
             matches.append(RuleMatch(f"{found.kind}-epilogue", (product.name, node.name), (_fuse(found, path),), why))
     return matches
 
@@ -75,7 +83,7 @@ def _has_epilogues(product: torch.fx.Node) -> bool:
     values: list[Any] = [n.meta.get("val") for n in (*product.all_input_nodes, product)]
     if any(not isinstance(v, torch.Tensor) or v.device.type != GPU or v.dtype != values[-1].dtype for v in values):
         return False
-    if values[-1].dtype not in (torch.float16, torch.bfloat16, torch.float32):
+    if values[-1].dtype not in ROUNDED:
         return False
     if any(not isinstance(s, int) for v in values for s in (*v.shape, *v.stride())):
         return False

@@ -94,7 +94,7 @@ class CudaGraphs:
             with torch.cuda.stream(pool.side), keeping(kept), self._random_numbers():
                 torch._C._cuda_clearCublasWorkspaces()  # those that it makes now belong to the pool
                 try:
-                    outputs = _captured(graph, pool.handle, partial(call, list(inputs)))
+                    outputs = _captured(graph, pool, partial(call, list(inputs)))
                 finally:
                     torch._C._cuda_clearCublasWorkspaces()
         return outputs, partial(_replay, graph, kept) if kept else graph.replay
@@ -126,23 +126,25 @@ class CudaPool(Pool):
         if self._keeper is None:
             keeper = torch.cuda.CUDAGraph()
             with torch.cuda.stream(self.side):
-                _captured(keeper, self.handle, lambda: (torch.zeros(1, device=self.device),))
+                _captured(keeper, self, lambda: (torch.zeros(1, device=self.device),))
             self._keeper = keeper
 
 
 _POOLS: weakref.WeakValueDictionary[tuple[int, int], CudaPool] = weakref.WeakValueDictionary()
 
 
-def _captured(graph: torch.cuda.CUDAGraph, pool: Any, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+def _captured(graph: torch.cuda.CUDAGraph, pool: CudaPool, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     """What `call` returns; its launches are the graph's."""
-    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+    graph.capture_begin(pool=pool.handle, capture_error_mode="thread_local")
     try:
         outputs = call()
+        graph.capture_end()
     except BaseException:
         with suppress(RuntimeError):  # it says only that there was an error
             graph.capture_end()
+        with suppress(RuntimeError, AttributeError):  # a capture that failed may have left the pool open
+            torch._C._cuda_endAllocateToPool(pool.device.index, pool.handle)
         raise
-    graph.capture_end()
     return outputs
 
 

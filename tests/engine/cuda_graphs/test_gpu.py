@@ -175,6 +175,10 @@ def test_a_capture_that_fails_changes_nothing(counters):
     torch.manual_seed(3)
     expected = [torch.rand_like(x) + 4 for _ in range(5)]
     assert all(close(a, b) for a, b in zip(got, expected)) and counters()[""].stopped
+    after = compiled(lambda x: x.sin() * 2)  # captures into the same pool
+    for _ in range(5):
+        assert close(after(x), x.sin() * 2)
+    assert counters()[""].replays == 3
     gc.collect()
     assert close(torch.ones(3, device="cuda").sum(), torch.tensor(3.0, device="cuda"))
 

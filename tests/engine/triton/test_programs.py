@@ -14,6 +14,7 @@ from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import tiling
 from ptdebug.engine.ir import interpreter, ir
 from ptdebug.engine.lowering import registry
+from ptdebug.engine.scheduler import occupancy
 
 from tests.devices import DEVICES
 
@@ -72,6 +73,7 @@ def test_rows_shared_by_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiling, "PERSISTENT_LIMIT", 16)
     monkeypatch.setattr(tiling, "SPLIT_FROM", 64)
     monkeypatch.setattr(tiling, "PROCESSORS", 16)
+    monkeypatch.setattr(occupancy, "LAUNCH", 0.0)
     both = lambda x: tuple(torch.var_mean(x)[i] for i in (0, 1))
     for function in (lambda x: x.sum(), lambda x: x.amax(), lambda x: x.argmax(), both):
         x = torch.randn(67, 131)

@@ -54,6 +54,10 @@ class ModeValue(Value):
         """A fresh manager of the same mode."""
         raise NotImplementedError
 
+    def check_method(self, tx: Translator, name: str) -> None:
+        """Guard that the class's method is torch's."""
+        check_written(tx, self.python_type(), name)
+
     def getattr(self, tx: Translator, name: str) -> Value:
         """`__enter__`, `__exit__` and `clone` as bound methods."""
         if name in ("__enter__", "__exit__", "clone"):
@@ -69,9 +73,7 @@ class ModeValue(Value):
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The calls of those methods; `__exit__` never swallows an exception."""
         if name in ("__enter__", "__exit__"):
-            kind = self._known_type()
-            if kind is not None:
-                check_written(tx, kind, name)
+            self.check_method(tx, name)
         if name == "__enter__":
             return self.enter(tx)
         if name == "__exit__":
@@ -80,13 +82,6 @@ class ModeValue(Value):
         if name == "clone":
             return self.clone()
         return super().call_method(tx, name, args, kwargs)
-
-    def _known_type(self) -> type | None:
-        """The manager's class; None for one that stands for several."""
-        try:
-            return self.python_type()
-        except Unsupported:
-            return None
 
 
 class ModeMethod(Value):
