@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..dependencies import msgspec
-from .decode import NodeRef
 from .input_names import input_names
 from .listing import Line, plural, printable, short_place
 from .recording import Recording
-from .records import CudaGraph, Decision, Graph, Location, Node, Recapture, Runtime
+from .records import CudaGraph, Decision, Graph, Location, Node, NodeRef, Recapture, Runtime
 
 KIND, CAPTURE = "cudagraphs", "capture"
 
@@ -74,7 +72,7 @@ def document(of: GraphsOf) -> dict[str, Any]:
         "sizes": counters.sizes, "captures": counters.captures, "replays": counters.replays,
         "launches": [{"why": why, "times": times} for why, times in counters.launches.items()],
         "cloned": counters.cloned, "copied_bytes": counters.copied_bytes,
-        "copies": [{**msgspec.to_builtins(each), "name": of.name(each.name)} for each in counters.copies],
+        "copies": [{"name": of.name(each.name), "times": each.times, "bytes": each.bytes} for each in counters.copies],
         "recaptures": again,
     }
 

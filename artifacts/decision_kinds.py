@@ -33,6 +33,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"),
     "sdpa": ("aten", "ptdebug", "cudnn", "flash", "efficient", "math"), "sdpa-mask": ("as-given", "dropped", "causal"),
     "weight-grad": ("fused", "split"), "conv-bias": ("loops", "library"),
+    "epilogue": ("library", "loops"),
     # the schedule
     "fuse": ("fuse", "separate"), "horizontal-fusion": ("fuse", "separate"), "column-sum": ("by-rows", "by-columns"),
     "operand-layout": ("transposed-copy", "as-is"), "loop-order": (r"\w+(,\w+)*",), "unroll": ("unroll", "loop"),

@@ -107,7 +107,7 @@ def target_name(target: Any) -> str:
     if isinstance(target, str):
         return target
     if isinstance(target, sys.modules["torch"]._ops.OpOverload):
-        return str(target)
+        return _printed(target)
     if target is operator.getitem:
         return "operator.getitem"
     if hasattr(target, PLAN):
@@ -207,5 +207,5 @@ def size_record(value: Any) -> int | str:
 
 @lru_cache(maxsize=4096)
 def _printed(value: Any) -> str:
-    """str(value), cached: printing a sympy expression costs more than the rest of a node's record."""
+    """str(value), cached: printing a sympy expression, or an operator, costs more than the rest of a node's record."""
     return str(value)

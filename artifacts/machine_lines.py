@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 
 MACHINE = "machine_code"
 """The stage in references to lines of compiled forms: `machine_code:KERNEL.FORM#LINE`."""
-PREFERRED = ("asm", "ptx", "sass", "ttgir", "ttir", "llir", "vectors")
+PREFERRED = ("asm", "sass", "ptx", "ttgir", "ttir", "llir", "vectors")
 
 _ASM_LINE = re.compile(r"\s*; line (\d+)$")
 _INSTRUCTION = re.compile(r"\s*[0-9a-f]+:\t")
-_PTX_LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
-_PTX_INLINED = re.compile(r"inlined_at\s+\d+\s+(\d+)")
+_PTX_LOC = re.compile(r"\s*\.loc\s+(\d+\s+\d+\s+\d+)")
+_PTX_INLINED = re.compile(r"inlined_at\s+(\d+\s+\d+\s+\d+)")
+_PTX_COMMENT = re.compile(r"//.*<ptdebug[^>]*>:(\d+)")
+_PTX_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"<ptdebug', re.MULTILINE)
 _PTX_ASSEMBLY = re.compile(r"\s*// (begin|end) inline asm")
 _SASS_LINE = re.compile(r"\s*// (?:line (\d+), )?PTX \d+")
 _MLIR_USE = re.compile(r"loc\((#loc\d*)\)\s*$")
@@ -23,7 +25,9 @@ _MLIR_NAME = re.compile(r'^(#loc\d*) = loc\("[^"]*"\((#loc\d*)\)\)')
 _MLIR_CALL = re.compile(r"^(#loc\d*) = loc\(callsite\((#loc\d*) at (#loc\d*)\)\)")
 _LLVM_USE = re.compile(r"!dbg !(\d+)\s*$")
 _LLVM_PLACE = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+)[^)]*?(?:inlinedAt: !(\d+))?\)")
-_PTX_PLACE = re.compile(r'^(\s*)//## File "\.nv_debug_ptx_txt", line (\d+).*$', re.MULTILINE)
+_PTX_PLACE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d+).*$')
+_SASS_CODE = re.compile(r"\s*/\*[0-9a-f]+\*/|\s*//## File|\.(L|text\.)\w+:")
+_SASS_INDENT = re.compile(r"^\s*(/\*[0-9a-f]+\*/)\s+")
 _MLIR_NUMBER = re.compile(r'(loc\("<ptdebug[^"]*":)(\d+)')
 _NUMBERS = {
     "ttir": _MLIR_NUMBER, "ttgir": _MLIR_NUMBER, "llir": re.compile(r"(!DILocation\(line: )(\d+)"),
@@ -63,11 +67,13 @@ def _ptx(lines: list[str]) -> list[int]:
     In assembly that was written inline LLVM counts the lines of that text: only the first `.loc` is the kernel's.
     """
     found, now, inline = [], 0, 0  # outside of inline assembly, before its first `.loc`, after it
+    own = next((place[1] for line in reversed(lines) if (place := _PTX_FILE.match(line))), "1")
+    known: dict[str, int] = {}
     for line in lines:
         place = _PTX_LOC.match(line)
         if place:
-            inlined = _PTX_INLINED.findall(line)
-            now = int(inlined[-1] if inlined else place[1]) if inline < 2 else now
+            known[place[1]] = _ptx_line(line, place[1], own, known)
+            now = known[place[1]] if inline < 2 else now
             inline = 2 if inline else 0
         elif assembly := _PTX_ASSEMBLY.match(line):
             inline = int(assembly[1] == "begin")
@@ -75,6 +81,19 @@ def _ptx(lines: list[str]) -> list[int]:
             now = 0
         found.append(now)
     return found
+
+
+def _ptx_line(line: str, place: str, own: str, known: Mapping[str, int]) -> int:
+    """The line of the kernel, whose file is number `own`, of a `.loc`: where it calls what is inlined there. That may
+    be the place of an earlier `.loc` in another file, whose line is `known`."""
+    inlined = _PTX_INLINED.search(line)
+    if inlined is not None:
+        place = inlined[1]
+    file, number, _ = place.split()
+    if file == own:
+        return int(number)
+    comment = _PTX_COMMENT.search(line)
+    return known.get(place, 0) if inlined is not None else int(comment[1]) if comment else 0
 
 
 def _sass(lines: list[str]) -> list[int]:
@@ -91,18 +110,21 @@ def _sass(lines: list[str]) -> list[int]:
 
 
 def sass_with_lines(disassembly: str, ptx: str) -> str:
-    """What `nvdisasm -gp` prints, with the lines of the kernel (`// line 18, PTX 58`) by way of those of its PTX.
+    """The code that `nvdisasm -gp` prints, without directives around it, and with the lines of the kernel (`// line 18,
+    PTX 58`) by way of those of its PTX.
 
     The line table of the kernel's own source is not used: it is wrong for inline assembly, as `_ptx` says.
     """
     known = _ptx(ptx.split("\n"))
 
     def marked(found: re.Match[str]) -> str:
-        number = int(found[2])
+        number = int(found[1])
         line = known[number - 1] if 0 < number <= len(known) else 0
-        return f"{found[1]}// {f'line {line}, ' if line else ''}PTX {number}"
+        return f"  // {f'line {line}, ' if line else ''}PTX {number}"
 
-    return _PTX_PLACE.sub(marked, disassembly)
+    code = [_SASS_INDENT.sub(r"    \1 ", _PTX_PLACE.sub(marked, line)) for line in disassembly.splitlines()
+            if _SASS_CODE.match(line)]
+    return "\n".join(code) + "\n" if code else disassembly
 
 
 def relined(form: str, text: str, lines: Mapping[int, int]) -> str:

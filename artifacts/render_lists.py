@@ -27,6 +27,7 @@ from .records import (
     Schedule,
     Symbol,
     ref,
+    split_ref,
 )
 from .render_graph import source_text, tensor_text
 from .rounding import rounded
@@ -278,10 +279,13 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
         costs = [f"{group.bytes:,} bytes"] if group.bytes else []
         costs += [f"{group.flops:,} flops"] if group.flops else []
         texts = [f"{group.id}: {group.kind} {group.kernel}" + (f"  ({', '.join(costs)})" if costs else "")]
-        texts += [f"    members: {', '.join(group.members)}"]
+        texts += [f"    members: {', '.join(group.members)}"] if group.members else [
+            f"    computes {', '.join(split_ref(origin)[2] for origin in group.origins)}"]
         texts += [f"    loops: {' '.join(group.loop_order)}"] if group.loop_order else []
-        texts += [f"    reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
-                  + (f"; not materialized: {', '.join(group.internal)}" if group.internal else "")]
+        if group.members:  # else of stock, which does not tell
+            inner = f"; not materialized: {', '.join(group.internal)}" if group.internal else ""
+            texts.append(f"    reads {', '.join(group.reads) or 'nothing'}; "
+                         f"writes {', '.join(group.writes) or 'nothing'}{inner}")
         if group.schedule is not None:
             texts += [f"    {name}: {chosen}" for name, chosen in loop_choices(group.schedule).items()]
             texts += [f"      {line}" for line in group.schedule.nest]

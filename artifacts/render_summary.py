@@ -37,6 +37,8 @@ def render_summary(document: dict[str, Any]) -> Listing:
         *(line.text for line in settings_lines(document)),
         "counts    " + ", ".join(_count(name, number) for name, number in counts.items() if number),
     ]
+    if len(document["ranks"]) > 1:
+        texts.append(f"ranks     {', '.join(map(str, document['ranks']))} (compared by `ptdebug ranks`)")
     if document["compiles"]:
         total = sum(c["seconds"]["total"] for c in document["compiles"])
         texts.append(f"recording took {document['overhead_seconds']['recording']:.3f} s of {total:.2f} s compile time")

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from .recording import CompileInfo, Recording
 from .records import Breaks, Location
 
+LONGEST = 24
+"""Characters of an expression that a short name has."""
+
 
 @dataclass(frozen=True)
 class Resumed:
@@ -18,6 +21,7 @@ class Resumed:
 
     function: str
     place: Location
+    source: str = ""
 
     @property
     def display_name(self) -> str:
@@ -25,18 +29,27 @@ class Resumed:
         return f"{self.function}, resumed after the break at {self.place.file.rpartition('/')[2]}:{self.place.line}"
 
 
+    @property
+    def short_name(self) -> str:
+        """`Model.forward, after print(x), line 14`: two breaks of one line are told apart."""
+        what = " ".join(self.source.split())
+        shown = what if len(what) <= LONGEST else what[:LONGEST].rstrip() + "…"
+        return f"{self.function}, after {shown} (line {self.place.line})" if what else (
+            f"{self.function}, after line {self.place.line}")
+
+
 def resumed(recording: Recording) -> dict[str, Resumed]:
     """By compile id, the compilations of resume functions (`Frame.origin`, which `Break.resumes` names)."""
     origins = origins_of(recording)
     if not origins:
         return {}
-    places: dict[tuple[str, str], Location] = {}
+    places: dict[tuple[str, str], tuple[Location, str]] = {}
     for owner, record in recording.records(Breaks):
         for found in record.breaks:
             for origin in found.resumes:
-                places.setdefault((_process(owner), origin), found.location)
+                places.setdefault((_process(owner), origin), (found.location, found.expression))
     return {
-        owner: Resumed(origin.rpartition("+")[0].rpartition(":")[2], places[_process(owner), origin])
+        owner: Resumed(origin.rpartition("+")[0].rpartition(":")[2], *places[_process(owner), origin])
         for owner, origin in origins.items() if (_process(owner), origin) in places
     }
 

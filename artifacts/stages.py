@@ -68,7 +68,6 @@ STAGES: tuple[StageInfo, ...] = (
     ),
     StageInfo(
         "schedule", "groups, loop order, memory", ENGINE, per_part=True,
-        stock="stock's trace lacks the schedule",
     ),
     StageInfo("kernels", "C++ and Triton kernels", ENGINE, per_part=True),
     StageInfo("wrapper", "the code that allocates buffers and calls kernels", ENGINE, per_part=True),

@@ -4,7 +4,7 @@ A recording is a folder:
 
     recording.db          SQLite: the index and, compressed, everything but tensors
     recording-PID.db      the same for a child process (forked, or started with the same folder)
-    tensors/*.safetensors saved inputs
+    tensors/*.safetensors saved inputs; those of children begin with PID-
 
 Each call of the writer is one transaction (decisions are batched and written with the next one), in WAL mode without
 fsync: what was written survives a crash of the process, though not of the operating system, and a commit costs about
@@ -137,6 +137,12 @@ class RecordingWriter:
         except Exception as error:
             self._stop(error)
         _tell_after_fork(weakref.ref(self))
+
+    @property
+    def file_prefix(self) -> str:
+        """How the names of files begin that this process adds to the folder: with its id, if it is a child."""
+        process = os.getpid()
+        return "" if process == self._pid and self._path.name == DATABASE else f"{process}-"
 
     # ---- the Recorder protocol --------------------------------------------------------------------------------------
     @_guarded

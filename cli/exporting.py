@@ -267,24 +267,16 @@ def _bound(function: Any, point: EntryPoint) -> tuple[list[str], int, list[Any]]
     """(names of the arguments given, how many of them by position, their values)."""
     call = function.forward if isinstance(function, torch.nn.Module) else function
     try:
-        bound = inspect.signature(call).bind(*point.args, **point.kwargs)
+        bound = inspect.signature(call).bind_partial(*point.args)
+        inspect.signature(call).bind(*point.args, **point.kwargs)
     except (TypeError, ValueError) as error:
         raise ExportError(f"the example arguments do not fit: {error}") from None
     kinds = inspect.signature(call).parameters
-    by_position: dict[str, Any] = {}
-    by_name: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name, value in bound.arguments.items():
-        match kinds[name].kind:
-            case inspect.Parameter.VAR_POSITIONAL:
-                by_position |= {f"{name}{k}": each for k, each in enumerate(value)}
-            case inspect.Parameter.VAR_KEYWORD:
-                by_name |= value
-            case inspect.Parameter.KEYWORD_ONLY:
-                by_name[name] = value
-            case _:
-                after = any(n not in by_position for n in list(kinds)[:list(kinds).index(name)])
-                (by_name if after else by_position)[name] = value
-    return [*by_position, *by_name], len(by_position), [*by_position.values(), *by_name.values()]
+        several = kinds[name].kind is inspect.Parameter.VAR_POSITIONAL
+        given |= {f"{name}{k}": each for k, each in enumerate(value)} if several else {name: value}
+    return [*given, *point.kwargs], len(given), [*given.values(), *point.kwargs.values()]
 
 
 def _shapes(parameters: Sequence[str], given: Any) -> list[Any]:

@@ -97,7 +97,8 @@ class InputSaver:
             note = f"metadata only: {size} bytes exceed what is left of --inputs-limit"
         file = ""
         if not note:
-            file = f"tensors/{str(self._context.id).replace('/', '-')}-{name}.safetensors"
+            prefix = getattr(self._session.recorder, "file_prefix", "")
+            file = f"tensors/{prefix}{str(self._context.id).replace('/', '-')}-{name}.safetensors"
             flats = {f"input_{number}": piece.values() for number, piece in enumerate(found)}
             self._write(file, flats | {f"random:{device}": state for device, state in random.items()})
             self._session.input_bytes += size

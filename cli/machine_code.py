@@ -10,7 +10,6 @@ from ..artifacts.recording import Recording
 from ..artifacts.records import Kernel
 from ..artifacts.store import RecordingWriter
 from ..dependencies import msgspec
-from ..engine.codegen.triton import with_sass
 from ..engine.toolchain.cpp_build import disassemble
 
 LIMIT_SECONDS = 2.0
@@ -54,6 +53,10 @@ def _add_assembly(recorder: RecordingWriter, kernels: list[Named]) -> None:
 def _add_sass(recorder: RecordingWriter, kernels: list[Named]) -> None:
     todo = [(compile_id, name, record) for compile_id, name, record in kernels
             if record.path and record.target.partition(":")[2].isdigit() and "sass" not in map(form_of, record.outputs)]
+    if not todo:
+        return
+    from ..engine.codegen.triton import with_sass  # loads the code generators, which a program may not have needed
+
     made = with_sass([record for _, _, record in todo], GPU_LIMIT_SECONDS)
     for (compile_id, name, _), record in zip(todo, made):
         if record is not None:

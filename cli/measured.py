@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..artifacts.listing import Line, printable
+from ..artifacts.measured import Measured, MeasuredKernel
 from .printing import print_lines, print_title
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ def print_region(region: Region) -> None:
     lines += [*_operator_lines(region), *(f"  slower than eager: {reason}" for reason in region.reasons)]
     lines += [f"  {note}" for note in region.notes]
     print_lines([Line(printable(line)) for line in lines])
+
+
+def measured_of(region: Region) -> Measured:
+    """What is kept of it beside the recording."""
+    kernels = tuple(MeasuredKernel(
+        k.part, k.name, k.kind, k.seconds, k.eager, k.bytes, round(k.bandwidth, 4), k.flops, round(k.peak, 4),
+        tuple(one.name for one in k.launched)) for k in region.kernels)
+    return Measured(region.machine.name or region.machine.device, region.what, region.eager.seconds,
+                    region.compiled.seconds, kernels, region.reasons)
 
 
 def _gpu_lines(region: Region) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sized
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from ..tracer.runtime.statistics import STATISTICS
 from .wiring import Request
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_hooks = itemgetter("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 OWN = frozenset({"_orig_mod", "_request", "_ready", "forward", "__dict__"})
 
 
@@ -59,7 +60,7 @@ class OptimizedModule(torch.nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
-        if any(own[kind] for kind in HOOKS) or own.get("_compiled_call_impl") or _has_any_global_hook():
+        if any(_hooks(own)) or own.get("_compiled_call_impl") or _has_any_global_hook():
             return super().__call__(*args, **kwargs)
         return own["forward"](*args, **kwargs)
 

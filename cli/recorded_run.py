@@ -78,8 +78,8 @@ class RecordedRun:
         runtimes = run_times()
         if runtimes:
             recorder.flush_runtime(runtimes)
-        if "torch" in sys.modules:
-            from .machine_code import add_machine_code  # loads the engine, which a program without torch does not need
+        if self.session.saw_compile or self.session.contexts:
+            from .machine_code import add_machine_code  # loads the engine, which other programs do not need
 
             add_machine_code(recorder)
         for rerun in torch_compile_patch.reruns():

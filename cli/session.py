@@ -29,6 +29,7 @@ class Settings:
     target: str = ""
     engine: bool = True  # False: captured graphs run as they are, in eager
     check_calls: bool = False
+    time_calls: bool = False
 
 
 @dataclass

@@ -18,7 +18,7 @@ from .targets import check_target
 
 DEFAULTS: dict[str, Any] = {
     "out": None, "name": None, "compiler": "ptdebug", "compile-all": False, "inputs": "first", "inputs-limit": "256M",
-    "override": None, "target": None, "quiet": False, "check-calls": False, "keep-output": 0,
+    "override": None, "target": None, "quiet": False, "check-calls": False, "time-calls": False, "keep-output": 0,
 }
 ENVIRONMENT = {"out": "PTDEBUG_HOME"}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -43,7 +43,7 @@ def to_settings(values: Mapping[str, Any]) -> Settings:
         compiler=values["compiler"], compile_all=bool(values["compile-all"]), inputs=values["inputs"],
         inputs_limit=size(values["inputs-limit"]), target=target,
         overrides=read_overrides(Path(values["override"])) if values["override"] else {},
-        check_calls=bool(values["check-calls"]),
+        check_calls=bool(values["check-calls"]), time_calls=bool(values["time-calls"]),
     )
 
 

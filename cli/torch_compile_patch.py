@@ -87,7 +87,11 @@ def _nobody(torch: ModuleType) -> None:
 
 
 def _maybe_checking(compile_function: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.compile`, whose results check their calls if --check-calls is given."""
+    """`torch.compile`, whose results check their calls if --check-calls is given, and time one if --time-calls is."""
+    if session.current().settings.time_calls:
+        from .timed_calls import timing
+
+        compile_function = timing(compile_function)
     if not session.current().settings.check_calls:
         return compile_function
     from .checked_calls import checking

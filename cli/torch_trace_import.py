@@ -6,6 +6,7 @@ lacks is listed as absent.
 """
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ GRAPHS = {
     "dynamo_output_graph": "capture", "aot_inference_graph": "forward", "aot_joint_graph": "joint",
     "aot_forward_graph": "forward", "aot_backward_graph": "backward",
 }
+PROVENANCE = "trace.provenance_tracking_level"
 BYTECODE = {"_ORIGINAL_BYTECODE": ("bytecode", "original"), "_MODIFIED_BYTECODE": ("output_bytecode", "rewritten")}
 
 
@@ -123,6 +125,8 @@ class StockRecorder(logging.Handler):
         elif name == "inductor_post_grad_graph" or "inductor_post_grad_graph" in facts:
             graph = torch_trace_text.graph(text, "passes")
             records["passes", compilation.name("00_post_grad")] = Pass("post_grad", graph, ())
+        elif name == "inductor_provenance_tracking_node_mappings" and compilation.latest:
+            _keep_schedule(compilation, text)
         elif name == "fx_graph_cache_hit":
             _mark_cached(compilation)
         if "inductor_output_code" in facts:
@@ -181,6 +185,21 @@ def _keep_code(compilation: _Compilation, text: str) -> None:
         compilation.part = "backward"
 
 
+def _keep_schedule(compilation: _Compilation, text: str) -> None:
+    """The kernels and library calls of the code that was written last, each with the nodes that it computes."""
+    part = compilation.latest[0][1]
+    graph = f"{part}.00_post_grad" if part else "00_post_grad"
+    own = {name.rpartition(".")[2] for stage, name in compilation.latest if stage == "kernels"}
+    key = "schedule", part
+    compilation.records[key] = torch_trace_text.schedule(text, graph, own)
+    compilation.latest.append(key)
+    known = compilation.records.get(("passes", graph))
+    if isinstance(known, Pass):
+        linked = torch_trace_text.with_captured(known.graph, text)
+        compilation.records["passes", graph] = msgspec.structs.replace(known, graph=linked)
+        compilation.latest.append(("passes", graph))
+
+
 def _mark_cached(compilation: _Compilation) -> None:
     """The code that was written last came from Inductor's cache."""
     for key in compilation.latest:
@@ -213,8 +232,15 @@ def _inductor_settings() -> Iterator[tuple[str, str, str]]:
     for name, value in changed.items():
         with suppress(Exception):  # what is no plain value
             default = config._config[name].default
-            if value != default:  # torch may have set it back
+            if value != default and name != PROVENANCE:  # torch may have set it back
                 yield name, msgspec.json.encode(value).decode(), msgspec.json.encode(default).decode()
+
+
+def _ask_for_provenance() -> None:
+    """Have Inductor say which nodes each kernel computes; where the program has asked for more, that stays."""
+    with suppress(ImportError, AttributeError):  # another version
+        trace = importlib.import_module("torch._inductor.config").trace
+        trace.provenance_tracking_level = trace.provenance_tracking_level or 2
 
 
 def _metrics(facts: Any, text: str) -> Any:
@@ -244,6 +270,7 @@ def _noted(stock: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(stock)
     def compile(*args: Any, **kwargs: Any) -> Any:
         session.current().compile_called()
+        _ask_for_provenance()
         return stock(*args, **kwargs)
 
     return compile

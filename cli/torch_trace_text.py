@@ -4,7 +4,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..artifacts.records import (
@@ -17,8 +17,11 @@ from ..artifacts.records import (
     Location,
     Node,
     NodeRef,
+    Schedule,
+    ScheduledGroup,
     TensorMeta,
     Wrapper,
+    ref,
 )
 from ..dependencies import msgspec
 from .launch import PACKAGE, ROOMS
@@ -234,6 +237,26 @@ def kernels(text: str) -> Iterator[Kernel]:
     for name, kind, source in _KERNEL.findall(text):
         language = "cpp" if kind == "cpp_pybinding" else "triton"
         yield Kernel(name, language, tuple(_lines(source.strip("\n"))), (name,))
+
+
+def schedule(text: str, graph: str, kernels: Collection[str]) -> Schedule:
+    """The calls of the generated code, in their order, from Inductor's mapping of them to the nodes of `graph`, a pass;
+    what is not among `kernels` is a library's."""
+    found: dict[str, list[str]] = msgspec.json.decode(text).get("cppCodeToPost", {})
+    calls = sorted((int(number), name, nodes) for key, nodes in found.items()
+                   for name, _, number in (key.rpartition(":"),))
+    return Schedule(tuple(
+        ScheduledGroup(f"call{number}", "loops" if name in kernels else "extern", (), name,
+                       origins=tuple(ref("passes", node, graph) for node in dict.fromkeys(nodes)))
+        for number, name, nodes in calls))
+
+
+def with_captured(graph: Graph, text: str) -> Graph:
+    """A graph after Inductor's passes, its nodes linked with those of the captured graph that the mapping names."""
+    captured: dict[str, list[str]] = msgspec.json.decode(text).get("postToPre", {})
+    return msgspec.structs.replace(graph, nodes=tuple(
+        msgspec.structs.replace(node, origins=tuple(ref("capture", name) for name in captured.get(node.id, ())))
+        for node in graph.nodes))
 
 
 _INSTRUCTION = re.compile(r"\s*(?:(\d+)\s+)?(>>)?\s*(\d+)\s+([A-Z][A-Z_0-9]+)(?:\s+\d+)?(?:\s+\((.*)\))?\s*$")

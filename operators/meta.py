@@ -66,7 +66,9 @@ def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any], sing
     """
     traits = traits_of(operator)
     layout = traits.strides or (of_elements if torch.Tag.pointwise in operator.tags else None)
-    if layout is None or result.device.type != "cpu":
+    if result.device.type == "cuda" and traits.gpu_strides is not None:
+        layout = traits.gpu_strides
+    if layout is None or result.device.type not in ("cpu", "cuda"):
         return None
     tensors = _tensors(args)  # none where the program has given numbers alone
     if not tensors or any(map(unbacked_in, tensors)) or (not traits.sized_by_input and unbacked_in(result)):

@@ -52,7 +52,9 @@ class Traits:
     symbolic_meta: Callable[..., Any] | None = None
     """The meta kernel where sizes vary."""
     strides: Layout | None = None
-    """The strides of the (first) result, on a CPU."""
+    """The strides of the (first) result, on a CPU, and on a GPU if nothing else is said."""
+    gpu_strides: Layout | None = None
+    """The strides of the (first) result on a GPU, where they are others."""
     captured_strides: Callable[[Any, Args, Any], Any] | None = None
     """The strides of dimensions of size 1 during capture."""
     sized_by_input: bool = False
@@ -229,6 +231,17 @@ _row("reflection_pad2d.default reflection_pad3d.default replication_pad2d.defaul
 _row("reflection_pad2d_backward.default replication_pad2d_backward.default reflection_pad3d_backward.default"
      " replication_pad3d_backward.default", strides=layouts.format_of_the_second)
 _row("roll.default", strides=layouts.rolled)
+
+# ---- strides of results: other kernels on a GPU
+_row("_log_softmax.default reflection_pad2d_backward.default replication_pad2d_backward.default",
+     gpu_strides=layouts.row_major)
+_row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"
+     " _native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default"
+     " _batch_norm_with_update_functional.default _batch_norm_no_update.default log_sigmoid_forward.default"
+     " clamp.Tensor max_unpool2d.default _fft_r2c.default _fft_c2c.default reflection_pad3d_backward.default"
+     " replication_pad3d_backward.default", gpu_strides=layouts.as_fake)
+
+# ---- strides of results: more of a CPU
 _row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"
      " _native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default"
      " _batch_norm_with_update_functional.default _batch_norm_no_update.default", strides=layouts.batch_norm)

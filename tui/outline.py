@@ -5,7 +5,6 @@ thousand rows expands and collapses in milliseconds and no depth of nesting can 
 """
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,7 @@ def roots(session: Session) -> list[Row]:
     skipped = len(frames) - len(taken)
     by_rank: dict[str, list[Row]] = {}
     for frame, members in taken.items():
-        by_rank.setdefault(_rank(frame), []).append(_frame_row(frame, members))
+        by_rank.setdefault(_rank(frame), []).append(_frame_row(session, frame, members))
     top += by_rank.pop("", [])
     top += [Row(f"rank {rank}", 0, f"rank {rank}", plural(len(rows), "frame"), True) for rank, rows in by_rank.items()]
     top += [Row(SKIPPED, 0, "skipped frames", str(skipped), True)] if skipped else []
@@ -66,10 +65,12 @@ def children(session: Session, row: Row) -> list[Row]:
         for info in session.compiles:
             if _rank(info.id) == rest:
                 frames.setdefault(_frame(info.id), []).append(info)
-        return [_frame_row(frame, members, depth) for frame, members in frames.items()
+        return [_frame_row(session, frame, members, depth) for frame, members in frames.items()
                 if any(member.status != "skipped" for member in members)]
     if kind == "frame":
-        return [_compile_row(session, info, depth) for info in session.compiles if _frame(info.id) == rest]
+        members = [info for info in session.compiles if _frame(info.id) == rest]
+        several = len({info.function for info in members}) > 1
+        return [_compile_row(session, info, depth, several) for info in members]
     if kind == SKIPPED:
         return [Row(f"compile {info.id}", depth, f"{info.id} {info.function}", info.reason, False, Target(info.id))
                 for info in session.compiles if info.status == "skipped"]
@@ -172,21 +173,16 @@ def _rank_keys(compile_id: str) -> list[str]:
     return [f"rank {_rank(compile_id)}"] if _rank(compile_id) else []
 
 
-def _frame_row(frame: str, members: list[CompileInfo], depth: int = 0) -> Row:
+def _frame_row(session: Session, frame: str, members: list[CompileInfo], depth: int = 0) -> Row:
     counts = Counter(info.status for info in members)
-    info = members[0]
     detail = ", ".join(f"{number} {STATUS.get(status, status)}" for status, number in counts.items())
-    label = f"{frame} {function_name(info.function)}"
+    names = list(dict.fromkeys(session.name_of(member) for member in members))
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # functions of one wrapper's code
+    label = f"{frame} {', '.join(names[:2])}{more}"
     return Row(f"frame {frame}", depth, label, detail, True, Target(members[0].id))
 
 
-def function_name(function: str) -> str:
-    """A short name for a resume function, whose own is too long for a column: `forward, from line 14`."""
-    match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", function)
-    return f"{match[1]}, from line {match[2]}" if match else function
-
-
-def _compile_row(session: Session, info: CompileInfo, depth: int) -> Row:
+def _compile_row(session: Session, info: CompileInfo, depth: int, named: bool) -> Row:
     total = info.seconds.get("total", 0.0)
     detail = STATUS.get(info.status, info.status) + (f" {total:.2f} s" if total else "")
     again = session.recompilation(info.id) if info.id in session.recompiled else None
@@ -194,7 +190,8 @@ def _compile_row(session: Session, info: CompileInfo, depth: int) -> Row:
         detail += f", again: {again.subject or again.guard} {again.expected} -> {again.actual}"
     broken = session.breaks_in.get(info.id, 0)
     detail += f", {plural(broken, 'break')}" if broken else ""
-    return Row(f"compile {info.id}", depth, info.id, detail, True, Target(info.id))
+    label = f"{info.id} {session.name_of(info)}" if named else info.id
+    return Row(f"compile {info.id}", depth, label, detail, True, Target(info.id))
 
 
 def _stage_row(session: Session, compile_id: str, stage: str, depth: int) -> Row:

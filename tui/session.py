@@ -20,6 +20,7 @@ from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import Break, Graph, Kernel, Location, Recompile, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
+from ..artifacts.resumed import Resumed, display_name, resumed
 from ..artifacts.search import SOURCE, search
 from ..artifacts.selector import Selector
 from ..artifacts.stages import LINKED
@@ -70,6 +71,16 @@ class Session:
     @cached_property
     def _ranked(self) -> list[tuple[tuple[str, Break, int], BreakCost]]:
         return ranked_breaks(self.recording)
+
+    @cached_property
+    def _resumed(self) -> dict[str, Resumed]:
+        there = any(info.function.startswith("torch_dynamo_resume_in_") for info in self.compiles)
+        return resumed(self.recording) if there else {}
+
+    def name_of(self, info: CompileInfo) -> str:
+        """The function of a compilation; of a resume function, what it continues, and after which break."""
+        found = self._resumed.get(info.id)
+        return found.short_name if found is not None else display_name(info, {}).replace(", resumed from", ", from")
 
     @property
     def breaks(self) -> list[tuple[str, Break, int]]:
@@ -184,8 +195,10 @@ class Session:
         """The stages that can be shown beside `target`."""
         if not target.compile:
             return []
-        there = [*self.stages(target.compile), *([MACHINE] if self.machine_code(target.compile) else [])]
-        return [stage for stage in LINKED_STAGES if stage in there and stage != target.stage]
+        forms = self.machine_code(target.compile)
+        there = [*self.stages(target.compile), *([MACHINE] if forms else [])]
+        own = MACHINE if target.stage == "kernels" and target.name in forms else target.stage
+        return [stage for stage in LINKED_STAGES if stage in there and stage != own]
 
     def beside(self, target: Target) -> str:
         """The stage that stands beside `target` at first: the program; beside that, what is nearest to the machine."""

@@ -105,6 +105,12 @@ class Comparison:
         return found
 
     @cached_property
+    def captured(self) -> dict[str, str]:
+        """Nodes of the captured graph."""
+        mine, theirs = (side.graphs("capture").get("") for side in self.sides)
+        return match(mine, theirs, (self.sides[0].text, self.sides[1].text)) if mine and theirs else {}
+
+    @cached_property
     def buffers(self) -> dict[str, str]:
         """Buffers that hold the same ATen node."""
         holding: dict[str, list[str]] = {}
@@ -182,7 +188,11 @@ class Comparison:
         if isinstance(mine, Schedule) and isinstance(theirs, Schedule):
             one = Groups.read(first.recording, first.compile_id, a.name, mine)
             other = Groups.read(second.recording, second.compile_id, b.name, theirs)
-            return diff_schedules(one, other, self.pairs, b.stage, b.name)
+            if not self.context.one_compiler:
+                one, other = (groups.captured(links(side.recording, side.compile_id), info.key)
+                              for groups, side, info in zip((one, other), self.sides, (a, b)))
+            pairs = self.pairs if self.context.one_compiler else self.captured
+            return diff_schedules(one, other, pairs, b.stage, b.name)
         if isinstance(mine, Graph | Pass) and isinstance(theirs, Graph | Pass):
             graphs = graph_of(mine), graph_of(theirs)
             found = self._levels(a, b, *graphs) if a.stage != b.stage else diff_records(

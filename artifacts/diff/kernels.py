@@ -1,13 +1,15 @@
 """Which kernel of one compilation is which of the other: those that were split in two, joined, new or gone, and why.
 
-A kernel is known by the nodes of the ATen graph that it computes.
+A kernel is known by the nodes of the ATen graph that it computes; where two compilers decompose differently, by the
+nodes of the captured graph that these come from.
 """
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from ..provenance import Links
 from ..recording import Recording
 from ..records import Fusion, FusionCandidate, Loops, Schedule, ScheduledGroup, ref, split_ref
 from ..render_lists import loop_choices
@@ -17,11 +19,12 @@ from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff
 @dataclass(frozen=True)
 class Groups:
     """The schedule of one part of a compilation, with the ATen nodes behind each group, and the pairs that the
-    scheduler looked at."""
+    scheduler looked at. `as_captured`: the nodes are those of the captured graph."""
 
     schedule: Schedule
     nodes: Mapping[str, frozenset[str]]
     candidates: Sequence[FusionCandidate]
+    as_captured: bool = False
 
     @classmethod
     def read(cls, recording: Recording, compile_id: str, name: str, schedule: Schedule) -> Groups:
@@ -31,6 +34,14 @@ class Groups:
         nodes = {group.id: frozenset(_nodes(group, loops)) for group in schedule.groups}
         fusion = recording.find(Fusion, compile_id, "fusion", name)
         return cls(schedule, nodes, fusion.candidates if fusion is not None else ())
+
+
+    def captured(self, known: Links, stage: str) -> Groups:
+        """The same with the nodes of the captured graph behind each group."""
+        items = {group.id: known.origins(f"{stage}#{group.id}") for group in self.schedule.groups}
+        return replace(self, nodes={
+            name: frozenset(split_ref(item)[2] for item in found if item.startswith("capture#"))
+            for name, found in items.items()}, as_captured=True)
 
 
 def _nodes(group: ScheduledGroup, loops: Mapping[str, Loops]) -> set[str]:
@@ -71,7 +82,8 @@ def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stag
                 changes.append(Change(CHANGED, ", ".join(parts), _text(by_id[others[0]]), f"joined from {len(parts)}",
                                       refs=_refs(stage, name, group.id, others[0])))
         else:
-            detail = _traits(group, by_id[others[0]])
+            detail = _traits(group, by_id[others[0]]) if not first.as_captured else _nodes_differ(
+                [pairs.get(node, node) for node in first.nodes[group.id]], second.nodes[others[0]])
             if detail:
                 changes.append(Change(CHANGED, _text(group), _text(by_id[others[0]]), detail,
                                       refs=_refs(stage, name, group.id, others[0])))
@@ -80,6 +92,9 @@ def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stag
                 for group in second.schedule.groups if not back[group.id]]
     peaks = first.schedule.peak_bytes, second.schedule.peak_bytes
     notes = (f"peak memory {peaks[0]:,} -> {peaks[1]:,} bytes",) if peaks[0] != peaks[1] and None not in peaks else ()
+    if first.as_captured:
+        both = f"{same} of {len(second.schedule.groups)} kernels and library calls compute the same operations"
+        notes = (both, *notes)
     return StageDiff(stage, name, "group", tuple(changes), same, notes)
 
 
@@ -107,6 +122,12 @@ def _kin(first: Groups, second: Groups, pairs: Mapping[str, str]) -> dict[str, l
         chosen = whole[:1] if whole else list(shares)
         found[group.id] = sorted(chosen, key=order.__getitem__)
     return found
+
+
+def _nodes_differ(mine: Collection[str], theirs: Collection[str]) -> str:
+    """What else one of two kernels computes, in the names of the second."""
+    more, less = (", ".join(sorted(names)) for names in (set(theirs) - set(mine), set(mine) - set(theirs)))
+    return "; ".join([f"also computes {more}"] * bool(more) + [f"does not compute {less}"] * bool(less))
 
 
 def _traits(a: ScheduledGroup, b: ScheduledGroup) -> str:

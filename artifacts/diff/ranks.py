@@ -21,7 +21,7 @@ from .recordings import RecordingDiff, diff_recordings
 COLLECTIVES, COMPILATION, GRAPH, SHAPE, BREAK, GUARD = "collectives", "compilation", "graph", "shape", "break", "guard"
 STAGES = {"capture": GRAPH, "breaks": BREAK, "guards": GUARD}
 _COLLECTIVE = re.compile(r"c10d|all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|scatter_|gather_into|barrier")
-_DEVICE = re.compile(r"\b(cuda|xpu|hpu|npu|mps):\d+|\bindex=\d+")
+_OF_PROCESS = re.compile(r"\b(cuda|xpu|hpu|npu|mps):\d+|\bindex=\d+|\b\d{12,}\b|\b0x[0-9a-f]{9,}\b")
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ def difference_document(found: RankDifference) -> dict[str, Any]:
 
 
 def collectives(recording: Recording) -> list[tuple[str, Node]]:
-    """The collective operations of graphs, in their order, with their compilations: of the forward, in which those of
-    distributed tensors are operations of their own, and of the captured graph where there is no forward."""
+    """The collective operations of graphs, in their order, with their compilations: of forward and backward, in which
+    those of distributed tensors are operations of their own; of the captured graph where there are none."""
     found = []
-    forwards = {info.compile: info for info in recording.artifacts(stage="forward")}
     for captured in recording.artifacts(stage="capture"):
-        info = forwards.get(captured.compile, captured)
-        graph = recording.find(Graph, info.compile, info.stage, info.name)
-        nodes = [node for _, inner in graphs_in(graph) for node in inner.nodes] if graph is not None else []
-        found += [(info.compile, node) for node in nodes if _is_collective(node)]
+        of_aten = [info for stage in ("forward", "backward") for info in recording.artifacts(captured.compile, stage)]
+        for info in of_aten or [captured]:
+            graph = recording.find(Graph, info.compile, info.stage, info.name)
+            nodes = [node for _, inner in graphs_in(graph) for node in inner.nodes] if graph is not None else []
+            found += [(info.compile, node) for node in nodes if _is_collective(node)]
     return found
 
 
@@ -114,12 +114,13 @@ def _of_compilations(pair: tuple[int, int], diff: RecordingDiff) -> Iterator[Ran
                                  b.reason or a.reason, place)
         for stage, kind in STAGES.items():
             for found in compilation.stage(stage):
-                yield from _first_change(pair, b.id, kind, found)
+                yield from _first_change(pair, b, kind, found)
 
 
-def _first_change(pair: tuple[int, int], compile_id: str, kind: str, diff: StageDiff) -> Iterator[RankDifference]:
-    """The first change that is more than the device of the rank; the others follow from it more often than not."""
-    changes = sorted((change for change in diff.changes if not _is_device_alone(change)),
+def _first_change(pair: tuple[int, int], info: CompileInfo, kind: str, diff: StageDiff) -> Iterator[RankDifference]:
+    """The first change that is more than a device or an address; the others follow from it more often than not. What
+    has no line (the size of an argument) gets the function's."""
+    changes = sorted((change for change in diff.changes if not _is_of_process(change)),
                      key=lambda change: change.kind == CHANGED)  # a node that one rank alone has is the cause
     if not changes:
         return
@@ -128,18 +129,19 @@ def _first_change(pair: tuple[int, int], compile_id: str, kind: str, diff: Stage
         kind = SHAPE
     more = f"{change.detail}; " * bool(change.detail) + f"and {len(changes) - 1} more" if len(changes) > 1 else (
         change.detail)
-    yield RankDifference(pair, kind, compile_id, change.first, change.second, more, change.location)
+    place = change.location or Location(info.file, info.line, info.function)
+    yield RankDifference(pair, kind, info.id, change.first, change.second, more, place)
 
 
-def _is_device_alone(change: Change) -> bool:
+def _is_of_process(change: Change) -> bool:
     if change.first and change.second:
         return _anywhere(change.first) == _anywhere(change.second)
     return False
 
 
 def _anywhere(text: str) -> str:
-    """Without the number of a device, which differs in each rank."""
-    return _DEVICE.sub("DEVICE", text)
+    """Without numbers of devices and addresses of objects, which differ in each rank."""
+    return _OF_PROCESS.sub("HERE", text)
 
 
 def _is_skipped(info: CompileInfo | None) -> bool:

@@ -1,6 +1,7 @@
 """A difference in a few sentences, most important first: what a person reads before anything else."""
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,6 +12,8 @@ from .recordings import RecordingDiff
 
 DETAILS = 8
 """Sentences on single compilations that a summary of recordings has."""
+OPERATORS = 6
+"""Operators that a sentence names for each side."""
 NAMED = 3
 """Changes of one kind that a sentence names; the rest are counted."""
 
@@ -51,8 +54,8 @@ def compilation_sentences(diff: CompilationDiff) -> list[str]:
         for graph in diff.stage(stage):
             if _is_one_sided(graph):
                 found += [] if found else [f"{stage} is {_side(graph)}"]
-            elif graph.differs and (stage == "capture" or not found):
-                found.append(f"{stage}: {_graph(graph)}")
+            elif graph.differs and (stage == "capture" or not found) and (text := _graph(graph)):
+                found.append(f"{stage}: {text}")
     found += [text for schedule in diff.stage("schedule") for text in _schedule(schedule)]
     for guards in diff.stage("guards"):
         if guards.differs and not _is_one_sided(guards):
@@ -110,8 +113,26 @@ def _alone(alone: list[CompilationDiff]) -> str:
 
 
 def _graph(diff: StageDiff) -> str:
+    if any("stock's text" in note for note in diff.notes):
+        return _decomposed(diff)
     shared = [c.detail + (f" in {c.times} nodes" if c.times > 1 else "") for c in diff.changes if c.kind == CHANGED]
     return diff.counts + (f" ({', '.join(shared[:NAMED])}{', ...' if len(shared) > NAMED else ''})" if shared else "")
+
+
+def _decomposed(diff: StageDiff) -> str:
+    """A graph of two compilers: the operators that only one of them has left in it."""
+    sides = [Counter(_CALLED.findall(text)[0] for c in diff.changes if c.kind == kind and _CALLED.search(
+        text := c.first if kind == REMOVED else c.second)) for kind in (REMOVED, ADDED)]
+    only = [side - other for side, other in (sides, sides[::-1])]
+    texts = [", ".join(name + (f" x{times}" if times > 1 else "") for name, times in side.most_common(OPERATORS))
+             + (", ..." if len(side) > OPERATORS else "") for side in only]
+    if not any(only):
+        return ""
+    both = diff.same + diff.count(CHANGED)
+    return f"decomposed into {texts[0] or 'nothing'} -> {texts[1] or 'nothing'}; {both} other nodes in both"
+
+
+_CALLED = re.compile(r" = (?:torch\.ops\.)?(?:aten|operator|prims)\.(\w+)")
 
 
 def _is_one_sided(diff: StageDiff) -> bool:
@@ -140,7 +161,8 @@ def _kernel(change: Change) -> str:
     if change.kind == CHANGED and change.detail.startswith("joined"):
         return f"kernel {change.second} is {change.detail}: {change.first}"
     if change.kind == CHANGED:
-        return f"kernel {change.second}: {change.detail}"
+        one, other = (text.partition(" (")[0] for text in (change.first, change.second))
+        return f"kernel {one if one == other else f'{one} -> {other}'}: {change.detail}"
     return f"kernel {change.first or change.second} is {'gone' if change.kind == REMOVED else 'new'}"
 
 

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from ...artifacts.listing import Line, printable
+from ...artifacts.measured import Measured, kept, of_groups
 from ...artifacts.recording import ArtifactInfo, Recording, RecordingError
 from ...artifacts.records import Kernel, Schedule
+from ...dependencies import msgspec
 from ..printing import add_selector, print_json, print_lines, print_nothing, print_title, selected
 
 EXAMPLE = "ptdebug kernels @:0/0"
@@ -25,13 +28,16 @@ def run(arguments: argparse.Namespace) -> int:
     with selected(arguments.selector) as (recording, selector):
         groups = _groups(recording, selector.compile or None)
         units = _units(recording, selector.compile or None)
+        measured = kept(recording.path)
+        _add_times(recording, groups, measured)
         if arguments.json:
             print_json(kernels=groups, units=units)
             return 0
         if not groups and not units:
             print_nothing(recording, selector.compile or None, "kernels", "no kernels")
         for owner in dict.fromkeys(g["compile"] for g in (*groups, *units)):
-            print_title(f"== {owner}")
+            known = measured.get(owner)
+            print_title(f"== {owner}" + (f"  measured on {known.device} (ptdebug replay --time)" if known else ""))
             mine = [g for g in groups if g["compile"] == owner]
             width = min(max((len(g["name"]) for g in mine), default=0), WIDEST)
             print_lines([Line(printable(_group_text(g, width))) for g in mine]
@@ -42,14 +48,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _groups(recording: Recording, compile_id: str | None) -> list[dict[str, Any]]:
     found = []
-    for owner, schedule in recording.records(Schedule, compile_id):
-        for group in schedule.groups:
+    for info in recording.artifacts(compile_id, "schedule"):
+        schedule = recording.find(Schedule, info.compile, "schedule", info.name)
+        for group in schedule.groups if schedule is not None else ():
             found.append({
-                "compile": owner, "id": group.id, "kind": group.kind, "name": group.kernel,
+                "compile": info.compile, "part": info.name, "id": group.id, "kind": group.kind, "name": group.kernel,
                 "members": group.members, "reads": group.reads, "writes": group.writes, "bytes": group.bytes,
                 "flops": group.flops,
             })
     return found
+
+
+def _add_times(recording: Recording, groups: list[dict[str, Any]], measured: Mapping[str, Measured]) -> None:
+    """Add what was measured of each group, None where nothing was."""
+    times = {(owner, part, id): kernel for owner, known in measured.items()
+             for part, id, kernel in of_groups(recording, owner, known)}
+    for group in groups:
+        found = times.get((group["compile"], group["part"], group["id"]))
+        group["measured"] = None if found is None else {**msgspec.structs.asdict(found), "text": found.text}
 
 
 def _units(recording: Recording, compile_id: str | None) -> list[dict[str, Any]]:
@@ -72,8 +88,11 @@ def _unit(info: ArtifactInfo, kernel: Kernel) -> dict[str, Any]:
 def _group_text(group: dict[str, Any], width: int) -> str:
     costs = [f"{group['bytes']:,} bytes"] if group["bytes"] else []
     costs += [f"{group['flops']:,} flops"] if group["flops"] else []
+    known = group["measured"]
+    took = f"  {known['text']}" if known else ""
+    ran = f"  ran {', '.join(known['launched'])}" if known and group["kind"] == "extern" and known["launched"] else ""
     return f"{group['kind']:<7} {group['name']:<{width}}  {', '.join(group['members'])}" + (
-        f"  ({'; '.join(costs)})" if costs else "")
+        f"  ({'; '.join(costs)})" if costs else "") + took + ran
 
 
 def _unit_text(unit: dict[str, Any]) -> str:

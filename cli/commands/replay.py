@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from ...artifacts.listing import Line, printable
+from ...artifacts.measured import keep
 from ...artifacts.recording import Recording
 from ...artifacts.selector import Selector
 from ..errors import CommandError
@@ -160,13 +161,13 @@ def _time(arguments: argparse.Namespace) -> int:
     from ...replay.failures.case import Case
     from ...replay.measure.regions import measure
     from ...replay.recorded.graphs import ReplayError  # imports torch
-    from ..measured import print_region
+    from ..measured import measured_of, print_region
 
     with selected(arguments.selector) as (recording, selector):
         trust = confirmed(recording, arguments.trust, "time")
         ids = [selector.compile] if selector.compile else _compiled(recording)
         devices = _devices(arguments.device, recording, ids)
-        regions = []
+        regions, found = [], {}
         for compile_id, device in ((compile_id, device) for compile_id in ids for device in devices):
             try:
                 case = Case.from_recording(recording, compile_id, device, trust)
@@ -176,8 +177,10 @@ def _time(arguments: argparse.Namespace) -> int:
                     raise CommandError(str(error)) from error
                 say(f"ptdebug: {compile_id}: {error}")
                 continue
+            found[compile_id] = measured_of(regions[-1])
             if not arguments.json:
                 print_region(regions[-1])
+        keep(recording.path, found)
         if arguments.json:
             print_json(selector=arguments.selector, regions=[region.document() for region in regions])
     return 0

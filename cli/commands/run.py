@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be present (cuda:90)")
     add("--check-calls", action="store_true", default=None,
         help="compare each call of what is compiled with eager; the first that differs ends the program (code 70)")
+    add("--time-calls", action="store_true", default=None,
+        help="time the fifth call of what is compiled beside eager (what it changes, it changes again), by GPU kernel")
     add("--keep-output", metavar="N", type=int, help="keep the last N lines that the program prints, in the recording")
     add("--tui", action="store_true", help="open the workbench beside the program; its output is printed afterwards")
     add("--live", action="store_true", help="write the counts of calls while the program runs, for `tui --follow`")
@@ -95,10 +98,25 @@ def parse_program(words: Sequence[str]) -> Program:
     first, rest = words[0], words[1:]
     kinds = {"-m": "module", "-c": "command"}
     if first[:2] not in kinds:
-        return Program("script", os.fspath(first), tuple(rest))
+        return Program("script", _installed_script(first) or first, tuple(rest))
     kind = kinds[first[:2]]
     if len(first) > 2:
         return Program(kind, first[2:], tuple(rest))
     if not rest:
         raise CommandError(f"argument expected for the {first} option\nsee: ptdebug run --help")
     return Program(kind, rest[0], tuple(rest[1:]))
+
+
+def _installed_script(name: str) -> str | None:
+    """Where a command of PATH is (`torchrun`) that is a Python script, unless a file here has that name."""
+    if os.path.dirname(name) or os.path.exists(name):
+        return None
+    found = shutil.which(name)
+    if found is None:
+        return None
+    try:
+        with open(found, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return None
+    return found if first.startswith(b"#!") and b"python" in first else None

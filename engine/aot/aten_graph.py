@@ -31,7 +31,7 @@ from ...operators.overlap import repeats
 from ..graphs.functional_graph import AtenGraph, Captured, fake_mode_of
 from ..graphs.random_fills import RANDOM_FILLS
 from ..unsupported import EngineUnsupported
-from .attention import FUNCTIONS, attend
+from .attention import FUNCTIONS, attend, attend_as_one, written_out
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
 from .mutation_layout import Written, functional_form, versions
 from .output_aliasing import further_writes, mutated_inputs, results_of, uncounted_writes
@@ -133,7 +133,7 @@ class AtenTracer(TorchDispatchMode):
         """Run `module` node by node on functional inputs; returns its outputs."""
         values: dict[torch.fx.Node, Any] = {}
         written = Written()
-        supply = iter(inputs)
+        supply, attentions = iter(inputs), written_out(module.graph)
         result: Any = ()
         for node in module.graph.nodes:
             _check_target(node.target)
@@ -149,7 +149,10 @@ class AtenTracer(TorchDispatchMode):
             else:
                 args = torch.fx.node.map_arg(node.args, load)
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
-                if node.op == "call_function":
+                one = attend_as_one(self, attentions[node], values) if node in attentions else None
+                if one is not None:
+                    values[node] = one
+                elif node.op == "call_function":
                     traced = len(self.graph.nodes)
                     with _outside_inference_mode(node), python_rules(node.target, args, kwargs):
                         values[node] = _call(self._traced_for(node.target), node.target, args, kwargs)

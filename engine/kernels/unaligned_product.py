@@ -19,6 +19,8 @@ _LIBRARY = torch.library.Library("ptdebug", "FRAGMENT")
 _LIBRARY.define("unaligned_product(Tensor left, Tensor right, Tensor? bias=None) -> Tensor")
 
 PIECE = 16  # bytes
+BIAS_ROW = 64  # bytes: with rows that are multiples of only 16 a product takes a seventh longer
+FEWEST = 16  # rows of each of the interleaved products
 
 
 def unaligned_product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -46,17 +48,17 @@ def _last_rows_apart(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor
 
 def _interleaved(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
     columns, piece = out.shape[1], PIECE // out.itemsize
-    if bias is not None and out.itemsize == 2:  # exact: one more term of each sum, which is rounded once
-        left, right, bias = *_with_bias(left, right, bias, piece), None
-    if columns < 2 * piece:
+    every = interleaving(columns, out.itemsize)
+    if columns < 2 * piece or left.shape[0] < FEWEST * every:  # the weight would be read several times for little
         _multiply(left, right, bias, out)
         return
+    if bias is not None and out.itemsize == 2:  # exact: one more term of each sum, which is rounded once
+        left, right, bias = *_with_bias(left, right, bias), None
     ends = _ends(right, piece)
     thin = _multiply(left, ends, None if bias is None else torch.cat([bias[:piece], bias[-piece:]]))
     out[:, :piece].copy_(thin[:, :piece])
     out[:, -piece:].copy_(thin[:, piece:])
-    every = interleaving(columns, out.itemsize)
-    for row in range(min(every, left.shape[0])):
+    for row in range(every):
         start = -row * columns % piece
         part = slice(start, columns - (columns - start) % piece)
         _multiply(left[row::every], right[:, part], None if bias is None else bias[part], out[row::every, part])
@@ -68,10 +70,10 @@ def _ends(right: torch.Tensor, piece: int) -> torch.Tensor:
     return torch.cat([rows[:piece], rows[-piece:]]).t()
 
 
-def _with_bias(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor, piece: int,
-               ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both matrices with one more term for each sum, the bias times one, and zeros that keep rows aligned."""
-    ones, biases = left.new_zeros((left.shape[0], piece)), right.new_zeros((right.shape[1], piece))
+def _with_bias(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both matrices with one more term for each sum, the bias times one, and zeros that keep rows well aligned."""
+    more = BIAS_ROW // left.itemsize
+    ones, biases = left.new_zeros((left.shape[0], more)), right.new_zeros((right.shape[1], more))
     ones[:, 0] = 1
     biases[:, 0] = bias
     return torch.cat([left, ones], 1), torch.cat([right.t(), biases], 1).t()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
+import torch._prims  # registers the operators that are named here
 import torch.fx
 
 from ..ir.affine import constant, size

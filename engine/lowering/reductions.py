@@ -249,10 +249,11 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
     on_cpu = x.device.type == "cpu"
     limit = TWO_PASS_LIMIT if on_cpu else IN_REGISTERS
     short = (type(count) is not int or count <= limit) and mean_fake.dtype not in LOW_PRECISION
-    short = short and (on_cpu or not corrected)  # as eager's on a GPU
+    short = short and (on_cpu or not corrected)
     chosen = graph.context.decide(
         "variance", node.name, ("two-pass", "welford"), "two-pass" if short else "welford",
-        f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are too long to read twice"),
+        f"rows of {count} elements " + ("stay in cache for a second pass" if short else
+                                        "are too long to read twice" if on_cpu else "in one pass, as eager on a GPU"),
         origins=(f"forward#{node.name}",))
     wide = compute_dtype(spread_fake.dtype)
     sums = torch.float64 if corrected else wide

@@ -23,6 +23,7 @@ Item = Group | ExternCall
 FRESH = frozenset((  # ATen operators whose result is always new memory
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
     "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product", "unaligned_product",
+    "_addmm_activation",
 ))
 
 
@@ -209,12 +210,13 @@ def _names(item: Item) -> set[str]:
 
 
 def held_by_views(items: Iterable[Item]) -> set[str]:
-    """Arguments of library calls whose result may be a view of them."""
+    """Arguments of library calls whose result may be a view of them, or that are read until a later call waits."""
     held: set[str] = set()
     for item in items:
         if isinstance(item, ExternCall):
             schema = getattr(item.target, "_schema", None)
-            if schema is None or any(r.alias_info is not None for r in schema.returns) or item.mutates:
+            views = schema is None or any(r.alias_info is not None for r in schema.returns)
+            if views or item.mutates or getattr(item.target, "namespace", "") == "_c10d_functional":
                 held.update(v.buffer for v in views_in((item.args, dict(item.kwargs))))
     return held
 

@@ -17,7 +17,16 @@ from .steps import hinted
 
 PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
 SECTOR = 32  # neighbouring elements that one access of a column tile should cover: 64 bytes of 2, 128 of 4
-ENOUGH = 1 << 19  # elements: fewer are read before another kernel would start
+MEMORY = 2.5e12  # bytes that all programs together read or write in a second
+LAUNCH = 3e-6  # seconds of one more kernel
+
+
+def are_few(rows: int, columns: bool, traffic: float) -> bool:
+    """Whether `traffic` bytes take longer in one kernel with a program for each of `rows` (or for some columns) than in
+    separate ones, which read half of it once more."""
+    programs = -(-rows // SECTOR) if columns else rows
+    busy = min(1.0, programs / (2 * PROCESSORS))
+    return traffic / busy > 1.5 * traffic + 2 * LAUNCH * MEMORY
 
 
 def idle(
@@ -29,9 +38,9 @@ def idle(
     if not waiting or rows is None:
         return None
     length = max(hinted(sympy.Mul(*[a.extent for a in (*b.axes[len(shared):], *b.reduction_axes)])) for b in waiting)
-    columns = _by_columns((*writers, *readers), shared, program)
-    programs = -(-rows // SECTOR) if columns else rows
-    if programs >= 2 * PROCESSORS or rows * length < ENOUGH:
+    outer, inner = _bytes((*writers, *readers), shared, program)
+    columns = outer > inner
+    if not are_few(max(1, rows), columns, max(outer, inner)):
         return None
     what = "columns" if columns else "rows"
     why = f"{rows} {what} of {length} elements, of which one reduction needs all before others go on, are too few to " \
@@ -52,9 +61,10 @@ def _waiting(bodies: Sequence[LoopBody], shared: int) -> list[LoopBody]:
     return waiting
 
 
-def _by_columns(bodies: Sequence[LoopBody], shared: Sequence[Axis], program: Program) -> bool:
-    """Whether more bytes are read and written along the shared loops than along the inner ones."""
-    outer = inner = 0
+def _bytes(bodies: Sequence[LoopBody], shared: Sequence[Axis], program: Program) -> tuple[int, int]:
+    """The bytes that are contiguous along the shared loops, and along the inner ones, of what inner loops touch."""
+    outer: dict[str, int] = {}
+    inner: dict[str, int] = {}
     for body in bodies:
         own = (*body.axes[len(shared):], *body.reduction_axes)
         found = accesses(body)
@@ -62,6 +72,7 @@ def _by_columns(bodies: Sequence[LoopBody], shared: Sequence[Axis], program: Pro
             buffer = program.buffers[name]
             size = buffer.dtype.itemsize * hinted(sympy.Mul(*buffer.size))
             forms = [a.form for a in group if a.form is not None]
-            outer += size * any(coefficient(f, a.symbol) == 1 for f in forms for a in shared)
-            inner += size * any(coefficient(f, a.symbol) == 1 for f in forms for a in own)
-    return outer > inner
+            for axes, sizes in ((shared, outer), (own, inner)):
+                if any(coefficient(f, a.symbol) == 1 for f in forms for a in axes):
+                    sizes[name] = size
+    return sum(outer.values()), sum(inner.values())

@@ -17,7 +17,7 @@ def device_costs(
 ) -> dict[str, float]:
     """Seconds on `device` of each call that `prepare()` returns, the fastest of a few runs.
 
-    Empty while a stream is captured, which measuring would break, and where memory does not suffice.
+    Empty while a stream is captured, which measuring would break, and where a call raises.
     """
     if torch.cuda.is_current_stream_capturing():
         return {}
@@ -26,7 +26,7 @@ def device_costs(
         with torch.cuda.device(device):
             try:
                 return _measured(prepare())
-            except torch.OutOfMemoryError:
+            except RuntimeError:  # no memory, or a kernel that refuses what it is given
                 return {}
 
     return kept(f"{subject} on {torch.cuda.get_device_name(device)}", measure)

@@ -27,6 +27,7 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     # passes, and kernels of libraries
     "weight-grad": ("fused",), "sdpa": ("aten", "math"), "sdpa-mask": ("as-given",),
     "prepack": ("as-stored",), "int8": ("dequantized",), "conv-layout": ("contiguous",), "conv-bias": ("library",),
+    "epilogue": ("loops",),
     "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",),
     "freezing": ("keep",), "pass": ("skip",),
     # ATen graphs

@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -11,12 +14,28 @@ from ..program.served import ServedCalls
 from ..recorded.graphs import ReplayError, on_device
 from ..recorded.inputs import load_random
 from ..recorded.state import restored
+from .attention_elsewhere import attention_elsewhere
 from .control import ControlLadder, calls_functions, cuts
 from .ladder import Ladder
 from .options import Options
 from .regenerate import reason
 from .report import NO_SUCH_STAGE, Report, Rung
 from .training import TrainingLadder
+
+
+@contextmanager
+def in_full_precision() -> Iterator[None]:
+    """Products and convolutions of float32 without TF32 while it lasts: which kernels make use of the 10 bits that a
+    GPU is allowed depends on layouts, so that rungs would differ by more than roundings."""
+    flags: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [flag.allow_tf32 for flag in flags]
+    for flag in flags:
+        flag.allow_tf32 = False
+    try:
+        yield
+    finally:
+        for flag, allowed in zip(flags, before):
+            flag.allow_tf32 = allowed
 
 
 def replay(
@@ -32,9 +51,9 @@ def replay(
     if calls_functions(recording, compile_id) or cuts(recording, compile_id):
         kind = ControlLadder
     try:
-        with on_device(device):
+        with on_device(device), attention_elsewhere(device):
             ladder = kind(recording, compile_id, device, trust, runs, options, served)
-            with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device):
+            with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device), in_full_precision():
                 report = ladder.climb()
         ran = {rung.stage for rung in report.rungs}
         missing = [Rung(stage, device, "absent", why=NO_SUCH_STAGE) for stage in sorted(ladder.options.stages - ran)]

@@ -39,6 +39,7 @@ class Machine(msgspec.Struct, frozen=True):
     products: dict[str, float] = {}
     sizes: tuple[int, ...] = SIZES
     cache: int = 0
+    name: str = ""
 
     @property
     def memory(self) -> float:
@@ -132,7 +133,7 @@ def _measured_on_gpu(
     products = {kind: 2 * n**3 / times[kind] for kind in KINDS}
     cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
     return Machine(device, torch.get_num_threads(), bandwidth, 2 * n**3 / times["float32"], products, tuple(copies),
-                   cache)
+                   cache, torch.cuda.get_device_name(device))
 
 
 def fastest(call: Callable[[], object], seconds: float = SECONDS) -> float:

@@ -58,9 +58,13 @@ def twin_text(members: Sequence[Twin], seconds: float, eager: float) -> str:
     """What is said of groups that are alike."""
     first = members[0]
     times = f"{len(members)} times " if len(members) > 1 else ""
-    ours = ", ".join(k.name + _ran(k.launched) for k in first.kernels)
-    return (f"{times}{', '.join(first.operators)}{_at(first.location)}: {_us(seconds)} in {ours}; eager {_us(eager)}"
+    ours = _some([k.name + _ran(k.launched) for k in first.kernels], 8)
+    return (f"{times}{_some(first.operators, 4)}{_at(first.location)}: {_us(seconds)} in {ours}; eager {_us(eager)}"
             f"{_ran(first.launched)}")
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _ran(launched: Sequence[Launched]) -> str:

@@ -81,7 +81,7 @@ def run_steps(part: Part, device: str, watch: Stopwatch) -> list[Step]:
     """Time a part's kernels and library calls."""
     work = part.work
     schedule = next(record for stage, _, record in describe(work.plan) if isinstance(record, Schedule))
-    memory, symbols = memory_of(work.program, work.aten, part.inputs, device)
+    memory, symbols = memory_of(work.plan.program, work.aten, part.inputs, device)
     found = []
     with torch.no_grad():
         for number, (item, record) in enumerate(zip(work.plan.items, schedule.groups)):

@@ -15,6 +15,8 @@ from ...artifacts.records import Location
 from .steps import KernelTime
 from .timing import Launched, Timing
 
+SMALL = 0.1  # of a kernel's time, below which an operator in it is a by-product
+
 
 @dataclass(frozen=True)
 class Twin:
@@ -63,17 +65,26 @@ def eager_twin_name(operator: str) -> str:
     return f"capture#{operator}"
 
 
+def _is_small(operator: str, kernel: KernelTime, times: dict[str, Timing]) -> bool:
+    """Whether an operator takes next to nothing of what the kernel does, and so does not tie it to other kernels: the
+    indices of a mask, which each layer's kernel computes again."""
+    timing = times.get(eager_twin_name(operator))
+    return timing is not None and timing.seconds < SMALL * kernel.seconds
+
+
 def twins(module: torch.fx.GraphModule, kernels: Sequence[KernelTime], times: dict[str, Timing]) -> list[Twin]:
     """The groups whose operators were all timed, in the order of the program."""
     groups: list[tuple[dict[str, None], list[KernelTime]]] = []
+    taken: set[str] = set()
     for kernel in kernels:
-        if not kernel.captured:
-            continue
-        operators, members = dict.fromkeys(kernel.captured), [kernel]
+        operators, members = dict.fromkeys(o for o in kernel.captured if not _is_small(o, kernel, times)), [kernel]
         for other in [g for g in groups if operators.keys() & g[0].keys()]:
             groups.remove(other)
             operators, members = other[0] | operators, other[1] + members
-        groups.append((operators, members))
+        operators |= dict.fromkeys(o for o in kernel.captured if o not in taken)
+        taken.update(kernel.captured)
+        if operators:
+            groups.append((operators, members))
     order = {node.name: node for node in module.graph.nodes}
     found = []
     for operators, members in groups:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...artifacts.records import CallIdentity, ProcessState
-from .places import MISSING, is_place, look_in
+from .places import MISSING, look_in
 
 LITERALS = (bool, int, float, complex, str, bytes, type(None), type(...), range, torch.dtype, torch.device,
             torch.layout, torch.memory_format, torch.Size)
@@ -85,8 +85,6 @@ def describe_at(
     question, place = "", key
     if key.startswith(("type(", "len(", "list(")) and key.endswith(")"):
         question, place = key[:-1].split("(", 1)
-    if not is_place(place):
-        return None
     found = look_in(variables, module, place)
     if found is MISSING:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Mapping
 from types import FrameType
 from typing import Any
@@ -54,8 +55,23 @@ _WRAPPED = ("_ptdebug_original", "_orig_mod")
 """Attributes by which what was compiled holds the program's function or module."""
 
 
+_STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(-?(?:0|[1-9]\d*))|'([^'\\\n]*)'|\"([^\"\\\n]*)\")\]", re.ASCII)
+_PLAIN = re.compile(rf"([LG])((?:{_STEP.pattern})+)", re.ASCII)
+"""Nearly all places are written so; a call has a thousand of them."""
+
+
 def _steps(name: str) -> list[tuple[bool, Any]] | None:
     """From {"L": locals, "G": globals}: (is it an attribute?, its name or the key)."""
+    plain = _PLAIN.fullmatch(name)
+    if plain is None:
+        return _parsed_steps(name)
+    steps: list[tuple[bool, Any]] = [(False, plain[1])]
+    for attribute, number, one, other in _STEP.findall(name, 1):
+        steps.append((True, attribute) if attribute else (False, int(number) if number else one or other))
+    return steps
+
+
+def _parsed_steps(name: str) -> list[tuple[bool, Any]] | None:
     with contextlib.suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         tree, steps = ast.parse(name, mode="eval").body, []
         while isinstance(tree, (ast.Attribute, ast.Subscript)):

@@ -152,7 +152,7 @@ def _triton(call: KernelCall, header: Header, text: str) -> tuple[Header, list[s
     """The header, the buffers, and the lines of the kernel and of `launch`."""
     try:
         context = CompileContext(CompileId(0, 0), NullRecorder())
-        source = generate(call.group, dict(call.part.work.program.buffers), context)
+        source = generate(call.group, dict(call.part.work.plan.program.buffers), context)
     except EngineUnsupported as error:
         raise ReplayError(f"there is no Triton form of {call.group.kernel}: {error}") from error
     if text.strip() != source.text.strip():  # sizes were dynamic, and are those of the inputs now

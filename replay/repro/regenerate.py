@@ -114,7 +114,7 @@ def _around_control_flow(
 
 def kernel_calls(part: Part) -> Iterator[KernelCall]:
     """The calls of a part's kernels, one after the other; what each computes is computed by the interpreter."""
-    program, aten = part.work.program, part.work.aten
+    program, aten = part.work.plan.program, part.work.aten  # with the buffers that the scheduler adds
     memory, symbols = memory_of(program, aten, part.inputs)
     with torch.no_grad(), deterministic():
         for step in part.work.plan.items:

@@ -35,6 +35,17 @@ INLINE = """\
 \tadd.f32 %r14, %r13, %r13;
 \t.loc\t1 20 12
 \tret;"""
+LIBRARY = """\
+\t.loc\t1 13 19
+\t.loc\t2 314 12, function_name $L__info_string0, inlined_at 1 13 19 // standard.py:314:12
+\t.loc\t2 287 12, function_name $L__info_string0, inlined_at 2 314 12 // standard.py:287:12
+\tadd.rn.f32 \t%r39, %r31, %r32;
+\t.loc\t2 293 36                        // standard.py:293:36 @[ <ptdebug triton fused_0>:14:32 ]
+\tshfl.sync.bfly.b32 \t%r46, %r45, 16, 31, -1;
+\t.loc\t2 9 1
+\tret;
+\t.file\t1 "<ptdebug triton fused_0>"
+\t.file\t2 "/triton/language/standard.py\""""
 SASS = """\
 .text.fused_0:
 \t//## File ".nv_debug_ptx_txt", line 7
@@ -71,8 +82,9 @@ LLIR = """\
     ("llir", LLIR, [16, 30, 0, 0, 0]),
     ("vectors", "line 7: loop vectorized using 64 byte vectors\nsomething else", [7, 0]),
     ("ptx", INLINE, [18] * 9 + [20, 20]),  # in inline assembly LLVM counts the lines of that text
+    ("ptx", LIBRARY, [13, 13, 13, 13, 14, 14, 0, 0, 0, 0]),  # as Triton 3.9 and as 3.6 says what is inlined
     ("fused_0_combine.ptx", PTX, [0, 0, 13, 13, 25, 25, 0, 0]),
-    ("sass", sass_with_lines(SASS, INLINE), [0, 18, 18, 20, 20, 0, 0, 0]),
+    ("sass", sass_with_lines(SASS, INLINE), [0, 18, 18, 20, 20, 0, 0, 0]),  # and a last empty line
     ("sass", "a\nb", [0, 0]),
 ])
 def test_lines_of_a_form(form, text, lines):
@@ -81,7 +93,8 @@ def test_lines_of_a_form(form, text, lines):
 
 def test_lines_of_another_text():
     """A binary that two kernels share has the line table of one; what the other lacks is no line."""
-    assert "    // line 18, PTX 7\n" in sass_with_lines(SASS, INLINE).replace("\t", "    ")
+    assert sass_with_lines(SASS, INLINE).startswith(
+        ".text.fused_0:\n  // line 18, PTX 7\n    /*00a0*/ LDG.E R4, desc[UR6][R4.64] ;\n")
     moved = {13: 33, 25: 45, 30: 50, 16: 36}
     assert source_lines("ptx", relined("ptx", PTX, moved)) == [0, 0, 33, 33, 45, 45, 0, 0]
     assert source_lines("ttir", relined("ttir", TTIR, moved))[-4:] == [33, 50, 0, 50]

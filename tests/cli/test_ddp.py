@@ -1,4 +1,5 @@
-"""DistributedDataParallel on two processes: the graph is cut where buckets end, and trains as in eager."""
+"""DistributedDataParallel on two processes: the graph is cut where buckets end, and trains as in eager, with no_sync,
+join, communication hooks, static graphs and unused parameters."""
 from __future__ import annotations
 
 import json
@@ -7,10 +8,10 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-import json, sys, torch, ptdebug
+import contextlib, json, sys, torch, ptdebug
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 class Layers(torch.nn.Module):
@@ -32,6 +33,44 @@ def losses(wrapped, call, rank, events):
         found.append(loss.item())
     return found
 
+class Rare(Layers):
+    def __init__(self):
+        super().__init__()
+        self.unused, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(32)
+    def forward(self, x):
+        return self.norm(super().forward(x))
+
+def steps(name, wrapped, call, rank):
+    optimizer, found = torch.optim.SGD(wrapped.parameters(), lr=0.1), []
+    def backward(seed):
+        x = torch.rand(4, 32, generator=torch.Generator().manual_seed(2 * seed + rank))
+        loss = (call(x) - x.flip(-1)).square().mean()
+        loss.backward()
+        found.append(loss.item())
+    with wrapped.join() if name == "join" else contextlib.nullcontext():
+        for step in range(3 if name == "join" and rank else 4):
+            optimizer.zero_grad()
+            if name == "accumulation":
+                with wrapped.no_sync():
+                    backward(100 + step)
+            backward(step)
+            optimizer.step()
+    return found + [value.double().sum().item() for value in wrapped.state_dict().values()]
+
+VARIANTS = {"accumulation": {}, "join": {}, "compressed": {}, "static": {"static_graph": True},
+            "unused": {"find_unused_parameters": True}, "views": {"gradient_as_bucket_view": True}}
+
+def variant(name, rank):
+    found = []
+    for compiler in (lambda it: it, ptdebug.compile):
+        torch.manual_seed(0)
+        model = Rare() if name in ("static", "unused") else Layers()
+        wrapped = DistributedDataParallel(model, bucket_cap_mb=0.004, **VARIANTS[name])
+        if name == "compressed":
+            wrapped.register_comm_hook(None, fp16_compress_hook)
+        found.append(steps(name, wrapped, compiler(wrapped), rank))
+    return found
+
 def work(rank, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     found = {}
@@ -47,6 +86,7 @@ def work(rank, folder):
             call = wrapped if name == "eager" else ptdebug.compile(wrapped)
             found[name] = losses(wrapped, call, rank, events)
         found[f"{name} events"] = list(events)
+    found["variants"] = {name: variant(name, rank) for name in VARIANTS}
     found["cuts"] = [d.why for _, d in recording.decisions() if d.kind == "ddp-bucket"]
     found["graphs"] = [info.function for info in recording.compiles()]
     found["breaks"] = ptdebug.stats()["graph_breaks"]
@@ -68,6 +108,8 @@ def test_two_processes_train_as_in_eager(tmp_path: Path) -> None:
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         assert max(abs(a - b) for a, b in zip(found["eager"], found["compiled"])) < 1e-6
         assert found["graphs"] == ["Layers.forward"] and found["breaks"] == 0
+        for name, (eager, compiled) in found["variants"].items():
+            assert max(abs(a - b) for a, b in zip(eager, compiled)) < 1e-4, name
         assert len(found["cuts"]) == 2 and "fill a bucket of" in found["cuts"][0]
         assert found["compiled events"][0] == "bucket", "no bucket is ready before the backward ends"
         assert sorted(found["compiled events"]) == sorted(found["eager events"])

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.records import SavedInputs
 from ptdebug.artifacts.selector import open_selected
+from ptdebug.replay.recorded.inputs import load_inputs
 from ptdebug.tui.outline import VisibleRows, opened_at_first
 from ptdebug.tui.session import Session, Target
 
@@ -25,7 +27,7 @@ def f(x, rank):
 
 def main(rank, world, method):
     dist.init_process_group("gloo", init_method=method, rank=rank, world_size=world)
-    f(torch.ones(3), rank)
+    f(torch.ones(3) + rank, rank)
     seen = [*os.environ, *sys.path, os.environ.get("PYTHONPATH", "")]
     print(sys.argv, __name__, [word for word in seen if "PTDEBUG_CHILD" in word or "child_startup" in word], flush=True)
     dist.destroy_process_group()
@@ -41,7 +43,7 @@ if __name__ == "__main__":
 
 def test_ranks_of_torchrun(ptdebug: Command, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
-    done = ptdebug("run", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py", "argument")
+    done = ptdebug("run", "torchrun", "--nproc-per-node", "2", "train.py", "argument")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['train.py', 'argument'] __main__ []\n" * 2
     assert "ptdebug: 2 ranks: 2 graphs (5 operations)" in done.stderr
@@ -67,6 +69,8 @@ def _check_the_answers(ptdebug: Command, tmp_path: Path) -> None:
     folder = next((tmp_path / "recordings").iterdir())
     opened, selector = open_selected(f"{folder}:0/0@rank1:capture")
     with opened:
+        inputs = [load_inputs(opened.path, saved)[0].tolist() for _, saved in opened.records(SavedInputs)]
+        assert inputs == [[1.0] * 3, [2.0] * 3]  # each rank has files of its own
         assert (selector.compile, opened.ranks) == ("0/0@rank1", [0, 1])
         session = Session(opened)
         rows = VisibleRows(session)

@@ -64,6 +64,21 @@ def test_graphs_inside_of_a_text() -> None:
     assert output.args == ([NodeRef("sin")],)
 
 
+def test_kernels_with_their_nodes() -> None:
+    """From Inductor's mapping: calls in their order, and where the nodes of a graph after its passes come from."""
+    mapping = json.dumps({
+        "cppCodeToPost": {"extern_kernels.mm:2": ["mm"], "cpp_fused_sin_0:10": ["add", "sin"],
+                          "cpp_fused_sin_0:1": ["sin"]},
+        "postToPre": {"sin": ["y"]}})
+    groups = torch_trace_text.schedule(mapping, "00_post_grad", {"cpp_fused_sin_0"}).groups
+    assert [(g.id, g.kind, g.kernel) for g in groups] == [
+        ("call1", "loops", "cpp_fused_sin_0"), ("call2", "extern", "extern_kernels.mm"),
+        ("call10", "loops", "cpp_fused_sin_0")]
+    assert groups[2].origins == ("passes:00_post_grad#add", "passes:00_post_grad#sin")
+    linked = torch_trace_text.with_captured(torch_trace_text.graph(GRAPH, "passes"), mapping)
+    assert {node.id: node.origins for node in linked.nodes}["sin"] == ("capture#y",)
+
+
 def test_recompile_texts() -> None:
     text = "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3  # somewhere"
     for form in (text, json.dumps([text])):
@@ -107,6 +122,10 @@ def test_recording_of_stock(ptdebug: Callable[..., CompletedProcess[str]], tmp_p
     assert {"capture", "forward", "guards", "wrapper", "breaks"} <= set(first["stages"])
     absent = {entry["stage"] for entry in summary["absent"] if entry["compile"] == first["id"]}
     assert {"bytecode", "fusion", "decisions"} <= absent
+    assert ptdebug("run", "--name", "ours", "program.py", timeout=300).returncode == 0
+    differences = ptdebug("diff", "ours", Path(summary["recording"]).name).stdout
+    assert "schedule" in first["stages"] and "alike: " in differences
+    assert "-- schedule: " not in differences and "is new" not in differences and "is gone" not in differences
 
 
 def test_what_stock_tells_of_training_is_shown(ptdebug: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:

@@ -384,6 +384,17 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
     return checks
 
 
+def needs_another_device(program: Program) -> bool:
+    """Whether a program with attention cannot run here: what is compiled for a GPU calls its kernels, which the CPU has
+    not; and on a GPU eager itself may end in an error, after which the process can use it no more, since its kernels
+    read masks that are broadcast in rows, and tensors that start anywhere, from misaligned addresses (torch 2.11)."""
+    attends = [call for call in program.calls if call.function == "F.scaled_dot_product_attention"]
+    if not attends or here().fakes.type == "cpu":
+        return False
+    masked = any(len(refs((call.args, call.kwargs))) > 3 for call in attends)
+    return here().tensors.type == "cpu" or masked or any(i.offset for i in program.inputs)
+
+
 # ---- programs written by hand
 A, B, C = (Ref(name) for name in "abc")
 V0, V1 = Ref("v0"), Ref("v1")

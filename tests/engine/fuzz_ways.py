@@ -90,6 +90,19 @@ def _softshrink(x: torch.Tensor, bound: float = 0.5) -> torch.Tensor:
     return torch.where(x.abs() <= bound, x * 0, F.softshrink(x, bound))
 
 
+def _rms_norm(x: torch.Tensor, shape: tuple[int, ...], weight: torch.Tensor | None = None, eps: Any = None) -> Any:
+    """By its definition: where squares overflow, nothing is left; a GPU's own kernel has NaN there."""
+    wide = x if x.dtype is torch.float64 else x.float()
+    least = torch.finfo(wide.dtype).eps if eps is None else eps
+    made = wide * torch.rsqrt(wide.square().mean([-1 - d for d in range(len(shape))], keepdim=True) + least)
+    return (made if weight is None else made * weight).to(x.dtype)
+
+
+def _hardswish(x: torch.Tensor) -> torch.Tensor:
+    """With a sixth in the precision of the numbers; a GPU has it in float32."""
+    return x * (x + 3).clamp(0, 6) / 6
+
+
 def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
     """As C has it; vectors find no remainder of a number by one that is much smaller."""
     result = torch.fmod(x, y)
@@ -141,6 +154,20 @@ def _attention_by_products(
     result: torch.Tensor = torch.ops.aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
     return result
+
+
+def _attention_in_one_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> torch.Tensor:
+    """By a GPU's kernel for memory that lies well, which has NaN where no score of a row is finite."""
+    tensors = [t.contiguous() for t in (query, key, value)]
+    if query.is_cuda and attn_mask is None:
+        with contextlib.suppress(RuntimeError):  # heads of a size that it does not take
+            result: torch.Tensor = torch.ops.aten._scaled_dot_product_efficient_attention(
+                *tensors, None, False, dropout_p, is_causal, scale=scale)[0]
+            return result
+    return _attention_by_products(*tensors, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
 def _by_copies(choose: Callable[[torch.Tensor], torch.Tensor], function: Any) -> Any:
@@ -201,7 +228,10 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "F.instance_norm": (_instance_norm,),
     "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean, _batch_norm_in_doubles),
     "F.softshrink": (_softshrink,),
-    "F.scaled_dot_product_attention": (_attention_by_products,),
+    "F.hardswish": (_hardswish,),
+    "F.hardsigmoid": (lambda x: (x + 3).clamp(0, 6) / 6,),
+    "F.rms_norm": (_rms_norm,),
+    "F.scaled_dot_product_attention": (_attention_by_products, _attention_in_one_kernel),
     **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
        for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
                       "softshrink_backward", "hardshrink_backward")},

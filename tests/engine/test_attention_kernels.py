@@ -12,6 +12,7 @@ from ptdebug.engine.graphs.functional_graph import AtenGraph
 from ptdebug.engine.lowering import lowerings
 from ptdebug.engine.passes.no_ops import remove_no_ops
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from .programs import Captured, Keeping, capture, recording_context
 from .training.checking import compile
@@ -64,8 +65,9 @@ def chosen(keeping: Keeping, kind: str) -> list[str]:
     return [d.chosen for d in keeping.decisions if d.kind == kind]
 
 
-def test_a_mask_that_depends_on_no_input_is_known():
+def test_a_mask_that_depends_on_no_input_is_known(monkeypatch):
     """Values and gradients through tracer and engine, with sizes that vary from the second call on."""
+    monkeypatch.setattr(choice, "SKIPPING", {"cpu"})
     keeping = Keeping()
     compiled = compile(attend, recorder=keeping, recording=True, way="aten")
     for size in (9, 12):
@@ -75,8 +77,9 @@ def test_a_mask_that_depends_on_no_input_is_known():
             results = f(q)
             gradients.append([*results, *torch.autograd.grad(sum(r.square().sum() for r in results), q)])
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
-        if size == 9:
-            assert chosen(keeping, "sdpa-mask") == [option for _, option in MASKS.values() if option]
+        known = [name for name, (_, option) in MASKS.items() if option and (size == 9 or name != "where")]
+        assert chosen(keeping, "sdpa-mask") == [MASKS[name][1] for name in known]
+        keeping.decisions.clear()
     assert not compiled.fallbacks
 
 
@@ -84,7 +87,7 @@ def test_masks_not_known_stay():
     """A triangle that is not square, one that is too large to be computed, and one that somebody wants to stay."""
     def function(q, k):
         rows, columns = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
-        return sdpa(q, k, k, rows >= columns)
+        return sdpa(q, k, k, rows * 2 >= columns * 2)
 
     q, k = torch.randn(2, 3, 9, 16), torch.randn(2, 3, 12, 16)
     for keys, settings, most, expected in (
@@ -93,6 +96,7 @@ def test_masks_not_known_stay():
         context, keeping = recording_context(**settings)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(constant_masks, "LARGEST", most)
+            patch.setattr(choice, "SKIPPING", {"cpu"})
             trace(capture(function, q, keys), context, lowerings())
         assert chosen(keeping, "sdpa-mask") == expected
 
@@ -105,13 +109,15 @@ GIVEN = {
 }
 
 
-def traced(function, *tensors, **settings):
+def traced(function, *tensors, known=False, **settings):
     """The graph for tensors on a GPU, which need not be there, and the context's records."""
     mode = FakeTensorMode()
     with mode:
         inputs = tuple(torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype in tensors)
     module = torch.fx.symbolic_trace(function)
     module.graph.output_node().args = ((module.graph.output_node().args[0],),)
+    if known:
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
     context, keeping = recording_context(**settings)
     return trace(Captured(module, inputs), context, lowerings()).module.graph, keeping
 
@@ -138,7 +144,7 @@ def test_a_mask_is_laid_out_for_kernels(takers, name):
     mask = call.args[3].meta["val"]
     assert mask.shape == SCORES and mask.dtype == torch.half and mask.stride(3) == 1
     assert not any(stride % kernels.ALIGNED for stride in mask.stride()[:3])
-    written = [n.meta["val"] for n in graph.nodes if n.target is torch.ops.aten.cat.default]
+    written = [n.meta["val"] for n in graph.nodes if n.target is torch.ops.aten.copy.default]
     assert math.prod(written[0].shape) <= math.prod(GIVEN[name][0]) * (208 if name == "row" else 2)  # not expanded
     assert call.kwargs == {"scale": 0.5}
     assert chosen(keeping, "sdpa") == ["cudnn"]
@@ -155,13 +161,33 @@ def test_a_permuted_bias_is_laid_out_once_and_an_aligned_one_is_taken_as_it_is(t
     assert not any(n.target is torch.ops.aten.clone.default for n in graph.nodes) and called(graph, "cudnn")
 
 
-def test_heads_of_other_sizes_are_filled(takers):
+def test_what_no_kernel_takes_is_brought_into_another_form(takers, monkeypatch):
+    """Heads are filled, or repeated where several share a key."""
     tensors = ((2, 12, 32, 36), torch.half), ((2, 1, 32, 32), torch.bool)
     graph, _ = traced(lambda q, m: sdpa(q, q, q, m), *tensors)
     (call,) = called(graph, "cudnn")
     assert call.args[0].meta["val"].shape[-1] == 40 and call.kwargs == {"scale": 1 / 6}
     (result,) = graph.output_node().args[0]
     assert result.meta["val"].shape == (2, 12, 32, 36)
+    monkeypatch.setattr(choice, "takers", lambda call: ["math"] if call.grouped else ["efficient", "math"])
+    tensors = ((2, 12, 32, 64), torch.half), ((2, 4, 32, 64), torch.half)
+    graph, _ = traced(lambda q, k: sdpa(q, k, k, enable_gqa=True), *tensors)
+    (call,) = called(graph, "efficient_attention")
+    assert call.args[1].meta["val"].shape == (2, 12, 32, 64)
+
+
+def test_what_rounds_or_draws_in_another_way_stays_eagers(takers):
+    """Other forms in 32 bits or of small heads, dropout where eager multiplies, and rows that kernels refuse."""
+    mask = ((2, 1, 32, 1), torch.bool)
+    expanded = lambda q, m: sdpa(q, q, q, m.expand(2, 12, 32, 32))
+    for function, query in (
+        (expanded, ((2, 12, 32, 36), torch.float)), (expanded, ((2, 12, 32, 4), torch.half)),
+        (lambda q, m: sdpa(q, q, q, m.expand(2, 12, 32, 32), dropout_p=0.5), ((2, 12, 32, 64), torch.half)),
+        (lambda q, m: expanded(q.narrow(3, 4, 64), m), ((2, 12, 32, 72), torch.half)),
+        (lambda q, m: expanded(q.transpose(2, 3), m), ((2, 12, 64, 32), torch.half)),
+    ):
+        graph, _ = traced(function, query, mask)
+        assert not called(graph, "")
 
 
 def test_kernels_can_be_forced_and_what_is_unusual_is_torchs(takers, monkeypatch):
@@ -199,3 +225,36 @@ def test_a_result_has_the_layout_that_the_program_has_seen(takers, turned):
     assert len(copies) == (not turned)
     (result,) = graph.output_node().args[0]
     assert result.meta["val"].is_contiguous()
+
+
+QUERY = ((2, 12, 64, 32), torch.half)
+WRITTEN = {
+    "plain": lambda q, k, m: torch.softmax(q @ k.transpose(-2, -1) / 8.0, -1) @ q,
+    "in float32": lambda q, k, m: F.softmax(torch.matmul(q, k.mT), dim=-1, dtype=torch.float32).to(torch.half) @ q,
+    "dropout": lambda q, k, m: F.dropout((q @ k.mT * 0.5).softmax(-1), 0.1, False).matmul(k),
+    "causal": lambda q, k, m: torch.softmax(
+        (q @ k.mT).masked_fill(torch.ones_like(m).triu(1), float("-inf")), -1) @ k,
+}
+OTHERWISE = {
+    "a mask": lambda q, k, m: torch.softmax((q @ k.mT).masked_fill(m, float("-inf")), -1) @ k,
+    "another dimension": lambda q, k, m: torch.softmax(q @ k.mT, 2) @ k,
+    "dropout": lambda q, k, m: F.dropout((q @ k.mT).softmax(-1), 0.1) @ k,
+    "negative": lambda q, k, m: torch.softmax(q @ k.mT * -1.0, -1) @ k,
+    "written": lambda q, k, m: torch.softmax(q @ k.mT, -1) @ k.add_(1),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_attention_that_is_written_out(takers, name):
+    graph, keeping = traced(WRITTEN[name], QUERY, QUERY, ((64, 64), torch.bool), known=True)
+    (call,) = called(graph, "cudnn")
+    assert call.kwargs["scale"] == {"plain": 1 / 8, "dropout": 0.5}.get(name, 1.0)
+    assert (call.args[6:7] == (True,)) is (name == "causal") and chosen(keeping, "sdpa") == ["cudnn"]
+    graph, _ = traced(WRITTEN[name], QUERY, QUERY, ((64, 64), torch.bool), known=True, overrides={"sdpa:*": "math"})
+    assert not called(graph, "")
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_is_no_attention_or_may_hide_a_row_stays(takers, name):
+    graph, _ = traced(OTHERWISE[name], QUERY, QUERY, ((64, 64), torch.bool), known=True)
+    assert not called(graph, "")

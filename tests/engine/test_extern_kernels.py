@@ -1,6 +1,7 @@
 """Library calls: each way of computing a product or a convolution gives eager's values and strides."""
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from ptdebug.engine import passes
 from ptdebug.engine.aot.aten_graph import trace
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.passes import extern_kernels
-from ptdebug.engine.passes.extern_kernels import conv_bias
+from ptdebug.engine.passes.extern_kernels import conv_bias, epilogues
 from ptdebug.engine.toolchain import benchmarking
 from torch import nn
 
@@ -460,3 +461,53 @@ def test_loops_add_the_bias_of_a_convolution(way, monkeypatch):
     asked = [d.chosen for d in keeping.decisions if d.kind == "conv-bias"]
     without = sum("convolution" in line.text and ", None, " in line.text for line in lines)
     assert asked == [way] and without == (way == "loops")
+
+
+# ---- activations by products on a GPU
+def _tanh_gelus(x):
+    inner = 0.7978845608028654 * (x + 0.044715 * torch.pow(x, 3.0))
+    yield 0.5 * x * (1.0 + torch.tanh(inner))
+    yield x * 0.5 * (1.0 + torch.tanh(x * 0.7978845608 * (1.0 + 0.044715 * x * x)))
+    yield 0.5 * (x * (torch.tanh(math.sqrt(2 / math.pi) * (0.044715 * x * x * x + x)) + 1))
+
+
+ACTIVATIONS = [F.relu, lambda x: F.gelu(x, approximate="tanh"),
+               *[lambda x, k=k: list(_tanh_gelus(x))[k] for k in range(3)]]
+
+
+@pytest.mark.parametrize("way", ["library", "loops"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_product_computes_the_activation(bias, way, monkeypatch):
+    monkeypatch.setattr(epilogues, "GPU", "cpu")
+    monkeypatch.setattr(epilogues, "ROUNDED", (torch.float32,))
+
+    def program(x, w, b, v):
+        return *[F.linear(f(F.linear(x + k, w, b if bias else None)), v) for k, f in enumerate(ACTIVATIONS)],
+
+    inputs = (torch.randn(2, 4, 8), torch.randn(16, 8), torch.randn(16), torch.randn(4, 16))
+    with torch.no_grad():
+        results, lines, keeping = compiled(program, *inputs, overrides={"epilogue:*": way})
+        for result, expected in zip(results, program(*inputs), strict=True):  # a CPU's operator has the exact GELU
+            torch.testing.assert_close(result, expected, rtol=5e-3, atol=5e-3)
+    asked = [d.chosen for d in keeping.decisions if d.kind == "epilogue"]
+    assert asked == [way] * len(ACTIVATIONS)
+    assert calls(lines, "_addmm_activation") == len(ACTIVATIONS) * (way == "library")
+
+
+def test_an_activation_stays_in_loops(monkeypatch):
+    """Where the product has another reader, loops read the activation, it is another function, or a ReLU, of NaN 0."""
+    monkeypatch.setattr(epilogues, "GPU", "cpu")
+    monkeypatch.setattr(epilogues, "ROUNDED", (torch.float32,))
+
+    def program(x, w, b):
+        first, second, third = (torch.addmm(b, x + k, w) for k in range(3))
+        almost = 0.5 * third * (1 + torch.tanh(0.79 * (third + 0.044715 * third ** 3)))
+        gelus = (F.gelu(t, approximate="tanh") for t in (first, second))
+        fourth = F.relu(torch.addmm(b, x + 3, w)) @ w.t()
+        return next(gelus) @ w.t(), first, next(gelus).sum(), F.gelu(third) @ w.t(), almost @ w.t(), fourth
+
+    inputs = (torch.randn(4, 8), torch.randn(8, 16), torch.randn(16))
+    with torch.no_grad():
+        results, lines, _ = compiled(program, *inputs)
+        assert_like(results, program(*inputs))
+    assert calls(lines, "_addmm_activation") == 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import ptdebug
 import pytest
 import torch
+from ptdebug.engine.kernels import unaligned_product as unaligned
 from ptdebug.engine.kernels.unaligned_product import unaligned_product
 from ptdebug.engine.passes.extern_kernels import pad_mm, product_costs
 from torch.nn import functional as F
@@ -18,6 +19,7 @@ def _small_products_on_the_cpu_count(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {2: {16: 1e15, 8: 1.0, 4: 1.0, 2: 1.0}, 4: {16: 1e15, 8: 1.0, 4: 1.0}}
     monkeypatch.setattr(product_costs, "RATES", slow)
     monkeypatch.setattr(pad_mm, "copy_time", lambda value: 1.0)
+    monkeypatch.setattr(unaligned, "FEWEST", 0)
 
 
 def _loss(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -79,6 +81,17 @@ def test_results_of_float32(allowed: bool, monkeypatch: pytest.MonkeyPatch) -> N
     assert [d.chosen for _, d in recording.decisions(kind="pad-mm")] == ["interleaved"] * allowed
     assert compiled.stride() == (13, 1)
     torch.testing.assert_close(compiled, F.linear(x, weight, bias))
+
+
+def test_rows_that_vary_in_number() -> None:
+    """One compilation for the first number, and one for all others."""
+    weight = torch.randn(13, 8).to(torch.bfloat16)
+    program = ptdebug.compile(lambda x, w: F.linear(x.sin(), w))
+    with ptdebug.record("rows") as recording:
+        for rows in (24, 9, 40, 3):
+            x = torch.randn(rows, 8).to(torch.bfloat16)
+            torch.testing.assert_close(program(x, weight), F.linear(x.sin(), weight), rtol=2e-2, atol=2e-2)
+    assert [d.chosen for _, d in recording.decisions(kind="pad-mm")] == ["interleaved"] * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

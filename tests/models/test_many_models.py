@@ -92,7 +92,7 @@ def test_a_model_is_compiled_and_gives_what_eager_gives(name, inputs, graphs, op
         with ptdebug.record(str(tmp_path / "recording")) as recording:
             compiled = ptdebug.compile(model)
             found = [compiled(**given) for _ in range(2)]
-    compiles = recording.compiles()
+    compiles = [c for c in recording.compiles() if c.reason != "it has no tensor operation"]  # a device context's call
     assert {(c.status, c.reason) for c in compiles} == {("compiled", "")}, "kernels, not a fallback"
     assert len(compiles) == graphs
     for ours in found:

@@ -33,7 +33,7 @@ from ptdebug.engine.toolchain import cpp_build as compiler
 from ptdebug.tracer.frames import dispatch
 from torch.utils._pytree import tree_leaves
 
-if __name__ == "__main__":  # run as a file: its siblings are found beside it
+if __name__ in ("__main__", "__mp_main__"):  # run as a file, or its worker: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from ptdebug.artifacts.fx_graphs import graph_record
-from ptdebug.artifacts.records import Location
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.records import Kernel, Location, Schedule
 from ptdebug.cli.main import main
 from ptdebug.replay.failures.case import Case, Inputs
 from ptdebug.replay.measure import machine as machines
@@ -47,6 +48,23 @@ def test_a_graph_and_its_kernels() -> None:
     for kernel in region.kernels:
         assert 0 < kernel.bandwidth <= 1 and 0 <= kernel.peak <= 1 and kernel.bytes > 0
     json.dumps(region.document())
+
+
+def test_a_step_of_training_and_its_kernels(tmp_path: Path) -> None:
+    """Also those that add up columns into buffers which only the scheduler knows."""
+    import ptdebug
+
+    layers = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128))
+    with ptdebug.record("step", out=str(tmp_path)):
+        ptdebug.compile(layers)(torch.randn(256, 64)).square().mean().backward()
+    with Recording.open(tmp_path / "step") as recording:
+        region = measure(Case.from_recording(recording, "0/0", trust=True), "r:0/0")
+        schedules = [schedule for _, schedule in recording.records(Schedule)]
+        code = [line.text for _, kernel in recording.records(Kernel) for line in kernel.lines]
+    assert region.notes == () and region.what == "forward and backward"
+    assert [k.name for k in region.kernels] == [g.kernel for schedule in schedules for g in schedule.groups]
+    assert {k.part for k in region.kernels} == {"", "backward"}
+    assert any("_sums" in line for line in code)
 
 
 def test_of_a_table_only_what_is_read_counts() -> None:
@@ -101,7 +119,7 @@ def kernel(name: str, seconds: float, eager: float | None) -> KernelTime:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_kernels_are_timed_by_themselves(monkeypatch) -> None:
     """With the names of what libraries launched, and shares of what this GPU can do."""
-    monkeypatch.setattr(machines, "MATRIX", {"cuda": 1024})
+    monkeypatch.setattr(machines, "MATRIX", {"cuda": 4096})
     traced = torch.fx.symbolic_trace(lambda x, w: (torch.softmax(x @ w, -1) * 2,))
     values = (torch.randn(4096, 1024), torch.randn(1024, 4096))
     for node, value in zip(traced.graph.nodes, values):
@@ -144,6 +162,11 @@ def test_operators_that_share_kernels_are_compared_with_these_kernels() -> None:
     ((lost, text, members),) = slower_twins([first, second])
     assert lost == pytest.approx(60e-6) and members == [first, second]
     assert text == "2 times mm, softmax (model.py:3): 80.0 us in fused_0_add, fused_1_add; eager 20.0 us (flash, flash)"
+    times["capture#mask"] = Timing(1e-6, 0.0)  # computed again in each kernel, and no tie between them
+    masked = [replace(k, captured=(*k.captured, "mask")) for k in kernels]
+    graph.create_node("call_function", torch.neg, (x,), name="mask")
+    assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), masked, times)][:2] == [
+        ("mm", "softmax", "mask"), ("mm_1", "softmax_1")]
     del times["capture#mm"]
     assert [twin.operators for twin in twins(torch.fx.GraphModule({}, graph), kernels, times)] == [second.operators]
 

@@ -64,7 +64,7 @@ def test_recorded_there_and_replayed_here(program, source, target, tmp_path):
     torch.manual_seed(0)
     with ptdebug.record(out=str(tmp_path)) as recording:
         program(source)
-    compiles = recording.compiles()
+    compiles = [c for c in recording.compiles() if c.reason != "it has no tensor operation"]
     assert {(c.status, c.reason) for c in compiles} == {("compiled", "")}
     assert recorded_devices(recording, [compiles[0].id]) == {source}
     for compiled in compiles:

@@ -7,11 +7,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from ptdebug.artifacts import records as r
+from ptdebug.artifacts.decision_kinds import OPTIONS
+from ptdebug.artifacts.decision_words import ABOUT
 from ptdebug.artifacts.recording import Recording
 from ptdebug.tui.act_screen import ActScreen
 from ptdebug.tui.acts import ACTS
 from ptdebug.tui.answer_screen import AnswerScreen, AnswerView
 from ptdebug.tui.answers.answer import Answer, filtered, fixed, unfolded
+from ptdebug.tui.answers.engine import _held
 from ptdebug.tui.answers.questions import QUESTIONS
 from ptdebug.tui.app import workbench
 from ptdebug.tui.code_view import CodeView
@@ -43,6 +47,19 @@ def test_a_filter_keeps_what_is_above_its_rows(text, places):
 def test_closed_rows_hide_what_is_below_them():
     assert unfolded(ROWS, range(5), {1}) == [0, 1, 4]
     assert unfolded(ROWS, range(5), {0}) == [0, 4]
+
+
+def test_memory_is_held_until_it_is_taken_over_and_that_of_outputs_to_the_end():
+    groups = tuple(r.ScheduledGroup(name, "loops", (name,), name) for name in ("k0", "k1", "k2", "k3"))
+    plans = [r.BufferPlan("buf0", 8, "k0", "k0"), r.BufferPlan("buf1", 8, "k0", "k1"),
+             r.BufferPlan("buf2", 8, "k2", "k3", reuses="buf0"), r.BufferPlan("buf3", 8, "k1", "k2", role="output")]
+    held = _held(r.Schedule(groups, tuple(plans)), plans)
+    assert {name: list(groups) for name, groups in held.items()} == {
+        "buf0": [0, 1], "buf1": [0, 1], "buf2": [2, 3], "buf3": [1, 2, 3]}
+
+
+def test_every_kind_of_decision_is_explained():
+    assert ABOUT.keys() == OPTIONS.keys()
 
 
 @asynccontextmanager

@@ -23,6 +23,8 @@ SCREENS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("recompilations", ("escape", "1")), ("guards", ("escape", "2")), ("fusion", ("escape", "3", "down", "down")),
     ("what can be done", ("x",)), ("graph breaks", ("escape", "escape", "b")),
     ("what differs", ("escape", "1", "c", "d")), ("keys", ("question_mark",)),
+    ("decisions", ("escape", "escape", "escape", "4")), ("passes", ("escape", "5")),
+    ("memory", ("escape", "6", "down", "down")), ("time", ("escape", "7")), ("model", ("escape", "9")),
 )
 _BARS = str.maketrans({**dict.fromkeys("▁▂▃▄▅▆▇█▉▊▋▌▍▎▏▔▕", " "), **dict(zip("┏┓┗┛━┃", "┌┐└┘─│"))})
 

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from ptdebug.artifacts.machine_lines import MACHINE
 from ptdebug.artifacts.recording import RecordingError
 from ptdebug.tui.app import Workbench, workbench
 from ptdebug.tui.code_view import CodeView
 from ptdebug.tui.panes import PanesScreen
+from ptdebug.tui.session import Target
 from textual.pilot import Pilot
 
 WIDE, NARROW = (160, 48), (80, 24)
@@ -108,6 +110,16 @@ async def test_the_program_leads_to_the_machine_code() -> None:
         linked = driver.view("linked")
         assert linked.listing.title == "kernels unit_0"
         assert {4, 10} & {row + 1 for row in linked.marks}
+
+
+async def test_beside_machine_code_stands_the_kernel_and_not_itself() -> None:
+    async with driving("@", WIDE) as driver:
+        session = driver.app.screen.session
+        session.machine_code = lambda compile_id: ["unit_0.sass"]
+        assert {"kernels", "source"} <= set(of_sass := session.linkable(Target("0/0", "kernels", "unit_0.sass")))
+        assert MACHINE not in of_sass
+        of_kernel = session.linkable(Target("0/0", "kernels", "unit_0"))
+        assert MACHINE in of_kernel and "kernels" not in of_kernel
 
 
 async def test_stages_and_compilations_by_key() -> None:

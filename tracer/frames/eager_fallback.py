@@ -38,23 +38,29 @@ _MARK = "this code runs in eager"
 
 def may_rerun(graph: TraceGraph, context: CompileContext) -> bool:
     """Whether the call may be repeated when the graph raises: nothing observable has changed, since it writes to no
-    input, or the compiler marks errors that come before any write.
+    input, or the compiler marks errors that come before any write; and no other process takes part in it.
 
     Raises Unsupported where it may not, and the user's code would catch an error of an operator, or the graph checks
     its assumptions.
     """
     fakes = [node.meta["val"] for node in graph.inputs.values()]
     versions = [graph.versions.get(node) for node in graph.inputs.values()]
-    if all(
+    unchanged = all(
         not isinstance(fake, torch.Tensor) or (version is not None and fake._version == version)
         for fake, version in zip(fakes, versions)
-    ) or context.restartable:
+    )
+    if (unchanged or context.restartable) and not _communicates(graph):
         return True
     if graph.caught:
         raise Unsupported(Reason.CAUGHT_ERROR, detail=graph.caught)
     if graph.runtime_assert is not None:
         raise graph.runtime_assert.refused()
-    return context.marks_changes
+    return context.marks_changes and not _communicates(graph)
+
+
+def _communicates(graph: TraceGraph) -> bool:
+    """Whether the graph exchanges something with other processes, which would not do that a second time."""
+    return any(getattr(node.target, "namespace", "") == "_c10d_functional" for node in graph.graph.nodes)
 
 
 class FailedRuns:

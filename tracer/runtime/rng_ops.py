@@ -13,13 +13,22 @@ def taken_back(call: Callable[..., Any]) -> Callable[..., Any]:
 
     def drawing(*inputs: Any) -> Any:
         state = torch.random.default_generator.get_state()
-        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
+        cuda = _on_gpus()
         try:
             return call(*inputs)
         except Exception:
             torch.random.default_generator.set_state(state)
-            for device, on_device in enumerate(cuda):
-                torch.cuda.set_rng_state(on_device, device)
+            for generator, seed, offset in cuda:
+                generator.manual_seed(seed)
+                generator.set_offset(offset)
             raise
 
     return drawing
+
+
+def _on_gpus() -> list[tuple[torch.Generator, int, int]]:
+    """The generators of the GPUs in use, each with its seed and how much was drawn: the whole state, without a copy of
+    it at each call. While a stream is capturing they cannot be read."""
+    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+        return []
+    return [(each, each.initial_seed(), each.get_offset()) for each in torch.cuda.default_generators]

@@ -63,7 +63,7 @@ def _recompilation(session: Session, owner: str, found: Recompile, name: str) ->
 def guards(session: Session, compile_id: str) -> list[Answer]:
     """The guards as a tree: an object, and below it what is reached through it."""
     rows = []
-    functions = {info.id: info.function for info in session.compiles}
+    functions = {info.id: session.name_of(info) for info in session.compiles_of(compile_id)}
     for owner, record in session.recording.records(Guards, compile_id or None):
         runtime = session.recording.find(Runtime, owner, "runtime")
         took = f", {record.check_ns:,} ns a check" if record.check_ns else ""

@@ -3,14 +3,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from ...artifacts.decision_kinds import BEFORE_GRAPH
+from ...artifacts.decision_words import ABOUT
 from ...artifacts.listing import plural, short_place
 from ...artifacts.records import (
     BufferPlan,
     Decision,
     Fusion,
     FusionCandidate,
+    Location,
     Pass,
     Ref,
     Schedule,
@@ -24,8 +27,9 @@ from ...artifacts.stages import TIMINGS
 from ..acts import flip, flips
 from ..session import SOURCE, Session, Target
 from .answer import Answer, Details, fixed
+from .measured import measured_rows
 
-BAR = 30  # characters of the longest bar
+BAR = 20  # characters of the longest bar
 
 
 def bar(part: float, whole: float) -> str:
@@ -132,7 +136,9 @@ def decisions(session: Session, compile_id: str) -> list[Answer]:
         kinds[decision.kind].append((owner, decision))
     rows = []
     for kind, members in kinds.items():
-        rows.append(Answer(f"{kind}  {len(members)}", fixed(*_chosen(d for _, d in members))))
+        about = ABOUT.get(kind, "")
+        chosen = _chosen(d for _, d in members)
+        rows.append(Answer(f"{kind:<20} {len(members):5}  {about}".rstrip(), fixed(*chosen)))
         for owner, decision in members:
             others = ", ".join(o.name for o in decision.options if o.name != decision.chosen)
             title = f"{owner}  {decision.subject}: {decision.chosen}" + (f"  [not {others}]" if others else "")
@@ -177,8 +183,8 @@ def passes(session: Session, compile_id: str) -> list[Answer]:
             title = f"{info.id}  {artifact.name}  {counted}"
             texts = [f"{m.rule}: {', '.join(m.removed) or 'nothing'} -> {', '.join(m.added) or 'nothing'}"
                      + (f"  ({m.why})" if m.why else "") for m in record.matches]
-            rows.append(Answer(title, fixed(title, *texts), (target, 0)))
-            rows += [Answer(text, fixed(text), (target, 0), 1) for text in texts]
+            rows.append(Answer(title, fixed(*texts), (target, 0)))
+            rows += [Answer(text, fixed(), (target, 0), 1) for text in texts]
     return rows
 
 
@@ -197,22 +203,45 @@ def memory(session: Session, compile_id: str) -> list[Answer]:
             title = f"{info.id}{part}  peak {bytes_text(schedule.peak_bytes)} besides inputs"
             if any(b.bytes is None for b in own):
                 title = f"{info.id}{part}  {plural(len(own), 'buffer')}, some of sizes that vary: no peak is known"
-            rows.append(Answer(title, fixed(*_largest(own)), (target, 0)))
-            rows += _alive_rows(schedule, own, target)
+            rows.append(Answer(title, partial(_largest, session, own, target), (target, 0)))
+            rows += _alive_rows(session, schedule, own, target)
     return rows
 
 
-def _largest(buffers: Sequence[BufferPlan]) -> list[str]:
-    """The largest buffers; those of sizes that vary come first."""
+def _largest(session: Session, buffers: Sequence[BufferPlan], target: Target, heading: str = "") -> list[str]:
+    """The largest buffers, each with the lines whose results it holds; those of sizes that vary come first."""
     ordered = sorted(buffers, key=lambda b: (b.bytes is not None, -(b.bytes or 0)))
-    return [f"{bytes_text(b.bytes):>10}  {b.id}  {b.role}, {b.first} to {b.last}"
-            + (f", in the memory of {b.reuses}" if b.reuses else "") for b in ordered[:20]]
+    lines = [heading] if heading else []
+    for b in ordered[:20]:
+        reuse = f", in the memory of {b.reuses}" if b.reuses else ""
+        lines.append(f"{bytes_text(b.bytes):>10}  {b.id}  {b.role}, {b.first} to {b.last}{reuse}")
+        lines += [f"            from {short_place(place)}  {source_text(place, session.recording.source)}".rstrip()
+                  for place in _places(session, b.id, target)[:3]]
+    return lines
 
 
-def _alive_rows(schedule: Schedule, own: Sequence[BufferPlan], target: Target) -> list[Answer]:
+def _places(session: Session, buffer: str, target: Target) -> list[Location]:
+    """The lines whose results a buffer holds: of a loop body, or of the library call that writes it."""
+    body = f"loop_ir:{target.name}.{buffer}" if target.name else f"loop_ir:{buffer}"
+    return session.program_places(target.compile, body) or session.program_places(
+        target.compile, ref("schedule", buffer, target.name))
+
+
+def _held(schedule: Schedule, own: Sequence[BufferPlan]) -> dict[str, range]:
+    """During which groups the memory of each buffer is held: an output's to the end, that of a dead buffer until
+    another takes it over."""
     order = {group.id: number for number, group in enumerate(schedule.groups)}
-    alive = [[b for b in own if order.get(b.first, 0) <= number <= order.get(b.last, len(order))]
-             for number in range(len(schedule.groups))]
+    order = {group.kernel: number for number, group in enumerate(schedule.groups)} | order
+    taken = {b.reuses: order.get(b.first, 0) for b in own if b.reuses}
+    return {b.id: range(order.get(b.first, 0), len(schedule.groups) if b.role == "output" else taken.get(
+        b.id, order.get(b.last, len(order)) + 1)) for b in own}
+
+
+def _alive_rows(
+    session: Session, schedule: Schedule, own: Sequence[BufferPlan], target: Target
+) -> list[Answer]:
+    held = _held(schedule, own)
+    alive = [[b for b in own if number in held[b.id]] for number in range(len(schedule.groups))]
     totals = [None if any(b.bytes is None for b in found) else sum(b.bytes or 0 for b in found) for found in alive]
     all_known = None not in totals
     most = max((total for total in totals if total is not None), default=0)
@@ -220,7 +249,8 @@ def _alive_rows(schedule: Schedule, own: Sequence[BufferPlan], target: Target) -
     for group, found, total in zip(schedule.groups, alive, totals):
         mark = "  <- peak" if all_known and total == most and most else ""
         drawn = bar(total or 0, most) if total is not None else "?"
-        details = fixed(f"{plural(len(found), 'buffer')} alive at {group.id}", *_largest(found))
+        heading = f"{plural(len(found), 'buffer')} in memory at {group.id}"
+        details = partial(_largest, session, found, target, heading)
         rows.append(Answer(f"{bytes_text(total):>10} {drawn:<{BAR}} {group.id}{mark}", details, (target, 0), 1))
     return rows
 
@@ -236,7 +266,7 @@ def time(session: Session, compile_id: str) -> list[Answer]:
     for info in infos:
         total = info.seconds.get("total", 0.0)
         place = f"{info.file.rpartition('/')[2]}:{info.line}"
-        rows.append(Answer(f"{total:7.3f} s {bar(total, most):<{BAR}} {info.id} {info.function} {place}",
+        rows.append(Answer(f"{total:7.3f} s {bar(total, most):<{BAR}} {info.id} {session.name_of(info)} {place}",
                            fixed(f"{info.id}: {total:.3f} s of {whole:.3f} s of compiling"), (Target(info.id), 0)))
         spent = {stage: info.seconds.get(stage, 0.0) for stage in (*TIMINGS, *info.seconds) if stage != "total"}
         rest = total - sum(spent[stage] for stage in TIMINGS if stage in spent)
@@ -244,5 +274,5 @@ def time(session: Session, compile_id: str) -> list[Answer]:
             if seconds >= 0.0005:
                 rows.append(Answer(f"{seconds:7.3f} s {bar(seconds, most):<{BAR}} {stage}",
                                    fixed(f"{stage}: {seconds:.3f} s of {total:.3f} s"), (Target(info.id), 0), 1))
-    return rows
+    return rows + [row for info in infos for row in measured_rows(session, info.id)]
 

@@ -71,7 +71,7 @@ def model(session: Session, compile_id: str) -> list[Answer]:
         target = Target(info.id, "capture")
         listing = session.listing(target)
         places = {line.ref: row for row, line in reversed(list(enumerate(listing.lines))) if line.ref}
-        rows.append(Answer(f"{info.id}  {info.function}: {plural(tree.size, 'operation')}",
+        rows.append(Answer(f"{info.id}  {session.name_of(info)}: {plural(tree.size, 'operation')}",
                            fixed(*_operators(tree)), (target, 0)))
         names = input_names(session.recording, info.id, "capture", "", graph)
         rows += _rows(tree, 1, target, places, names)

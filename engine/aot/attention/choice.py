@@ -8,6 +8,7 @@ that take it is called (decision `sdpa`), before autograd and the decompositions
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,9 +18,11 @@ import torch.fx
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...toolchain.benchmarking import timed_options, verdict
-from .constant_masks import ABOVE_DIAGONAL, NOTHING, hidden
-from .kernels import HEADS_ALIGNED, MATH, Attention, computed, prepared, takers, with_wide_heads
+from .constant_masks import hidden
+from .kernels import MATH, Attention, are_aligned, computed, in_other_forms, prepared, takers
 from .measuring import measured
+from .position_masks import ABOVE_DIAGONAL, NOTHING
+from .written_out import WrittenOut
 
 ATEN = torch.nn.functional.scaled_dot_product_attention
 FUNCTIONS = frozenset((
@@ -28,6 +31,7 @@ FUNCTIONS = frozenset((
 """What `attend` is traced in the place of."""
 
 WORTH = 0.9  # of the time of torch's first, below which another kernel is chosen
+SKIPPING = {"cuda"}  # kinds of devices where a causal kernel is the faster one: a CPU's skips what a mask hides as well
 GIVEN, DROPPED, CAUSAL = "as-given", "dropped", "causal"
 
 
@@ -54,25 +58,77 @@ def attend(
         return _by_torch(_with_simple_mask(tracer, call))
     call = _cast(call)
     eager = next(iter(takers(call)), "")
-    ready = prepared(_with_simple_mask(tracer, call), eager)
+    simple = _with_simple_mask(tracer, call)
+    ready = prepared(simple, eager)
     known = takers(ready)
-    if not eager or not known:  # torch says what is wrong
+    others = bool(call.dropout) and known[:1] != [eager]  # another kernel draws other random numbers
+    if not eager or not known or others:  # torch says what is wrong
         return _by_torch(call)
-    size = call.value.shape[-1]
-    if known[0] == MATH and (call.query.shape[-1] % HEADS_ALIGNED or size % HEADS_ALIGNED):
-        wide = with_wide_heads(ready)
-        if takers(wide)[0] != MATH:
-            ready, known = wide, takers(wide)
+    if eager == MATH and not are_aligned(call):
+        known = [MATH]
+    if call.dropout:  # the random numbers are those of torch's choice
+        torchs = takers(simple)[0]
+        if torchs not in known:
+            return _by_torch(simple)
+        known = [torchs]
+    for form in in_other_forms(ready) if known[0] == MATH and not call.dropout else ():
+        if takers(form)[0] != MATH and are_aligned(form):
+            ready, known = form, takers(form)
+            break
     result = computed(ready, _choose(tracer, ready, known, eager))
-    if result.shape[-1] != size:
-        result = result.narrow(3, 0, size)
+    if ready.value.shape[-1] != call.value.shape[-1]:
+        result = result.narrow(3, 0, call.value.shape[-1])
     return _laid_out(result, eager, tracer.source())
+
+
+def attend_as_one(tracer: Tracer, found: WrittenOut, values: Mapping[torch.fx.Node, Any]) -> torch.Tensor | None:
+    """The result of an attention that the program has written out, by a kernel; None where its own operators compute
+    it: where they round as in eager, or its mask may hide a whole row."""
+    query, key, value = values[found.query], values[found.right].transpose(-2, -1), values[found.value]
+    rounding = "intermediate-precision"
+    asked = tracer.context.override(rounding, _subject(tracer)), tracer.context.preferred.get(rounding, ("",))[0]
+    if "eager" in asked or torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cuda"):
+        return None
+    flat = query.dim() == 3
+    if flat:
+        query, key, value = [t.unsqueeze(0) for t in (query, key, value)]
+    call = Attention(query, key, value, None, 0.0, False, found.scale, False)
+    if not _is_usual(call):
+        return None
+    if found.hides is not None or found.added is not None:
+        known = _hidden(tracer, found, values, call)
+        if known is None:
+            return None
+        call = replace(call, causal=known == ABOVE_DIAGONAL)
+    ready = prepared(call, MATH)
+    fused = [kernel for kernel in takers(ready) if kernel != MATH]
+    if not fused or MATH not in takers(ready) or not are_aligned(ready):
+        return None
+    kernel = _choose(tracer, ready, [*fused, MATH], MATH)
+    if kernel == MATH:
+        return None
+    result = computed(ready, kernel)
+    return _laid_out(result.squeeze(0) if flat else result, MATH, tracer.source())
+
+
+def _hidden(
+    tracer: Tracer, found: WrittenOut, values: Mapping[torch.fx.Node, Any], call: Attention
+) -> str | None:
+    """What the mask of an attention that is written out hides, if that is known."""
+    if found.hides is not None:
+        mask = values[found.hides].logical_not()
+    else:
+        assert found.added is not None
+        mask = values[found.added]
+    node = tracer.node_of(mask) if torch._is_functional_tensor(mask) else None
+    return None if node is None else hidden(node, tracer.constants, call.query.shape[2], call.key.shape[2])
 
 
 def _choose(tracer: Tracer, call: Attention, known: list[str], eager: str) -> str:
     """One of the kernels `known` to take a prepared call: torch's first, unless another is measured to be faster."""
     default, why = known[0], "the first in torch's order that takes this attention"
-    times = {} if default == MATH else measured(call, [kernel for kernel in known if kernel != MATH])
+    fused = [kernel for kernel in known if kernel != MATH] if are_aligned(call) else []
+    times = measured(call, fused) if default != MATH and not call.hidden_low else {}
     if times:
         fastest = min(times, key=times.__getitem__)
         default = fastest if times[fastest] < WORTH * times[default] else default
@@ -139,7 +195,7 @@ def _with_simple_mask(tracer: Tracer, call: Attention) -> Attention:
     """The same without a mask, where the mask hides nothing, or what is after the query: decision `sdpa-mask`."""
     node = None if call.mask is None or call.mask.requires_grad else tracer.node_of(call.mask)
     found = None if node is None else hidden(node, tracer.constants, call.query.shape[2], call.key.shape[2])
-    if found is None:
+    if found is None or (found == ABOVE_DIAGONAL and call.query.device.type not in SKIPPING):
         return call
     simple, why = {
         NOTHING: (DROPPED, "the mask depends on no input, and hides nothing"),

@@ -14,12 +14,9 @@ import torch.fx
 from torch.utils._pytree import tree_map
 
 from ..real_tensors import without_modes
-
-NOTHING, ABOVE_DIAGONAL = "nothing", "above the diagonal"
-"""What a mask hides: nothing at all, or the keys after the query's position."""
+from .position_masks import ABOVE_DIAGONAL, LONGEST, NOTHING, hidden_by_position
 
 LARGEST = 1 << 27  # elements of all values on the way to a mask; of more, computing them takes too long
-LONGEST = 200  # operators on the way to a mask
 
 _VIEWS = (
     "alias as_strided detach diagonal expand permute reshape select slice split squeeze t transpose unbind unsqueeze "
@@ -44,6 +41,9 @@ _EXACT_OF_INTEGERS = frozenset(_OF_INTEGERS.split())
 def hidden(mask: torch.fx.Node, constants: torch.nn.Module, queries: Any, keys: Any) -> str | None:
     """What the mask of an attention hides, if that is known and one of the above; a node of a graph that is traced,
     whose constants are attributes of `constants`."""
+    found = hidden_by_position(mask, queries, keys)
+    if found is not None:
+        return found
     with without_modes():
         value = _computed(mask, constants)
         return None if value is None or value.numel() == 0 else _hidden_by(value, queries, keys)

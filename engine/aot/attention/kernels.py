@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.torch_version import TorchVersion
 
 from ..real_tensors import without_modes
@@ -22,13 +23,16 @@ CUDNN, FLASH, EFFICIENT, MATH = "cudnn", "flash", "efficient", "math"
 
 ALIGNED = 16  # elements: rows of a bias begin at multiples of that many (`preprocess_mask` in attention.cpp)
 LOW = -65504.0 if TorchVersion(torch.__version__) < "2.12" else -math.inf  # pull request 177868 of pytorch
+SMALLEST = 16  # size of a head for which filling it pays
+PIECE = 16  # bytes: what rows of queries, keys and values begin at multiples of
 HEADS_ALIGNED = 8  # elements: what the sizes of heads are multiples of
 _NUMBERS = {0: MATH, 1: FLASH, 2: EFFICIENT, 3: CUDNN}  # SDPBackend
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The arguments of an attention. `mask` is added to the scores; `grouped`: several heads share a key."""
+    """The arguments of an attention. `mask` is added to the scores; `grouped`: several heads share a key; `hidden_low`:
+    the gradient of a row that sees nothing is NaN or a number, which depends on the kernel."""
 
     query: torch.Tensor
     key: torch.Tensor
@@ -38,6 +42,7 @@ class Attention:
     causal: bool
     scale: float | None
     grouped: bool
+    hidden_low: bool = False
 
     @property
     def needs_logsumexp(self) -> bool:
@@ -47,15 +52,47 @@ class Attention:
 
 
 def prepared(call: Attention, eager: str) -> Attention:
-    """The same with the mask as a bias in the query's dtype, and all in layouts that fused kernels take.
+    """The same with the mask as a bias in the query's dtype, in a layout that fused kernels take.
 
     A row that sees nothing gets what the kernel gives it that computes it in `eager`: for cuDNN's, torch used to hide
     by a number so low that it hides beside any other, but nothing where all are as low.
     """
-    query, key, value = [t if t.stride(-1) == 1 else t.contiguous() for t in (call.query, call.key, call.value)]
     low = LOW if eager == CUDNN else -math.inf
-    mask = None if call.mask is None else _bias(call.mask, query, key.shape[2], low)
-    return replace(call, query=query, key=key, value=value, mask=mask)
+    mask = None if call.mask is None else _bias(call.mask, call.query, call.key.shape[2], low)
+    by_number = call.mask is not None and call.mask.dtype == torch.bool and math.isfinite(low)
+    return replace(call, mask=mask, hidden_low=by_number and call.needs_logsumexp)
+
+
+def are_aligned(call: Attention) -> bool:
+    """Whether kernels that find query, key and value as they are read them: torch only asks whether elements of a row
+    are neighbours, and the memory-efficient kernel raises for other rows."""
+    for tensor in (call.query, call.key, call.value):
+        step = PIECE // tensor.itemsize
+        numbers = (*tensor.stride()[:-1], tensor.storage_offset())
+        if not all(statically_known_true(n % step == 0) for n in numbers):
+            return False
+    return True
+
+
+def in_other_forms(call: Attention) -> Iterator[Attention]:
+    """A prepared call in 16 bits that no fused kernel takes, in forms that one may take. One in 32 bits is eager's."""
+    if call.query.dtype not in (torch.float16, torch.bfloat16) or call.query.shape[-1] < SMALLEST:
+        return
+    odd = call.query.shape[-1] % HEADS_ALIGNED or call.value.shape[-1] % HEADS_ALIGNED
+    if odd:
+        yield with_wide_heads(call)
+    if call.grouped:
+        alone = _with_heads_of_their_own(call)
+        yield alone
+        if odd:
+            yield with_wide_heads(alone)
+
+
+def _with_heads_of_their_own(call: Attention) -> Attention:
+    """The same with keys and values repeated for each head of the query, as for two products."""
+    heads = call.query.shape[1]
+    key, value = [t.repeat_interleave(heads // t.shape[1], 1) for t in (call.key, call.value)]
+    return replace(call, key=key, value=value, grouped=False)
 
 
 def with_wide_heads(call: Attention) -> Attention:
@@ -134,10 +171,10 @@ def _bias(mask: torch.Tensor, query: torch.Tensor, keys: Any, low: float) -> tor
         zero, hidden = [torch.scalar_tensor(x, dtype=query.dtype, device=mask.device) for x in (0.0, low)]
         mask = torch.where(mask, zero, hidden)
     if not _is_aligned(mask, keys):
-        mask = mask.expand(*mask.shape[:3], keys).clone(memory_format=torch.contiguous_format)
-        if keys % ALIGNED:  # a guard, where sizes vary; `pad` takes none that do
-            filler = mask.new_zeros((*mask.shape[:3], -keys % ALIGNED))
-            mask = torch.cat((mask, filler), 3).narrow(3, 0, keys)
+        some, groups, rows, _ = mask.shape
+        row = (keys + ALIGNED - 1) // ALIGNED * ALIGNED
+        window = mask.new_empty_strided((some, groups, rows, keys), (groups * rows * row, rows * row, row, 1))
+        mask = aten.copy_.default(window, mask)
     return mask.expand(batch, heads, queries, keys)
 
 

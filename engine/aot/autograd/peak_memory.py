@@ -64,12 +64,13 @@ def eager_saved(joint: JointGraph) -> int:
 
 def _peak(nodes: list[Node], counted: set[Node], given: set[Node], ends: set[Node]) -> int:
     """Bytes alive at once: `counted` from where they are made, `given` from the start, to the last use of any view."""
+    roots = {node: root(node) for node in nodes}
     last: dict[Node, int] = {}
     for position, node in enumerate(nodes):
         for used in node.all_input_nodes:
-            last[root(used)] = position
+            last[roots[used]] = position
     for node in ends:
-        last[root(node)] = len(nodes)
+        last[roots[node]] = len(nodes)
     freed: dict[int, int] = {}
     now = 0
     for node in given:
@@ -77,7 +78,7 @@ def _peak(nodes: list[Node], counted: set[Node], given: set[Node], ends: set[Nod
         freed[last.get(node, 0)] = freed.get(last.get(node, 0), 0) + bytes_of(node.meta.get("val"))
     highest = now
     for position, node in enumerate(nodes):
-        if node in counted and root(node) is node and not isinstance(node.meta.get("val"), (tuple, list)):
+        if node in counted and roots[node] is node and not isinstance(node.meta.get("val"), (tuple, list)):
             size = bytes_of(node.meta.get("val"))
             now += size
             end = last.get(node, position)

@@ -92,7 +92,8 @@ class Dims:
 
     def positions(self, dim: Dim, start: str, writer: SourceWriter, *, stop: str = "") -> None:
         """Lines that define the positions from `start` on, the mask (below `stop`) and the axes."""
-        spread = f"tl.arange(0, {dim.constant}){dim.slot}" if dim.block else ""
+        inner = self.cast if dim.name in self.inner else ""  # the start of an outer one is as wide as the index
+        spread = f"tl.arange(0, {dim.constant}){inner}{dim.slot}" if dim.block else ""
         writer.line(f"{dim.position} = {' + '.join(p for p in (start, spread) if p)}")
         if dim.mask or stop:
             writer.line(f"{dim.name}_mask = {dim.position} < {stop or index_text(dim.numel)}")

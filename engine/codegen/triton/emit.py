@@ -6,7 +6,6 @@ computed in an earlier loop, the value is recomputed (internal buffers) or loade
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import sympy
@@ -122,12 +121,11 @@ class Emitter:
         return expression(s.op, texts, values[0].dtype)
 
     def _quotient(self, a: Value, b: Value) -> str:
-        """A division of many elements by one number, in float32; "" for others."""
+        """A division of many elements by one number, in float32; "" for others. One that is known is a product with its
+        inverse, as in eager on a GPU."""
         if b.constant is not None:
-            mantissa, exponent = math.frexp(float(b.constant))
-            if abs(mantissa) == 0.5 and abs(exponent) < 100 and a.constant is None:
-                return f"{a.text} * {literal(1 / float(b.constant), torch.float32)}"  # the same, by a power of two
-            return ""
+            inverse = float(1 / torch.tensor(float(b.constant), dtype=torch.float32))
+            return f"{a.typed} * {literal(inverse, torch.float32)}"
         blocks = {d.name for d in self.dims.all if d.block}
         shared = blocks & b.dims < blocks & a.dims
         return f"divided_by_shared({a.typed}, {b.text})" if shared else ""

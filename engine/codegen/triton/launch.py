@@ -163,7 +163,7 @@ class TritonKernel:
 
         Arguments are all addresses, or all tensors.
         """
-        if any(0 in (launcher.static_grid or ()) for launcher, _ in plans):
+        if any(0 in (launcher.static_grid or ()) for launcher, _ in plans) or not self.signature.buffers:
             return general
         count, size = len(self.signature.buffers), 0
         offsets = []
@@ -175,9 +175,10 @@ class TritonKernel:
             programs, others, *_ = (*(launcher.static_grid or ()), 1, 1)
             usual = launcher.variant((True,) * len(launcher.launch.pointers), False)
             steps.append((usual, programs, others, places))
-        whole = len(steps) == 1 and not size and plans[0][1] == list(range(count))
         stream_of, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
         first, x, y, _ = steps[0]
+        if len(steps) == 1 and not size and plans[0][1] == list(range(count)) and isinstance(first, Launchable):
+            return first.for_addresses(count, x, y, index, general)
         device = torch.device("cuda", index)
 
         def run_static(*pointers: Any) -> int:
@@ -188,9 +189,6 @@ class TritonKernel:
                 low |= pointer
             if low & _ALIGNED or current_device() != index:
                 return general(*pointers)
-            if whole:
-                first(x, y, stream_of(index), pointers)
-                return 0
             stream = stream_of(index)
             if size:
                 scratch = torch.empty(size, dtype=torch.uint8, device=device)
@@ -260,7 +258,7 @@ class _CudaLauncher:
             with torch.cuda.device(self._device):
                 if self._static:
                     types = parameter_types(self.launch, wide)
-                    found = _by_torch(self._build(aligned, wide).wait(), types, torch.cuda.current_device())
+                    found = Launchable(self._build(aligned, wide).wait(), types, torch.cuda.current_device())
                 else:
                     function = load(self._source)[self.launch.name]
                     found = _by_triton(compile_launch(self.launch, function, aligned=aligned, wide=wide))
@@ -276,20 +274,46 @@ def _capability(device: torch.device) -> int:
     return 10 * major + minor
 
 
-def _by_torch(binary: Binary, types: Sequence[str], device: int) -> Variant:
-    """Launch through torch's launcher."""
-    assert _static is not None
-    try:
-        function = _static._load_kernel(binary.path, binary.name, binary.shared, device)[-3]  # a module may come first
-    except RuntimeError as error:  # more shared memory than the device has, say
-        raise TritonUnsupported(f"{binary.name} cannot be loaded: {error}") from error
-    kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
-    run, warps, shared, nulls = _static._launch_kernel, binary.warps, binary.shared, (None,) * binary.scratch
+class Launchable:
+    """A loaded kernel, launched by torch's launcher."""
 
-    def launch(x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        run(function, x, y, 1, warps, shared, kinds, arguments + nulls, stream)
+    def __init__(self, binary: Binary, types: Sequence[str], device: int) -> None:
+        assert _static is not None
+        try:
+            loaded = _static._load_kernel(binary.path, binary.name, binary.shared, device)
+        except RuntimeError as error:  # more shared memory than the device has, say
+            raise TritonUnsupported(f"{binary.name} cannot be loaded: {error}") from error
+        self._function = loaded[-3]  # a module may come before it
+        self._kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
+        self._run, self._warps, self._shared = _static._launch_kernel, binary.warps, binary.shared
+        self._nulls = (None,) * binary.scratch
 
-    return launch
+    def __call__(self, x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        """Launch x by y programs."""
+        self._run(
+            self._function, x, y, 1, self._warps, self._shared, self._kinds, arguments + self._nulls, stream)
+
+    def for_addresses(self, count: int, x: int, y: int, index: int, general: Callable[..., int]) -> Callable[..., int]:
+        """The launch of x by y programs for `count` addresses: without a loop or a call in between, since it is most of
+        what a small graph costs. `general` is called for tensors, unaligned addresses, and where another device than
+        `index` is current."""
+        names = ", ".join(f"p{k}" for k in range(count))
+        nulls = ", None" * len(self._nulls)
+        shape = f"{x}, {y}, 1, {self._warps}, {self._shared}"
+        lines = (
+            f"def launch({names}):",
+            f"    if type(p0) is not int or ({names.replace(', ', ' | ')}) & {_ALIGNED} or device() != {index}:",
+            f"        return general({names})",
+            f"    run(function, {shape}, kinds, ({names}{nulls},), stream_of({index}))",
+            "    return 0",
+        )
+        names_there = {
+            "run": self._run, "function": self._function, "kinds": self._kinds, "general": general,
+            "stream_of": torch._C._cuda_getCurrentRawStream, "device": torch._C._cuda_getDevice,
+        }
+        exec("\n".join(lines), names_there)
+        launched: Callable[..., int] = names_there["launch"]
+        return launched
 
 
 def _by_triton(kernel: Any) -> Variant:

@@ -7,9 +7,9 @@ matrix into an `mm`; `convolution.py` has the implementations of one convolution
 the whole graph, since neighbours share a memory format (`image_layouts.py` spreads it); `weight_prepacking.py` packs
 frozen weights of convolutions for oneDNN; `weight_gradients.py` splits the backward of depthwise convolutions;
 `addmm_unfusing.py` moves the bias of an `addmm`, and `conv_bias.py` that of a convolution on a GPU, into the loops
-that read it; `small_matmul.py` multiplies small matrices in generated loops; `matmul.py` and `attention.py` choose
-between the libraries' kernels and ptdebug's;
-`pad_mm.py` pads rows for tensor cores, also in a joint graph before it is partitioned.
+that read it; `epilogues.py` lets a product on a GPU compute an activation; `small_matmul.py` multiplies small matrices
+in generated loops; `matmul.py` and `attention.py` choose between the libraries' kernels and ptdebug's; `pad_mm.py`
+aligns rows for tensor cores, by the estimates of `product_costs.py`, also in a joint graph before it is partitioned.
 """
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .attention import choose_attention
 from .bmm_to_mm import join_batches
 from .conv_bias import add_in_loops
 from .conv_layouts import choose_layouts, turn_images
+from .epilogues import fuse_activations
 from .int8 import use_integers
 from .matmul import choose_products
 from .pad_mm import pad_rows
@@ -38,7 +39,7 @@ def lay_out(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matche
 def choose(aten: AtenGraph, context: CompileContext) -> tuple[AtenGraph, Matches]:
     """Rewrite `aten` in place for the fastest extern kernels here."""
     matches = (*use_integers(aten, context), *join_batches(aten, context), *choose_layouts(aten, context),
-               *pack_convolutions(aten, context), *add_in_loops(aten, context),
+               *pack_convolutions(aten, context), *add_in_loops(aten, context), *fuse_activations(aten, context),
                *part_gradients(aten, context), *split_bias(aten, context), *multiply_in_loops(aten, context),
                *choose_products(aten, context), *choose_attention(aten, context))
     return aten, (*matches, *pad_rows(aten, context), *turn_images(aten, context))

@@ -61,18 +61,20 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
 
 
 def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """On a GPU, give 16-bit 2-d convolutions channels-last images, forward and backward.
+    """On a GPU, give 2-d convolutions on tensor cores channels-last images, forward and backward.
 
-    The library has no other 16-bit kernels: it would convert images around each call, which takes as long as the call.
+    The library's fast kernels are for such images: it would convert others around each call, which takes as long as the
+    call.
     """
     nodes = list(graph.module.graph.nodes)
     if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
         return []
     original = original_values(graph.module.graph)
-    why = f"the GPU library's 16-bit kernels need {LAST}, and would convert images on each call"
+    why = f"the GPU library's kernels for tensor cores need {LAST}, and would convert images on each call"
     wanted = {}
+    slow = any(_is_slow_turned(node) for node in nodes)
     for node in nodes:
-        if node.target is aten.convolution.default and _is_turned_inside(node):
+        if node.target is aten.convolution.default and _is_turned_inside(node, slow):
             options, origins = (LAST, CONTIGUOUS), (f"forward#{node.name}",)
             wanted[node] = context.decide("conv-layout", node.name, options, LAST, why, origins=origins) == LAST
     wanted = {node: last for node, last in wanted.items() if last}
@@ -82,11 +84,29 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     return [RuleMatch("layout", (node.name,), (node.name,), why) for node in wanted]
 
 
-def _is_turned_inside(node: torch.fx.Node) -> bool:
+def _is_turned_inside(node: torch.fx.Node, slow: bool) -> bool:
     image, weight = (n.meta["val"] for n in cast(tuple[torch.fx.Node, ...], node.args[:2]))
-    plain = not node.kwargs and not node.args[6] and node.args[8] == 1
-    return bool(plain and image.device.type == GPU and image.itemsize == 2 and image.dim() == weight.dim() == 4
-                and is_image(image) and image.is_contiguous())
+    fast = image.itemsize == 2 or (image.dtype is torch.float32 and _is_tf32_allowed() and not slow)
+    return bool(fast and not node.kwargs and not node.args[6] and image.device.type == GPU
+                and image.dim() == weight.dim() == 4 and is_image(image) and image.is_contiguous())
+
+
+def _is_slow_turned(node: torch.fx.Node) -> bool:
+    """Whether a node is the backward of a depthwise float32 convolution of large filters: of channels-last images it
+    takes more than twice as long, which outweighs what the other convolutions gain."""
+    if node.target is not aten.convolution_backward.default:
+        return False
+    image, weight = (n.meta["val"] for n in cast(tuple[torch.fx.Node, ...], node.args[1:3]))
+    if image.dtype is not torch.float32 or weight.dim() != 4 or any(not isinstance(n, int) for n in weight.shape):
+        return False
+    return weight.shape[1] == 1 and max(weight.shape[2:]) > 3
+
+
+def _is_tf32_allowed() -> bool:
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # set by the newer interface, which the older one does not read
+        return True
 
 
 def _repeat_weights(graph: torch.fx.Graph) -> None:

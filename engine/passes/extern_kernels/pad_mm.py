@@ -25,7 +25,16 @@ from ...graphs.functional_graph import AtenGraph
 from ...kernels import unaligned_product
 from ...lowering.realization import kind_of
 from ...lowering.registry import POINTWISE, RESHAPE, VIEW
-from .product_costs import LAUNCH, PIECE, alignment, by_tensor_cores, bytes_of, copy_time, product_time
+from .product_costs import (
+    LAUNCH,
+    PIECE,
+    alignment,
+    by_tensor_cores,
+    bytes_of,
+    copy_time,
+    product_time,
+    with_hints,
+)
 
 aten = torch.ops.aten
 
@@ -37,7 +46,8 @@ PADDED, INTERLEAVED, UNPADDED = "padded", "interleaved", "unpadded"
 def pad_rows(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     """Pad operands and results of products, decisions of kind "pad-mm"; the graph is rewritten in place."""
     nodes = graph.module.graph
-    products = [n for n in nodes.nodes if n.target in (aten.mm.default, aten.addmm.default) and _is_large(n)]
+    targets = (aten.mm.default, aten.addmm.default)
+    products = [n for n in nodes.nodes if n.target in targets and _is_large(n)]
     stays = _leaving(nodes) if products else frozenset()
     matches = []
     for made, readers in _misaligned(products).items():
@@ -49,7 +59,7 @@ def pad_rows(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
             products = [changed.get(product, product) for product in products]
             matches.append(RuleMatch("padded-rows", (made.name,), (whole.name,), _why(made)))
     for product in products:
-        if _padding(product.meta["val"]) and product.target is not unaligned_product.OPERATOR:
+        if product.target in targets and product.meta["val"].shape[1] % (PIECE // product.meta["val"].itemsize):
             way = _chosen(product, _result_times(product, product in stays), context)
             if way != UNPADDED:
                 new = _interleave(product) if way == INTERLEAVED else _widen(product, product in stays)
@@ -70,16 +80,23 @@ def _leaving(nodes: torch.fx.Graph) -> frozenset[torch.fx.Node]:
 
 
 def _is_large(node: torch.fx.Node) -> bool:
-    """Whether a product without factors, for tensor cores and of static sizes, is on a GPU and has enough to do."""
+    """Whether a product without factors, for tensor cores, is on a GPU and has enough to do. Of its sizes only the
+    number of rows may vary."""
     values: list[Any] = [n.meta.get("val") for n in (*node.all_input_nodes, node)]
     if node.kwargs or any(not isinstance(v, torch.Tensor) or v.device.type != GPU for v in values):
         return False
     if any(v.dtype != values[0].dtype for v in values) or not by_tensor_cores(values[0].dtype):
         return False
-    if any(not isinstance(s, int) for v in values for s in (*v.shape, *v.stride())):
+    left, right, result = values[-3:]
+    steps = (*left.stride(), *result.stride())
+    if not _static(right) or any(not isinstance(step, int) for step in steps):
         return False
-    rows, columns = node.meta["val"].shape
-    return bool(2 * rows * columns * values[-2].shape[0] >= SMALL)
+    rows, columns = with_hints(result).shape
+    return bool(2 * rows * columns * right.shape[0] >= SMALL)
+
+
+def _static(value: torch.Tensor) -> bool:
+    return all(isinstance(s, int) for s in (*value.shape, *value.stride()))
 
 
 def _misaligned(products: Iterable[torch.fx.Node]) -> dict[torch.fx.Node, list[tuple[torch.fx.Node, bool]]]:
@@ -88,7 +105,7 @@ def _misaligned(products: Iterable[torch.fx.Node]) -> dict[torch.fx.Node, list[t
     found: dict[torch.fx.Node, list[tuple[torch.fx.Node, bool]]] = {}
     for product in products:
         left = cast(torch.fx.Node, product.args[-2])
-        made = _source(left)
+        made = _source(left) if _static(left.meta["val"]) else None
         if made is not None and _padding(made.meta["val"]):
             found.setdefault(made, []).append((product, not left.meta["val"].is_contiguous()))
     return found
@@ -137,15 +154,14 @@ def _result_times(product: torch.fx.Node, leaves: bool) -> dict[str, float]:
     """Seconds of a product with a result of misaligned rows, by each way that there is."""
     left, right, result = _matrices(product)
     best = alignment(left)
-    times = {PADDED: product_time((left, right, result), best) + copy_time(right)}
-    if leaves:
-        times[PADDED] += copy_time(result)
-        if _can_interleave(product):
-            every = unaligned_product.interleaving(result.shape[1], result.itemsize)
-            weight = bytes_of(right) * every  # read by each of the products
-            times[INTERLEAVED] = max(product_time((left, right, result), best),
-                                     product_time((left, right.new_empty(weight), result), best))
-            times[INTERLEAVED] += (3 + every) * LAUNCH + (copy_time(right) if len(product.args) > 2 else 0.0)
+    times = {}
+    if _static(product.meta["val"]):
+        times[PADDED] = product_time((left, right, result), best) + copy_time(right)
+        times[PADDED] += copy_time(result) if leaves else 0.0
+    if leaves and _can_interleave(product):
+        every = unaligned_product.interleaving(result.shape[1], result.itemsize)
+        times[INTERLEAVED] = product_time((left, right, result), best, again=(every - 1) * bytes_of(right))
+        times[INTERLEAVED] += (3 + every) * LAUNCH + (copy_time(right) if len(product.args) > 2 else 0.0)
     times[UNPADDED] = product_time((left, right, result), alignment(left, right, result))
     return times
 
@@ -159,8 +175,8 @@ def _can_interleave(product: torch.fx.Node) -> bool:
 
 
 def _matrices(product: torch.fx.Node) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    left, right = (cast(torch.fx.Node, n).meta["val"] for n in product.args[-2:])
-    return left, right, product.meta["val"]
+    left, right = (cast(torch.fx.Node, n) for n in product.args[-2:])
+    return with_hints(left.meta["val"]), with_hints(right.meta["val"]), with_hints(product.meta["val"])
 
 
 def _chosen(node: torch.fx.Node, times: dict[str, float], context: CompileContext) -> str:

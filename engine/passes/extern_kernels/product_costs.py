@@ -14,15 +14,17 @@ RATES = {
 }
 """Operations in a second, by the size of an element and by the bytes that rows are aligned to."""
 MEMORY = 2.4e12  # bytes read or written in a second
+UNKNOWN = 1024  # what counts for a size that depends on data
 LAUNCH = 3e-6  # seconds of a kernel that does next to nothing
 
 
-def product_time(values: Iterable[torch.Tensor], alignment: int) -> float:
-    """Seconds of a product, of matrices `values` (left, right, result), where all rows are aligned to `alignment`."""
+def product_time(values: Iterable[torch.Tensor], alignment: int, again: int = 0) -> float:
+    """Seconds of a product, of matrices `values` (left, right, result), where all rows are aligned to `alignment`;
+    `again` bytes are read more than once."""
     left, right, result = values
     rates = RATES[result.itemsize]
     work = 2 * result.numel() * left.shape[1] / rates.get(alignment, max(rates.values()))
-    return LAUNCH + max(work, sum(bytes_of(v) for v in (left, right, result)) / MEMORY)
+    return LAUNCH + max(work, (again + sum(bytes_of(v) for v in (left, right, result))) / MEMORY)
 
 
 def copy_time(value: torch.Tensor) -> float:
@@ -39,6 +41,14 @@ def alignment(*values: torch.Tensor) -> int:
             length, step = value.shape[0], value.stride(1)
         aligned = gcd(aligned, length * value.itemsize, step * value.itemsize)
     return aligned
+
+
+def with_hints(value: torch.Tensor) -> torch.Tensor:
+    """A tensor without memory of the same layout, where the sizes that vary have the values that they had."""
+    numbers = [[size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
+               for sizes in (value.shape, value.stride())]
+    shape, stride = ([UNKNOWN if n is None else n for n in given] for given in numbers)
+    return torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
 
 
 def bytes_of(value: torch.Tensor) -> int:
@@ -59,4 +69,4 @@ def by_tensor_cores(dtype: torch.dtype) -> bool:
         return True
 
 
-__all__ = ["LAUNCH", "PIECE", "alignment", "by_tensor_cores", "bytes_of", "copy_time", "product_time"]
+__all__ = ["LAUNCH", "PIECE", "alignment", "by_tensor_cores", "bytes_of", "copy_time", "product_time", "with_hints"]

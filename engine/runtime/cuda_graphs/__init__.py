@@ -5,6 +5,6 @@ results are still in use: it knows nothing of CUDA. `capture.py` does it with to
 callable between them, `made.py` one capture, `statistics.py` what became of all of them, for `ptdebug cudagraphs`.
 `conditions.py` says which graphs can be captured, `facts.py` what must be known of one.
 
-Memory: each capture has a pool of its own, and writes nothing but that pool and the inputs that its graph mutates. So a
-replay can spoil only what the same capture returned before, and it does not run while any of that is in use.
+Memory: captures for one stream share a pool (`pool.py`), and write nothing else but the inputs that their graphs
+mutate. What a replay could spoil is known, and it does not run while any of that is in use.
 """

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
 
 import torch
+
+from .pool import Pool
 
 Wrapper = Callable[[list[Any]], Sequence[Any]]
 
@@ -32,7 +35,13 @@ class Mechanism(Protocol):
 
     def stream(self) -> int: ...
 
-    def record(self, call: Wrapper, inputs: Sequence[Any]) -> tuple[Sequence[Any], Callable[[], None]]: ...
+    def pool(self, stream: int) -> Pool: ...
+
+    def new_pool(self) -> Pool: ...
+
+    def record(
+        self, call: Wrapper, inputs: Sequence[Any], pool: Any
+    ) -> tuple[Sequence[Any], Callable[[], None]]: ...
 
 
 class CudaGraphs:
@@ -41,7 +50,6 @@ class CudaGraphs:
     def __init__(self, index: int) -> None:
         self.index = index
         self.device = torch.device("cuda", index)
-        self._side: torch.cuda.Stream | None = None
 
     def is_current(self) -> bool:
         """Whether the device is the current one."""
@@ -59,22 +67,34 @@ class CudaGraphs:
         """The current stream."""
         return int(_current_stream(self.index))
 
-    def record(self, call: Wrapper, inputs: Sequence[Any]) -> tuple[Sequence[Any], Callable[[], None]]:
+    def pool(self, stream: int) -> Pool:
+        """The memory of captures for a stream."""
+        with _RECORDING:
+            found = _POOLS.get((self.index, stream))
+            if found is None:
+                found = _POOLS[self.index, stream] = CudaPool(self.device)
+            return found
+
+    def new_pool(self) -> CudaPool:
+        """Memory for one capture alone."""
+        return CudaPool(self.device)
+
+    def record(
+        self, call: Wrapper, inputs: Sequence[Any], pool: CudaPool
+    ) -> tuple[Sequence[Any], Callable[[], None]]:
         """What `call(inputs)` returns, without values yet, and the function that computes them by the same launches.
 
-        The memory of the capture is a pool of its own. Raises what `call` raises, and RuntimeError for what cannot be
-        captured; nothing has been executed then.
+        Memory comes from the pool. Raises what `call` raises, and RuntimeError for what cannot be captured; nothing has
+        been executed then.
         """
         with _RECORDING, _without_garbage_collection():
-            if self._side is None:
-                self._side = torch.cuda.Stream(self.device)
-            torch.cuda.synchronize(self.device)
+            pool.open()
             kept: list[Any] = []
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.stream(self._side), keeping(kept), self._random_numbers():
+            with torch.cuda.stream(pool.side), keeping(kept), self._random_numbers():
                 torch._C._cuda_clearCublasWorkspaces()  # those that it makes now belong to the pool
                 try:
-                    outputs = _captured(graph, call, list(inputs))
+                    outputs = _captured(graph, pool, partial(call, list(inputs)))
                 finally:
                     torch._C._cuda_clearCublasWorkspaces()
         return outputs, partial(_replay, graph, kept) if kept else graph.replay
@@ -91,16 +111,40 @@ class CudaGraphs:
             raise
 
 
-def _captured(graph: torch.cuda.CUDAGraph, call: Wrapper, inputs: list[Any]) -> Sequence[Any]:
+class CudaPool(Pool):
+    """A memory pool of torch's allocator, the stream on which captures allocate from it, and a graph that keeps it."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+        self.handle = torch.cuda.graph_pool_handle()
+        self.side = torch.cuda.Stream(device)
+        self._keeper: torch.cuda.CUDAGraph | None = None
+
+    def open(self) -> None:
+        """See to it that the pool is there: it goes with its last graph."""
+        if self._keeper is None:
+            keeper = torch.cuda.CUDAGraph()
+            with torch.cuda.stream(self.side):
+                _captured(keeper, self, lambda: (torch.zeros(1, device=self.device),))
+            self._keeper = keeper
+
+
+_POOLS: weakref.WeakValueDictionary[tuple[int, int], CudaPool] = weakref.WeakValueDictionary()
+
+
+def _captured(graph: torch.cuda.CUDAGraph, pool: CudaPool, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     """What `call` returns; its launches are the graph's."""
-    graph.capture_begin(capture_error_mode="thread_local")
+    graph.capture_begin(pool=pool.handle, capture_error_mode="thread_local")
     try:
-        outputs = call(inputs)
+        outputs = call()
+        graph.capture_end()
     except BaseException:
         with suppress(RuntimeError):  # it says only that there was an error
             graph.capture_end()
+        with suppress(RuntimeError, AttributeError):  # a capture that failed may have left the pool open
+            torch._C._cuda_endAllocateToPool(pool.device.index, pool.handle)
         raise
-    graph.capture_end()
     return outputs
 
 

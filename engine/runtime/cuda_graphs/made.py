@@ -1,6 +1,7 @@
 """One capture, ready to be replayed: copies what moves in, runs, and hands out results that lie in its memory."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,14 @@ import torch
 
 from ..runtime import STANDARD
 from .facts import GraphFacts
-from .policy import Capture, Result
+from .policy import Capture
+from .pool import Pool
 from .statistics import Statistics
 
 _reinterpret = STANDARD["reinterpret"]
-_use_count: Any = torch._C._storage_Use_Count
 _address = torch.Tensor.data_ptr
+_all_at: Any = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+"""Compares addresses in C++, where torch was built with CUDA."""
 
 
 class NotReplayable(Exception):
@@ -72,12 +75,11 @@ class _Viewed:
 
 @dataclass(frozen=True)
 class _Window:
-    """A result in memory of the capture: a window on the storage of `base`, which is number `storage`."""
+    """A result in memory of the capture, which `base` keeps."""
 
     base: torch.Tensor
     size: tuple[int, ...]
     stride: tuple[int, ...]
-    storage: int
     saved: bool
 
     def lent(self) -> torch.Tensor:
@@ -91,26 +93,29 @@ class Made:
 
     def __init__(
         self, facts: GraphFacts, copied: Sequence[Copied], inputs: Sequence[Any], outputs: Sequence[Any],
-        replay: Callable[[], None], statistics: Statistics, views: Callable[..., Sequence[Any]] | None = None,
+        replay: Callable[[], None], statistics: Statistics, pool: Pool,
+        views: Callable[..., Sequence[Any]] | None = None,
     ) -> None:
         self.facts, self.copied, self.statistics, self._views = facts, copied, statistics, views
-        self.fixed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # positions of inputs, and their addresses
+        self.fixed: tuple[list[int], list[int]] = ([], [])  # positions of inputs, and their addresses
         self._replay = replay
-        self._storages: list[int] = []
-        self._one_of: dict[int, int] = {}  # storage -> how many results lie in it
         self._makers: list[_Given | _Viewed | _Window] = []
         known: dict[int, int] = {}
-        self._order: list[int] = []
+        self._places: list[int] = []
         for number, value in enumerate(outputs):
             if id(value) not in known or not isinstance(value, torch.Tensor):
                 known[id(value)] = len(self._makers)
                 self._makers.append(self._maker(number, value, inputs))
-            self._order.append(known[id(value)])
-        self._is_plain = len(self._order) == len(self._makers)
+            self._places.append(known[id(value)])
+        self._is_plain = len(self._places) == len(self._makers)
         moving = {each.position for each in copied}
         self._written_back = [each for each in copied if each.position in facts.written]
         self._counted = [p for p in facts.counted if p not in moving]
-        self._baseline = [_use_count(storage) for storage in self._storages]
+        windows = [maker for maker in self._makers if isinstance(maker, _Window)]
+        self.pool, self.results = pool, pool.results([window.base for window in windows])
+        self._number = {id(window): self.results.number(window.base) for window in windows}
+        self._alone = Counter(self._number.values())
+        self._saved = [window.base for window in windows if window.saved]
 
     def _maker(self, number: int, value: Any, inputs: Sequence[Any]) -> _Given | _Viewed | _Window:
         if not isinstance(value, torch.Tensor):
@@ -125,39 +130,26 @@ class Made:
             raise NotReplayable("a result is a view of an input")
         if value.is_conj() or value.is_neg() or value.layout is not torch.strided:
             raise NotReplayable("a result is lazily conjugated or negated, or not strided")
-        if storage not in self._storages:
-            self._storages.append(storage)
-        place = self._storages.index(storage)
-        self._one_of[place] = self._one_of.get(place, 0) + 1
-        return _Window(value, tuple(value.shape), value.stride(), place, number in self.facts.saved)
+        return _Window(value, tuple(value.shape), value.stride(), number in self.facts.saved)
 
     def as_capture(self, fixed: dict[int, int], copied: frozenset[int]) -> Capture:
         """What the policy is to know of it."""
-        windows = [maker for maker in self._makers if isinstance(maker, _Window)]
-        results = []
-        for number in range(len(self._storages)):
-            mine = [window for window in windows if window.storage == number]
-            results.append(Result(mine[0].base.untyped_storage().nbytes(), any(window.saved for window in mine)))
-        return Capture(fixed, copied, tuple(results))
+        return Capture(fixed, copied, self.results.described(self._saved))
 
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Whether the inputs that it reads in place lie where they did."""
         positions, addresses = self.fixed
-        return addresses == tuple([_address(inputs[p]) for p in positions])
-
-    def in_use(self) -> list[int]:
-        """The results (by storage) that somebody holds."""
-        return [
-            number for number, (storage, baseline) in enumerate(zip(self._storages, self._baseline))
-            if _use_count(storage) > baseline
-        ]
+        if _all_at is not None:
+            return bool(_all_at(inputs if type(inputs) is list else list(inputs), addresses, positions))
+        return addresses == [_address(inputs[p]) for p in positions]
 
     def is_free(self) -> bool:
-        """Whether nobody holds a result."""
-        for storage, baseline in zip(self._storages, self._baseline):
-            if _use_count(storage) > baseline:
-                return False
-        return True
+        """Whether nobody holds results that a replay could spoil."""
+        return self.results.is_free() and self.is_clear()
+
+    def is_clear(self) -> bool:
+        """Whether nobody holds results of other captures that a replay could spoil."""
+        return self.pool.is_clear(self.results.order)
 
     def replay(self, inputs: Sequence[Any], cloned: set[int]) -> tuple[Any, ...]:
         """The results for new values of the inputs; those in `cloned` have memory of their own."""
@@ -171,8 +163,9 @@ class Made:
         if self._counted:
             torch._C._increment_version([inputs[p] for p in self._counted])
         self.statistics.replays += 1
+        self.pool.lend(self.results)
         made = self._made(inputs, cloned)
-        return tuple(made) if self._is_plain else tuple([made[k] for k in self._order])
+        return tuple(made) if self._is_plain else tuple([made[k] for k in self._places])
 
     def _made(self, inputs: Sequence[Any], cloned: set[int]) -> list[Any]:
         """The results, each once."""
@@ -181,7 +174,8 @@ class Made:
         made: list[Any] = []
         for maker in self._makers:
             if isinstance(maker, _Window):
-                made.append(maker.lent() if maker.storage not in cloned else self._clone(maker, copies))
+                kept = cloned and self._number[id(maker)] in cloned
+                made.append(maker.lent() if not kept else self._clone(maker, copies))
             elif isinstance(maker, _Viewed):
                 made.append(views[maker.number])
             else:
@@ -189,19 +183,13 @@ class Made:
         return made
 
     def _clone(self, window: _Window, copies: dict[int, torch.Tensor]) -> torch.Tensor:
+        """The result in memory of its own; `copies` are those of whole storages, which their windows share."""
         self.statistics.cloned += 1
-        base = window.base
-        if self._one_of[window.storage] == 1 and base.is_contiguous() and base.storage_offset() == 0:
+        base, number = window.base, self._number[id(window)]
+        if self._alone[number] == 1 and base.is_contiguous() and base.storage_offset() == 0:
             return torch.empty_strided(window.size, window.stride, dtype=base.dtype, device=base.device).copy_(base)
-        return _in_copy(window, copies)
-
-
-def _in_copy(window: _Window, copies: dict[int, torch.Tensor]) -> torch.Tensor:
-    """The same window on a copy of the whole storage, which all its windows share."""
-    base = window.base
-    if window.storage not in copies:
-        whole = torch.empty(0, dtype=torch.uint8, device=base.device).set_(base.untyped_storage())
-        copies[window.storage] = whole.clone()
-    memory = copies[window.storage].untyped_storage()
-    made = torch.empty(0, dtype=base.dtype, device=base.device)
-    return made.set_(memory, base.storage_offset(), window.size, window.stride)
+        if number not in copies:
+            whole = torch.empty(0, dtype=torch.uint8, device=base.device).set_(base.untyped_storage())
+            copies[number] = whole.clone()
+        made = torch.empty(0, dtype=base.dtype, device=base.device)
+        return made.set_(copies[number].untyped_storage(), base.storage_offset(), window.size, window.stride)

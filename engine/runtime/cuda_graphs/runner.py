@@ -1,7 +1,6 @@
 """A compiled graph that is captured when it is warm, and then replayed: the callable in front of its wrapper."""
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from .capture import CudaGraphs, Mechanism
 from .facts import GraphFacts
 from .made import Copied, Made, NotReplayable
 from .policy import Capture, Input, Launch, Limits, Policy, Record, Replay
+from .pool import Pool
 from .statistics import Statistics, begun
 
 Compiled = Callable[..., Sequence[Any]]
@@ -25,12 +25,12 @@ LAZY = "a gradient comes in lazily conjugated, negated, or as zeros without memo
 
 
 class GraphRunner:
-    """The graph of a forward or an inference: `call(*inputs)` is its wrapper. Calls of several threads take turns."""
+    """The graph of a forward or an inference: `call(*inputs)` is its wrapper. What runs on one stream takes turns."""
 
     def __init__(self, call: Compiled, facts: GraphFacts, statistics: Statistics, mechanism: Mechanism) -> None:
         self.call, self.facts, self.statistics, self.mechanism = call, facts, statistics, mechanism
         self._sizes: dict[Any, _Size] = {}
-        self._lock = threading.RLock()
+        self._pools: dict[int, Pool] = {}
         self._varies = bool(facts.symbols or facts.tangents)
         _RUNNERS.add(self)
 
@@ -51,19 +51,23 @@ class GraphRunner:
         if not self.mechanism.is_current():
             with self.mechanism.current():
                 return self.replayed(inputs)
-        with self._lock:
-            size = self._size_of(inputs)
+        stream = self.mechanism.stream()
+        pool = self._pools.get(stream) or self._pools.setdefault(stream, self.mechanism.pool(stream))
+        with pool.lock:
+            size = self._size_of(inputs, stream)
             if size is None:
                 return None
-            latest = size.latest
-            if latest is not None and latest.fits(inputs) and latest.is_free():
-                return latest.replay(inputs, size.policy.cloned)
+            if size.latest is not None:
+                expected = size.after.get(size.latest, size.latest)
+                if expected.fits(inputs) and expected.is_free():
+                    size.latest = expected
+                    return expected.replay(inputs, size.policy.cloned)
             addresses = tuple([0 if inputs[p] is None else inputs[p].data_ptr() for p in self.facts.tensors])
-            return self._decided(size, inputs, addresses)
+            return self._decided(size, inputs, addresses, pool)
 
     # ---- sizes
-    def _size_of(self, inputs: Sequence[Any]) -> _Size | None:
-        key = self._key(inputs) if self._varies else self.mechanism.stream()
+    def _size_of(self, inputs: Sequence[Any], stream: int) -> _Size | None:
+        key = self._key(inputs, stream) if self._varies else stream
         if key is None:
             return self._launched(LAZY)
         found = self._sizes.get(key)
@@ -75,9 +79,9 @@ class GraphRunner:
             self.statistics.sizes += 1
         return found
 
-    def _key(self, inputs: Sequence[Any]) -> Any:
+    def _key(self, inputs: Sequence[Any], stream: int) -> Any:
         """What a capture is for, besides addresses; None for what is not captured."""
-        key: list[Any] = [self.mechanism.stream()]
+        key: list[Any] = [stream]
         for position, kind, dimension in self.facts.symbols:
             value = inputs[position]
             key.append(value.shape[dimension] if kind == "size" else
@@ -102,55 +106,64 @@ class GraphRunner:
         return found
 
     # ---- calls that are not an immediate replay
-    def _decided(self, size: _Size, inputs: Sequence[Any], addresses: tuple[int, ...]) -> Sequence[Any] | None:
-        action = size.policy.decide(addresses, lambda capture: size.made[capture].in_use())
+    def _decided(
+        self, size: _Size, inputs: Sequence[Any], addresses: tuple[int, ...], pool: Pool
+    ) -> Sequence[Any] | None:
+        made = size.made
+        action = size.policy.decide(
+            addresses, lambda capture: made[capture].results.in_use(), lambda capture: made[capture].is_clear())
         if isinstance(action, Launch):
             return self._launched(action.why)
         if isinstance(action, Record):
-            capture = self._recorded(size, action, inputs, addresses)
+            capture = self._recorded(size, action, inputs, addresses, pool)
             if capture is None:
                 return None
         else:
             assert isinstance(action, Replay)
             capture = action.capture
-        made = size.latest = size.made[capture]
+        chosen = size.use(made[capture])
         try:
-            return made.replay(inputs, size.policy.cloned)
+            return chosen.replay(inputs, size.policy.cloned)
         except Exception as error:
             setattr(error, CHANGED_INPUTS, bool(self.facts.written))
             raise
 
     def _recorded(
-        self, size: _Size, action: Record, inputs: Sequence[Any], addresses: tuple[int, ...]
+        self, size: _Size, action: Record, inputs: Sequence[Any], addresses: tuple[int, ...], pool: Pool
     ) -> Capture | None:
         """The capture that the policy asks for; None, and no others from now on, where that fails."""
-        positions = self.facts.tensors
-        with torch.no_grad():
-            copied = [Copied.of(p, inputs[p], self.facts.names[p], self.mechanism.device)
-                      for p in (positions[k] for k in sorted(action.copied))]
-        given = list(inputs)
-        for each in copied:
-            given[each.position] = each.as_input(inputs[each.position])
-        if size.made:
-            self.statistics.recaptured(tuple(self.facts.names[positions[k]] for k in action.moved), action.why)
+        positions, names = self.facts.tensors, self.facts.names
+        if action.replaces is not None or action.moved or action.why:
+            self.statistics.recaptured(tuple(names[positions[k]] for k in action.moved), action.why)
         try:
-            outputs, replay = self.mechanism.record(self.wrapper, given)
-            made = Made(self.facts, copied, given, outputs, replay, self.statistics, getattr(self.call, "views", None))
+            made = self._made([positions[k] for k in sorted(action.copied)], inputs, action.apart, pool)
         except NotReplayable as reason:
             return self._stop(str(reason))
         except Exception as error:  # the wrapper runs instead, and raises what it raises
-            return self._stop(f"it cannot be captured: {type(error).__name__}: {str(error).splitlines()[0]}")
+            return self._stop(f"it cannot be captured: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
         self.statistics.captures += 1
         fixed = {k: address for k, address in enumerate(addresses)
                  if k not in action.copied and inputs[positions[k]] is not None}
         capture = made.as_capture(fixed, action.copied)
-        made.fixed = (tuple([positions[k] for k in fixed]), tuple(fixed.values()))
-        size.policy.recorded(capture, action.replaces)
+        made.fixed = ([positions[k] for k in fixed], list(fixed.values()))
+        made.results.policy = weakref.ref(size.policy)
+        size.policy.recorded(capture, action)
         if action.replaces is not None:
-            del size.made[action.replaces]
-            size.latest = None
+            size.drop(action.replaces)
         size.made[capture] = made
         return capture
+
+    def _made(self, moving: Sequence[int], inputs: Sequence[Any], apart: bool, pool: Pool) -> Made:
+        """A capture that reads copies of the inputs at the positions `moving`."""
+        with torch.no_grad():
+            copied = [Copied.of(p, inputs[p], self.facts.names[p], self.mechanism.device) for p in moving]
+        given = list(inputs)
+        for each in copied:
+            given[each.position] = each.as_input(inputs[each.position])
+        memory = self.mechanism.new_pool() if apart else pool
+        outputs, replay = self.mechanism.record(self.wrapper, given, memory)
+        views = getattr(self.call, "views", None)
+        return Made(self.facts, copied, given, outputs, replay, self.statistics, memory, views)
 
     def _stop(self, why: str) -> Any:
         """No captures from now on; None."""
@@ -179,12 +192,28 @@ class BackwardRunner(GraphRunner):
 
 
 class _Size:
-    """The captures of a graph for one combination of sizes; `latest` is the one that ran last."""
+    """The captures of a graph for one combination of sizes. `latest` is the one that ran last, `after` which one ran
+    after each, the last time that it was another one."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.made: dict[Capture, Made] = {}
         self.latest: Made | None = None
+        self.after: dict[Made, Made] = {}
+
+    def use(self, made: Made) -> Made:
+        """It runs now: after the one that ran before it, as the next time, probably."""
+        if self.latest is not None:
+            self.after[self.latest] = made
+        self.latest = made
+        return made
+
+    def drop(self, capture: Capture) -> None:
+        """Forget a capture."""
+        gone = self.made.pop(capture)
+        self.after = {made: after for made, after in self.after.items() if gone not in (made, after)}
+        if self.latest is gone:
+            self.latest = None
 
 
 _RUNNERS: weakref.WeakSet[GraphRunner] = weakref.WeakSet()

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 from ptdebug.engine import stages
 from ptdebug.engine.runtime.cuda_graphs import conditions, runner, statistics
+from ptdebug.engine.runtime.cuda_graphs.pool import Pool
 
 
 class OnCpu:
@@ -32,7 +34,13 @@ class OnCpu:
     def stream(self):
         return self.current_stream
 
-    def record(self, call, inputs):
+    def pool(self, stream):
+        return POOLS.setdefault(stream, CpuPool())
+
+    def new_pool(self):
+        return CpuPool()
+
+    def record(self, call, inputs, pool):
         places = [at_address(x) if isinstance(x, torch.Tensor) else x for x in inputs]
         before = [x.clone() if isinstance(x, torch.Tensor) else x for x in places]
         random = torch.get_rng_state()
@@ -51,7 +59,28 @@ class OnCpu:
                 if isinstance(new, torch.Tensor) and place.untyped_storage().data_ptr() not in given:
                     place.data.copy_(new)
 
-        return outputs, replay
+        place = len(pool.memory)
+        given = {x.untyped_storage().data_ptr() for x in places if isinstance(x, torch.Tensor)}
+        pool.memory.append([x for x in memory if isinstance(x, torch.Tensor)
+                            and x.untyped_storage().data_ptr() not in given])
+        return outputs, partial(pool.replay, place, replay)
+
+
+class CpuPool(Pool):
+    """A replay spoils the results of all later captures: its temporaries may lie there."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory = []
+
+    def replay(self, place, run):
+        for tensors in self.memory[place + 1 :]:
+            for tensor in tensors:
+                tensor.data.fill_(77)
+        run()
+
+
+POOLS = {}
 
 
 def at_address(tensor):
@@ -71,6 +100,7 @@ def on_cpu(monkeypatch):
     monkeypatch.setattr(conditions, "device_of", lambda plan: torch.device("cpu", 0))
     monkeypatch.setattr(stages.conditions, "chosen", lambda aten, plan, context: conditions.facts_of(aten, plan))
     monkeypatch.setattr(statistics, "OF_COMPILATION", {})
+    POOLS.clear()
     torch.compiler.reset()
     yield lambda: {each.part: each for found in statistics.OF_COMPILATION.values() for each in found}
     torch.compiler.reset()

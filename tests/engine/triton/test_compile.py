@@ -84,6 +84,9 @@ def test_every_form_leads_to_the_line_that_loads(row_sum: Kernel) -> None:
         both = zip(source_lines(form, text), text.split("\n"))
         lines = {line for line, code in both if re.search(rf"{mark}\b", code)}
         assert not text or ["tl.load" in row_sum.lines[line - 1].text for line in lines] == [True], form
+        assert max(source_lines(form, text), default=0) <= len(row_sum.lines)  # not one of tl.sum's file
+        reduced = [line for line, code in zip(source_lines(form, text), text.split("\n")) if "shfl" in code.lower()]
+        assert all("tl.sum" in row_sum.lines[line - 1].text for line in reduced), form
 
 
 def test_each_launch_has_forms_with_lines_of_the_whole_module() -> None:

@@ -10,6 +10,7 @@ from ptdebug.engine import passes, scheduler
 from ptdebug.engine.aot.aten_graph import trace
 from ptdebug.engine.ir.ir import ExternCall
 from ptdebug.engine.lowering import LOWERINGS, lower
+from ptdebug.engine.passes import extern_kernels
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 
@@ -31,3 +32,20 @@ def test_one_operator_is_left_to_aten(function, whole, why):
     before, call, after = plan.items
     assert isinstance(call, ExternCall) and str(call.target) == whole and call.why == why
     assert not isinstance(before, ExternCall) and not isinstance(after, ExternCall)
+
+
+@pytest.mark.parametrize(("rows", "columns", "dtype", "way"), [
+    (4096, 50257, torch.float16, "unaligned_product"), (64, 50257, torch.float16, "mm"),
+    (8192, 30522, torch.bfloat16, "unaligned_product"), (8192, 30528, torch.bfloat16, "mm"),
+    (4096, 50257, torch.float32, "mm"),  # on no tensor cores, unless the program allows TF32
+])  # fmt: skip
+def test_the_product_of_an_odd_vocabulary(rows, columns, dtype, way):
+    """By the estimates of what each way takes."""
+    module = torch.fx.symbolic_trace(lambda x, weight: (torch.nn.functional.linear(x, weight),))
+    with FakeTensorMode():
+        inputs = tuple(torch.empty(n, 768, device="cuda", dtype=dtype) for n in (rows, columns))
+    context = CompileContext()
+    aten = trace(SimpleNamespace(module=module, inputs=inputs, grad_enabled=False), context, LOWERINGS)
+    chosen, _ = extern_kernels.choose(passes.run(aten, context), context)
+    called = [n.target for n in chosen.module.graph.nodes if n.op == "call_function"]
+    assert way in [target.overloadpacket.__name__ for target in called]

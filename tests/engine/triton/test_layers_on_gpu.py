@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -44,17 +46,26 @@ class _Depthwise(nn.Module):
 
 
 LAYERS = {
-    "odd vocabulary": (lambda: _vocabulary(5021, False), (4, 512, 64), ["interleaved", "padded", "unpadded"]),
-    "even vocabulary": (lambda: _vocabulary(5022, True), (4, 512, 64), ["interleaved", "padded", "unpadded"]),
+    "odd vocabulary": (lambda: _vocabulary(5021, False), (4, 512, 64), ["", "padded", "unpadded"]),
+    "even vocabulary": (lambda: _vocabulary(5022, True), (4, 512, 64), ["", "padded", "unpadded"]),
     "residual": (lambda: _Residual(256), (32, 256, 28, 28), [""]),
     "depthwise": (lambda: _Depthwise(96), (8, 96, 28, 28), [""]),
 }
 
 
+@pytest.fixture
+def tensor_cores() -> Iterator[None]:
+    """Products of float32 by TF32, as the program may allow them."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("tensor_cores")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_step(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+def test_a_step(name: str, dtype: torch.dtype) -> None:
     make, shape, ways = LAYERS[name]
     torch.manual_seed(0)
     exact = make().double().cuda()
@@ -71,6 +82,35 @@ def test_a_step(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) 
         for a, e, t in zip(found, eagers, truth, strict=True):
             assert a.stride() == e.stride() and a.dtype is e.dtype
             assert _error(a, t) <= 1.5 * _error(e, t) + torch.finfo(dtype).eps, (name, way, _error(a, t), _error(e, t))
+
+
+def _written_out(x: torch.Tensor) -> torch.Tensor:
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_product_computes_the_activation(bias: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    weight, row, last = (torch.randn(n, device="cuda", dtype=torch.float64) / 8 for n in ((256, 64), (256,), (64, 256)))
+
+    def program(x, weight, row, last):
+        products = [F.linear(x + k, weight, row if bias else None) for k in range(3)]
+        values = F.relu(products[0]), F.gelu(products[1], approximate="tanh"), _written_out(products[2])
+        return tuple(F.linear(v, last) for v in values)
+
+    inputs = [torch.randn(4, 128, 64, device="cuda", dtype=torch.float64), weight, row, last]
+    rounded = [t.to(dtype) for t in inputs]
+    with torch.no_grad():
+        truth, eagers, keeping = program(*[t.double() for t in rounded]), program(*rounded), Keeping()
+        found = compile(program, recorder=keeping, recording=True)(*rounded)
+    assert [d.chosen for d in keeping.decisions if d.kind == "epilogue"] == ["loops", "library", "library"]
+    for a, e, t in zip(found, eagers, truth, strict=True):
+        assert _error(a, t) <= 1.2 * _error(e, t) + torch.finfo(dtype).eps, (_error(a, t), _error(e, t))
+    with torch.no_grad():
+        rounded[0][0, 0, 0], rounded[0][1, 1, 1] = float("nan"), float("inf")
+        for ours, theirs in zip(compile(program)(*rounded), program(*rounded), strict=True):
+            assert torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(ours.isinf(), theirs.isinf())
 
 
 def _step(program, x: torch.Tensor, module: nn.Module) -> list[torch.Tensor]:

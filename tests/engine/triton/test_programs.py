@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import tiling
 from ptdebug.engine.ir import interpreter, ir
 from ptdebug.engine.lowering import registry
+from ptdebug.engine.scheduler import occupancy
 
 from tests.devices import DEVICES
 
@@ -71,6 +73,7 @@ def test_rows_shared_by_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiling, "PERSISTENT_LIMIT", 16)
     monkeypatch.setattr(tiling, "SPLIT_FROM", 64)
     monkeypatch.setattr(tiling, "PROCESSORS", 16)
+    monkeypatch.setattr(occupancy, "LAUNCH", 0.0)
     both = lambda x: tuple(torch.var_mean(x)[i] for i in (0, 1))
     for function in (lambda x: x.sum(), lambda x: x.amax(), lambda x: x.argmax(), both):
         x = torch.randn(67, 131)
@@ -201,6 +204,19 @@ def test_eight_bit_floats(dtype: torch.dtype, device: str) -> None:
 
 def _floats_of(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([[-2.0, -1.0, 3.0], [0.5, 1.0, -7.0]], dtype=dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_more_elements_than_32_bits_count() -> None:
+    """Pointwise, sums of rows and of columns; what is compiled for sizes that vary has 64-bit positions if need be."""
+    x = torch.ones(1 << 16, (1 << 15) + 1, dtype=torch.int8, device="cuda")
+    x[-1, -1], x[-2, 0] = 5, 7
+    function = lambda x: (x[-3:] + 1, x.sum(1, dtype=torch.int32), x.amax(0), x * 2)
+    for got, known in zip(programs.compiled(function, (x,))(x), function(x)):
+        assert torch.equal(got, known)
+    varying = ptdebug.compile(lambda x: x * 2, dynamic=True)
+    assert torch.equal(varying(x[:3]), x[:3] * 2) and torch.equal(varying(x)[-4:], x[-4:] * 2)
 
 
 @pytest.mark.gpu

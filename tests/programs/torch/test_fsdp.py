@@ -1,4 +1,4 @@
-"""FSDP1 and FSDP2 on two processes: losses as in eager, one compilation for equal blocks, breaks between them."""
+"""FSDP1 and FSDP2 on two processes: losses as in eager, equal blocks compiled once, breaks at their boundaries."""
 from __future__ import annotations
 
 import json

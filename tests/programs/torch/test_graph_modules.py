@@ -86,7 +86,19 @@ def settings_of_dynamo(compile):
         with torch._dynamo.dont_skip_tracing():
             return wave(x)
 
-    return [compile(f, fullgraph=True)(X) for f in (inside, torch._dynamo.patch_dynamo_config(verbose=True)(wave))]
+    decorated = torch._dynamo.patch_dynamo_config(verbose=True)(wave), torch._dynamo.dont_skip_tracing(wave)
+    return [compile(f, fullgraph=True)(X) for f in (inside, *decorated)]
+
+
+@program
+def exported_with_dicts_by_name(compile):
+    class Scaled(torch.nn.Module):
+        def forward(self, pair, *, scales):
+            return {"y": pair[0] * scales["b"] + scales["a"], "z": pair[1] * 2}
+
+    args, kwargs = ((X, X + 1),), {"scales": {"b": torch.tensor(3.0), "a": torch.tensor(1.0)}}
+    step = compile(export(Scaled(), args, kwargs).module(), fullgraph=True)
+    return step(*args, **kwargs), step((X, X), scales={"b": torch.tensor(2.0), "a": torch.tensor(0.5)})
 
 
 @pytest.mark.parametrize("name", program)

@@ -32,7 +32,7 @@ _KINDS = ("Shard", "Replicate", "Partial", "_StridedShard")
 
 
 class SpreadValue(ConstantValue):
-    """A device mesh, or the placement of a tensor on one: its methods are called for real."""
+    """A device mesh, the placement of a tensor on one, or a process group: its methods are called for real."""
 
     __slots__ = ()
 
@@ -50,16 +50,19 @@ class SpreadValue(ConstantValue):
         return fold(tx, getattr(self.value, name), args, kwargs)
 
 
-_SAYING = frozenset("size get_rank get_local_rank get_coordinate __getitem__ __eq__ __hash__ numel dim".split())
+_SAYING = frozenset(
+    "size rank name get_rank get_local_rank get_coordinate __getitem__ __eq__ __hash__ numel dim".split())
 
 
-def _build_mesh(tx: Translator, obj: Any, source: Source | None) -> Value:
+def build_by_identity(tx: Translator, obj: Any, source: Source | None) -> Value:
+    """A device mesh or a process group: this one."""
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
     return SpreadValue(obj, source)
 
 
-def _build_placement(tx: Translator, obj: Any, source: Source | None) -> Value:
+def build_by_value(tx: Translator, obj: Any, source: Source | None) -> Value:
+    """A placement or a kind of reduction: an equal one."""
     if source is not None:
         tx.guards.add(source, "EQUALS_MATCH", obj)
     return SpreadValue(obj, source)
@@ -106,8 +109,8 @@ late.wrapper_attribute = _layout_attribute
 
 
 for _name in _KINDS:
-    BUILDERS_BY_NAME[_PLACEMENTS, _name] = _build_placement
+    BUILDERS_BY_NAME[_PLACEMENTS, _name] = build_by_value
     NAMED[_PLACEMENTS, _name] = _placement(_name)
-BUILDERS_BY_NAME["torch.distributed.device_mesh", "DeviceMesh"] = _build_mesh
+BUILDERS_BY_NAME["torch.distributed.device_mesh", "DeviceMesh"] = build_by_identity
 for _name in ("from_local", "to_local", "redistribute", "full_tensor"):
     NAMED[_API, _name] = _as_node(lambda module, name=_name: getattr(module.DTensor, name))  # type: ignore[misc]

@@ -1,0 +1,38 @@
+"""The attention kernels of another device by products: as the CPU's own kernel has them."""
+from __future__ import annotations
+
+import pytest
+import torch
+from ptdebug.replay.ladder import attention_elsewhere as elsewhere
+
+aten = torch.ops.aten
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_products_give_what_the_kernel_gives(causal: bool) -> None:
+    query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
+    mask = None if causal else torch.randn(2, 1, 5, 5)
+    out, statistics = aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=mask, scale=0.3)
+    mine, total = elsewhere._flash_on_cpu(query, key, value, 0.0, causal, attn_mask=mask, scale=0.3)
+    torch.testing.assert_close((mine, total), (out, statistics))
+    assert mine.stride() == out.stride()
+    gradient = torch.randn_like(out)
+    known = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        gradient, query, key, value, out, statistics, 0.0, causal, attn_mask=mask, scale=0.3)
+    found = elsewhere._flash_on_cpu_backward(
+        gradient, query, key, value, out, statistics, 0.0, causal, attn_mask=mask, scale=0.3)
+    torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-5)
+    efficient = elsewhere._efficient(query, key, value, mask, True, 0.0, causal, scale=0.3)
+    torch.testing.assert_close(efficient[0], out)
+    assert efficient[1].shape == (2, 3, 32)
+    torch.testing.assert_close(elsewhere._efficient_backward(
+        gradient, query, key, value, mask, out, efficient[1], *efficient[2:], 0.0, [True] * 4, causal, scale=0.3)[:3],
+        known, rtol=1e-4, atol=1e-5)
+
+
+def test_the_table_is_as_before_afterwards() -> None:
+    before = dict(elsewhere.CALLED)
+    with elsewhere.attention_elsewhere("cpu"):
+        assert aten._scaled_dot_product_efficient_attention.default in elsewhere.CALLED
+    assert before == elsewhere.CALLED
