@@ -131,7 +131,7 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
     """A View as a tensor, an expression as a number, trees of them likewise."""
     if isinstance(value, View):
         tensor = memory[value.buffer]
-        if tensor.layout is not torch.strided:  # a weight in a library's own order, which is only handed on
+        if tensor is None or tensor.layout is not torch.strided:  # left out; or a weight in a library's own order
             return tensor
         shape, stride = ([integer(s, symbols) for s in numbers] for numbers in (value.size, value.stride))
         offset = tensor.storage_offset() + integer(value.offset, symbols)
@@ -158,7 +158,9 @@ def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.
     for symbol, buffer, dimension in step.binds:
         symbols[symbol] = made[buffer].shape[dimension] if buffer else result
     for name, value in zip(step.outputs, results):
-        if name is not None:
+        if name is not None and value is None:  # a result that the operator leaves out: attention weights
+            memory[name] = value  # type: ignore[assignment]
+        elif name is not None:
             inferred = memory.get(name)
             as_inferred = inferred is None or inferred.stride() == value.stride() or value.numel() == 0
             memory[name] = value if as_inferred else inferred.copy_(value)  # type: ignore[union-attr]

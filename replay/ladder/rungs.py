@@ -298,7 +298,8 @@ def _known(number: Any, symbols: Symbols) -> Any:
         return number
     expression = number.node.expr
     value = interpreter.evaluate(expression, {s: symbols[s.name] for s in expression.free_symbols})
-    return float(value) if isinstance(number, torch.SymFloat) else int(value)
+    kind = float if isinstance(number, torch.SymFloat) else bool if isinstance(number, torch.SymBool) else int
+    return kind(value)
 
 
 def symbols_in(module: torch.fx.GraphModule, values: Mapping[str, Any], symbols: Symbols) -> Symbols:

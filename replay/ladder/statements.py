@@ -155,10 +155,11 @@ def _checked(
     if sum(math.prod(interpreter.integer(n, symbols) for n in buffer.size) for buffer in buffers) > MOST:
         return None
     functions, signatures = _built(plan, context)
-    own = {name: copied(value) for name, value in memory.items() if value.layout is torch.strided}
+    strided = {k: v for k, v in memory.items() if v is not None and v.layout is torch.strided}
+    own = {name: copied(value) for name, value in strided.items()}
     own |= {name: interpreter.allocate(watch.program.buffers[name], symbols) for name in watch.seen.values()}
     run_group(watch.group, functions, signatures, own, symbols)
-    before = {name: copied(value) for name, value in memory.items() if value.layout is torch.strided}
+    before = {name: copied(value) for name, value in strided.items()}
     bodies = [body for body in watch.group.bodies if not body.name.startswith("seen_")]
     for number, body in enumerate(bodies):
         values = {name: own[buffer] for (place, name), buffer in watch.seen.items() if place == number}

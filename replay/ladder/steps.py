@@ -160,8 +160,9 @@ def run_steps(
 
 def _sharing(memory: Memory) -> set[str]:
     """The tensors that share storage with another one: a copy would not."""
-    storages = [value.untyped_storage()._cdata for value in memory.values() if value.layout is torch.strided]
-    return {name for name, value in memory.items() if value.layout is not torch.strided or storages.count(
+    held = {name: value for name, value in memory.items() if value is not None}
+    storages = [value.untyped_storage()._cdata for value in held.values() if value.layout is torch.strided]
+    return {name for name, value in held.items() if value.layout is not torch.strided or storages.count(
         value.untyped_storage()._cdata) > 1}
 
 
@@ -174,7 +175,7 @@ def _call(
     for name in step.outputs:
         if name is not None and random is not None and name in random:
             memory[name].copy_(random[name])
-        elif name is not None and arena is not None:
+        elif name is not None and arena is not None and memory[name] is not None:
             memory[name] = arena.guarded(name, memory[name])
 
 
