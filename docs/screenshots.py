@@ -18,7 +18,7 @@ from ptdebug.tui.app import workbench
 DOCS = Path(__file__).parent
 DOWN3 = "down down down"
 PICTURES: dict[str, tuple[str, str, str]] = {
-    "workbench": ("train_transformer:0/0:kernels", "160x44", f"t t {DOWN3}"),
+    "workbench": ("train_transformer:0/0:kernels", "160x44", "pagedown T"),
     "workbench-80x24": ("train_transformer:0/0", "80x24", ""),
     "workbench-recompiles": ("ten_recompiles", "120x32", "1 down"),
     "workbench-guards": ("ten_recompiles:0/0", "120x32", f"2 {DOWN3}"),
