@@ -61,4 +61,9 @@ ABOUT = {
     "fallback": "an operator without a lowering is a call of ATen",
     "python-wrapper": "a C++ wrapper was asked for, and the graph keeps Python's",
     "kernel-launches": "a group became several kernels",
+    "epilogue": "whether a matrix product on a GPU computes the ReLU, or the GELU by tanh, of its result",
+    "cudagraphs": "whether the launches of a GPU's graph are replayed as a CUDA graph",
+    "conv-bias": "whether the bias of a convolution on a GPU is added by the loops that read its result",
+    "sdpa-mask": "whether a mask that depends on no input, and hides nothing, is left out",
+    "eager-twin": "whether the compiled graph runs, or the captured one in eager, timed beside each other",
 }
