@@ -120,6 +120,7 @@ class CudaPool(Pool):
         self.handle = torch.cuda.graph_pool_handle()
         self.side = torch.cuda.Stream(device)
         self._keeper: torch.cuda.CUDAGraph | None = None
+        self._before: list[torch.cuda.CUDAGraph | None] = []
 
     def open(self) -> None:
         """See to it that the pool is there: it goes with its last graph."""
@@ -128,6 +129,13 @@ class CudaPool(Pool):
             with torch.cuda.stream(self.side):
                 _captured(keeper, self, lambda: (torch.zeros(1, device=self.device),))
             self._keeper = keeper
+
+    def renew(self) -> None:
+        """Take other memory for later captures: the allocator goes on recording into that of a capture that failed."""
+        with suppress(RuntimeError, AttributeError):
+            torch._C._cuda_endAllocateToPool(self.device.index, self.handle)
+        self._before.append(self._keeper)
+        self.handle, self._keeper = torch.cuda.graph_pool_handle(), None
 
 
 _POOLS: weakref.WeakValueDictionary[tuple[int, int], CudaPool] = weakref.WeakValueDictionary()
@@ -142,8 +150,7 @@ def _captured(graph: torch.cuda.CUDAGraph, pool: CudaPool, call: Callable[[], Se
     except BaseException:
         with suppress(RuntimeError):  # it says only that there was an error
             graph.capture_end()
-        with suppress(RuntimeError, AttributeError):  # a capture that failed may have left the pool open
-            torch._C._cuda_endAllocateToPool(pool.device.index, pool.handle)
+        pool.renew()
         raise
     return outputs
 
