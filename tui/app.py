@@ -1,6 +1,7 @@
 """The workbench: opens a recording and shows it on the screens."""
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable
 from typing import ClassVar
@@ -121,6 +122,7 @@ def workbench(selector: str = "@", follow: bool = False) -> Workbench:
 
 def run(selector: str = "@", follow: bool = False) -> int:
     """Open the workbench; returns the exit code when it is closed. Raises RecordingError for a selector of nothing."""
+    gc.set_threshold(50_000, 20, 1000)  # to walk all lines of a large recording takes a third of a second
     sys.setswitchinterval(0.001)  # while a thread reads, a key does not wait for its turn
     app = workbench(selector, follow)
     app.run()
