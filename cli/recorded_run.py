@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..artifacts.diff.ranks import difference_document, rank_differences
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
 from ..artifacts.listing import printable_lines
 from ..artifacts.recorder import NullRecorder, Recorder
@@ -100,6 +99,10 @@ class RecordedRun:
 
 def _first_difference(recording: Recording) -> dict[str, Any] | None:
     """Where the ranks of a distributed program first differ."""
+    if len(recording.ranks) < 2:
+        return None
+    from ..artifacts.diff.ranks import difference_document, rank_differences  # loads Pygments, which is the program's
+
     found = rank_differences([(rank, recording.of_rank(rank)) for rank in recording.ranks])
     return difference_document(found[0]) if found else None
 

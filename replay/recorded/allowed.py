@@ -22,8 +22,9 @@ import torch.nn.functional as F
 from ...artifacts.fx_graphs import target_name
 from ...operators import graph_calls
 
-NAMESPACES = ("aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug", "quantized_decomposed")
-"""Namespaces of operators that graphs have: torch's arithmetic, oneDNN's and MKL's, ptdebug's, quantization."""
+NAMESPACES = ("aten", "prims", "mkldnn", "mkl", "onednn", "ptdebug", "quantized_decomposed", "_c10d_functional")
+"""Namespaces of operators that graphs have: arithmetic of torch, oneDNN and MKL, ptdebug's, quantization, collectives
+(which find no other process in a replay)."""
 DEFINED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 """The module of torch that defines the operators of a namespace, where `import torch` does not."""
 

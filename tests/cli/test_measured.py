@@ -23,8 +23,13 @@ def recorded(tmp_path_factory) -> Path:
     return folder / "r"
 
 
-def _kept(*kernels: MeasuredKernel) -> dict[str, Measured]:
-    return {"0/0": Measured("NVIDIA X", "forward", 3e-3, 1e-3, kernels, ("a product (m.py:3): slow",))}
+def _kept(recorded: Path, *kernels: MeasuredKernel) -> dict[str, Measured]:
+    return {_id(recorded): Measured("NVIDIA X", "forward", 3e-3, 1e-3, kernels, ("a product (m.py:3): slow",))}
+
+
+def _id(recorded: Path) -> str:
+    with Recording.open(recorded) as recording:
+        return recording.compiles()[0].id
 
 
 def test_kernels_have_their_times(recorded: Path, capsys) -> None:
@@ -34,28 +39,28 @@ def test_kernels_have_their_times(recorded: Path, capsys) -> None:
     names = [group["name"] for group in groups]
     product = MeasuredKernel("", names[0], "extern", 2e-4, 3e-4, 1000, 0.5, 4 * 10**10, 0.25, ("gemm_sm90",))
     loops = MeasuredKernel("", names[1], "loops", 8e-4, None, 8 * 10**5, 0.9, 10, 0.1)
-    measured.keep(recorded, _kept(product, loops))
+    measured.keep(recorded, _kept(recorded, product, loops))
     assert main(["kernels", str(recorded)]) == 0
     text = capsys.readouterr().out
     assert "measured on NVIDIA X" in text and "800.0 us; 1 GB/s, 90% of a copy" in text
     assert "200.0 us; 0 GB/s, 50% of a copy; 200.0 TFLOP/s, 25% of the peak  ran gemm_sm90" in text
 
-    rows = measured_rows(Session(Recording.open(recorded)), "0/0")
+    rows = measured_rows(Session(Recording.open(recorded)), _id(recorded))
     assert [row.title.split()[0] for row in rows] == ["1.000", "0.800", "0.200"]  # the graph, then the longest first
     assert "slower than eager: a product (m.py:3): slow" in rows[0].details()
     assert "[######### ]" in rows[1].title
     assert "ran gemm_sm90" in rows[2].details() and rows[2].opens is not None
 
-    measured.keep(recorded, _kept(product))  # measured when it was scheduled otherwise
-    assert len(measured_rows(Session(Recording.open(recorded)), "0/0")) == 1
+    measured.keep(recorded, _kept(recorded, product))  # measured when it was scheduled otherwise
+    assert len(measured_rows(Session(Recording.open(recorded)), _id(recorded))) == 1
     (recorded / measured.FILE).write_text("damaged")
     assert measured.kept(recorded) == {} and main(["kernels", str(recorded)]) == 0
-    assert measured_rows(Session(Recording.open(recorded)), "0/0") == []
+    assert measured_rows(Session(Recording.open(recorded)), _id(recorded)) == []
 
 
 def test_replay_keeps_what_it_measured(recorded: Path, capsys) -> None:
     assert main(["replay", "--time", str(recorded)]) == 0
-    known = measured.kept(recorded)["0/0"]
+    known = measured.kept(recorded)[_id(recorded)]
     assert known.compiled_seconds > 0 and len(known.kernels) == 2
     capsys.readouterr()
     main(["kernels", str(recorded), "--json"])

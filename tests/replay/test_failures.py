@@ -68,7 +68,7 @@ def test_random_numbers_start_as_at_the_recorded_call(tmp_path):
     torch.rand(3)
     with ptdebug.record("r", out=tmp_path) as recording:
         found = ptdebug.compile(f, backend="eager")(X)
-    case = Case.from_recording(recording, "0/0")
+    case = Case.from_recording(recording, recording.compiles()[0].id)
     case.save(tmp_path / "case")
     for one in case, Case.load(tmp_path / "case"), with_graph(case, case.graph.nodes):
         values = eager_values(one)

@@ -58,7 +58,7 @@ def test_a_step_of_training_and_its_kernels(tmp_path: Path) -> None:
     with ptdebug.record("step", out=str(tmp_path)):
         ptdebug.compile(layers)(torch.randn(256, 64)).square().mean().backward()
     with Recording.open(tmp_path / "step") as recording:
-        region = measure(Case.from_recording(recording, "0/0", trust=True), "r:0/0")
+        region = measure(Case.from_recording(recording, recording.compiles()[0].id, trust=True), "r:0/0")
         schedules = [schedule for _, schedule in recording.records(Schedule)]
         code = [line.text for _, kernel in recording.records(Kernel) for line in kernel.lines]
     assert region.notes == () and region.what == "forward and backward"

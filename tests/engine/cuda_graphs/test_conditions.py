@@ -34,7 +34,7 @@ def compiled_plan(monkeypatch, function, *inputs, **options):
     return seen[-1]
 
 
-@torch.library.custom_op("ptdebug_tests::twice", mutates_args=())
+@torch.library.custom_op("ptdebug_tests::twice_on_a_gpu", mutates_args=())
 def twice(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
