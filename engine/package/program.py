@@ -71,15 +71,20 @@ class EntryPoint:
         self._weights = weights
         self._read = reader(entry.signature)
         self._written = set(entry.written)
+        self._inputs = [weights.get(place.weight) for place in entry.signature.places]
+        self._given = [(k, place.leaf) for k, place in enumerate(entry.signature.places) if not place.weight]
+        self._apart: list[int] = []  # addresses of arguments none of which shares memory with what is written
         self._call: Callable[..., Any] = uncounted(
             call_of(entry.half, f"<package {entry.signature.name}>", path), entry.uncounted)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it. Raises InputError for what it was not compiled for, and what the model's operators raise."""
         leaves = self._read(args, kwargs)
-        inputs = [self._weights[p.weight] if p.weight else leaves[p.leaf] for p in self.signature.places]
-        if self._written and shares_written(inputs, self._written):
-            raise InputError(f"{self.signature.name} writes to an argument that shares memory with another")
+        inputs: list[Any] = self._inputs.copy()
+        for position, leaf in self._given:
+            inputs[position] = leaves[leaf]
+        if self._written:
+            self._check_written(inputs)
         with torch.no_grad():
             outputs = self._call(*inputs)
 
@@ -91,6 +96,15 @@ class EntryPoint:
             return self._weights[found.weight] if found.weight else found.value
 
         return rebuild(self.signature.returned, iter([result(found) for found in self.signature.results]))
+
+    def _check_written(self, inputs: list[Any]) -> None:
+        """Raise InputError where an argument shares memory with what is written; weights stay where they are."""
+        addresses = [inputs[position].data_ptr() for position, _ in self._given]
+        if addresses == self._apart and not self.signature.symbols:
+            return
+        if shares_written(inputs, self._written):
+            raise InputError(f"{self.signature.name} writes to an argument that shares memory with another")
+        self._apart = addresses
 
 
 @contextmanager
