@@ -17,18 +17,21 @@ class AtTorch:
 
     def __init__(self, facts):  # type: ignore[no-untyped-def]
         self.facts = facts
+        self.waits = True
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         """Only torch is of interest."""
-        if name != "torch":
+        if name != "torch" or not self.waits:
             return None
         from importlib.util import find_spec
 
-        sys.meta_path.remove(self)
+        self.waits = False
+        if self in sys.meta_path:  # the program may have put another list there
+            sys.meta_path.remove(self)
         try:
             self.start()
-        except Exception:  # the program comes first
-            pass
+        except Exception as error:  # the program comes first
+            sys.stderr.write(f"ptdebug: a child process is not recorded: {type(error).__name__}: {error}\n")
         return find_spec(name)
 
     def start(self):  # type: ignore[no-untyped-def]
@@ -50,6 +53,8 @@ def prepare():  # type: ignore[no-untyped-def]
     """Hide what made Python run this, and wait for torch."""
     import json
 
+    if VARIABLE not in os.environ:  # not started below ptdebug
+        return
     facts = json.loads(os.environ[VARIABLE])
     if facts["python"] != [sys.version, sys.prefix]:
         return
@@ -66,7 +71,7 @@ def prepare():  # type: ignore[no-untyped-def]
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
 try:
     prepare()
-except Exception:  # not started by ptdebug, or not as it expects
+except (KeyError, TypeError, ValueError):  # another version of ptdebug started it, and records it or not
     pass
 _own = sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402, F401  # raises what the interpreter expects where there is no other
