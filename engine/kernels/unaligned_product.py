@@ -24,7 +24,7 @@ FEWEST = 16  # rows of each of the interleaved products
 
 
 def unaligned_product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """`left @ right (+ bias)`, dense; the bias is one of each column."""
+    """`left @ right (+ bias)`, dense; the bias is one of each column, or of any shape where `left` lies by columns."""
     out = left.new_empty((left.shape[0], right.shape[1]))
     with torch.no_grad():  # a result given by `out=` has no gradient
         if left.stride(0) == 1 and left.stride(1) != 1:
@@ -43,7 +43,8 @@ def interleaving(columns: int, itemsize: int) -> int:
 def _last_rows_apart(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
     whole = left.shape[0] - left.shape[0] % (PIECE // left.itemsize)
     for rows in (slice(0, whole), slice(whole, left.shape[0])):
-        _multiply(left[rows], right, bias, out[rows])
+        by_rows = bias is not None and bias.dim() == 2 and bias.shape[0] != 1
+        _multiply(left[rows], right, bias[rows] if bias is not None and by_rows else bias, out[rows])
 
 
 def _interleaved(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:

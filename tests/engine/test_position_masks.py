@@ -12,7 +12,8 @@ from ptdebug.engine.aot.attention import position_masks
 from ptdebug.engine.aot.attention.position_masks import ABOVE_DIAGONAL, Position, Same, Triangle
 from torch.fx.experimental.proxy_tensor import make_fx
 
-NUMBERS = (-2, -1, 0, 1, 2, 5, 0.0, 1.0, -math.inf, True, False)
+NUMBERS = (-2, -1, 0, 1, 2, 5, 0.0, 1.0, -math.inf, True, False, 200, 256.05, -1e-9)
+DTYPES = (torch.int32, torch.float16, torch.uint8, torch.int8, torch.bfloat16)
 COMPARED = (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge)
 
 
@@ -28,7 +29,7 @@ def changed(draw: random.Random, made: list[torch.Tensor]) -> torch.Tensor:
         lambda: a.unsqueeze(draw.randrange(dims + 1)), lambda: a.transpose(0, -1), lambda: a.narrow(dim, 0, 1),
         lambda: a.expand(*[draw.choice([n, 5]) if n == 1 else n for n in a.shape]), lambda: a.expand(2, *a.shape),
         lambda: a.narrow(dim, 1, a.shape[dim] - 1), lambda: a[..., :: 2], lambda: a.squeeze(), lambda: a.reshape(-1),
-        lambda: a.permute(*draw.sample(range(dims), dims)), lambda: a.to(draw.choice([torch.int32, torch.float16])),
+        lambda: a.permute(*draw.sample(range(dims), dims)), lambda: a.to(draw.choice(DTYPES)),
         lambda: draw.choice(COMPARED)(a, b), lambda: draw.choice(COMPARED)(a, b),
         lambda: draw.choice(COMPARED)(a, number),
         lambda: a + b, lambda: a - b, lambda: a + number, lambda: a - number, lambda: number - a, lambda: a * number,
@@ -103,3 +104,17 @@ def test_triangles_are_found_in_both_directions() -> None:
         (mask,) = graph.output_node().all_input_nodes
         found = position_masks.hidden_by_position(mask, n, n)
         assert found == ABOVE_DIAGONAL or number == len(ways) - 1, number  # `select` may hide it
+
+
+@pytest.mark.parametrize("way", [
+    lambda: (torch.zeros(4, 4, dtype=torch.uint8) - 1) < 1, lambda: torch.zeros(4, 4, dtype=torch.uint8) > -1,
+    lambda: (torch.full((4, 4), 100, dtype=torch.int8) + 100) > 0, lambda: torch.zeros(4, 4, dtype=torch.half) > -1e-10,
+    lambda: torch.full((4, 4), 256, dtype=torch.half) < 256.05,
+    lambda: (torch.arange(4, dtype=torch.int32) + 2**30 + 2**30).expand(4, 4) >= 0,
+    lambda: torch.arange(257, 261).expand(4, 4) > torch.full((4, 4), 256, dtype=torch.bfloat16),
+    lambda: ~torch.cat([torch.ones(2, 4, dtype=torch.bool), torch.ones(2, 4, dtype=torch.int64)]) == 0,
+])  # fmt: skip
+def test_numbers_that_wrap_around_or_are_rounded(way) -> None:
+    assert not way().all()
+    (mask,) = make_fx(way, tracing_mode="fake")().graph.output_node().all_input_nodes
+    assert position_masks.hidden_by_position(mask, 4, 4) is None

@@ -71,6 +71,34 @@ def _check(function, leaves, target, ways):
         torch.testing.assert_close(a, e, rtol=5e-2, atol=1e-1)
 
 
+RARE = (
+    ((13, 13), lambda x: x @ x),
+    ((20, 8), (8, 13), lambda x, w: torch.addmm(torch.ones(()), x, w).relu()),
+    ((20, 13), (20, 8), (13, 8), lambda a, b, c: torch.addmm(c, a.t(), b)),
+    ((20, 13), (20, 8), (13, 1), lambda a, b, c: torch.addmm(c, a.t(), b)),
+    ((20, 13), (20, 8), (1, 8), lambda a, b, c: torch.addmm(c, a.t(), b)),
+    ((20, 13), (13, 11), lambda x, w: x @ w),
+    ((20, 8), (8, 13), lambda x, w: (x @ w).view(-1).relu()),
+    ((20, 8), (8, 13), lambda x, w: torch.as_strided(x @ w, (10, 26), (26, 1)).relu()),
+    ((20, 13), (13, 8), lambda x, w: (x.relu() @ w, torch.as_strided(x.relu(), (10, 26), (26, 1)).exp())),
+)
+
+
+@pytest.mark.parametrize("number", range(len(RARE)))
+def test_rare_operands_and_readers(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One matrix twice, biases of other shapes, two odd sides, and what reads the memory as it lies."""
+    monkeypatch.setattr(pad_mm, "by_tensor_cores", lambda dtype: True)
+    *shapes, function = RARE[number]
+    inputs = [torch.randn(shape) for shape in shapes]
+    before = ptdebug.stats()["fallbacks"]
+    found, expected = ptdebug.compile(function)(*inputs), function(*inputs)
+    assert ptdebug.stats()["fallbacks"] == before
+    pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+    for a, e in pairs:
+        assert a.stride() == e.stride()
+        torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("allowed", [False, True])
 def test_results_of_float32(allowed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only where products of float32 run on tensor cores."""
@@ -108,3 +136,9 @@ def test_a_dense_product_of_misaligned_rows(rows, terms, columns, dtype):
             assert found.is_contiguous()
             close = 1e-4 if dtype == torch.float32 else 0.1
             torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=close)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (8,), (1, 8), (13, 1), (13, 8)])
+def test_a_bias_of_any_shape(shape: tuple[int, ...]) -> None:
+    left, right, bias = torch.randn(20, 13).t(), torch.randn(20, 8), torch.randn(shape)
+    torch.testing.assert_close(unaligned_product(left, right, bias), torch.addmm(bias, left, right))

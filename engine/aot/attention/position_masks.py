@@ -19,7 +19,8 @@ NOTHING, ABOVE_DIAGONAL = "nothing", "above the diagonal"
 """What a mask hides: nothing at all, or the keys after the query's position."""
 
 LONGEST = 200  # operators on the way to a mask
-EXACT = 256  # integers up to which all dtypes have each
+EXACT = 256  # integers up to which all floating dtypes of two bytes or more have each
+FARTHEST = 1 << 30  # an offset beyond which positions may not be those of 32 bits
 
 Number = bool | int | float
 
@@ -127,11 +128,27 @@ def _as(node: torch.fx.Node, number: Number) -> Number | None:
     dtype = node.meta["val"].dtype
     if dtype == torch.bool:
         return bool(number)
-    if not (math.isinf(number) or (abs(number) <= EXACT and number == int(number))):
+    if not (math.isinf(number) or (abs(number) <= EXACT and number == int(number))) or not _holds(dtype, number):
         return None
     if dtype.is_floating_point:
         return float(number)
-    return None if dtype.is_complex or math.isinf(number) else int(number)
+    return None if math.isinf(number) else int(number)
+
+
+def _holds(dtype: torch.dtype, number: Number) -> bool:
+    """Whether a dtype has a number as it is: others are rounded, or wrap around."""
+    if dtype == torch.bool:
+        return True  # computes in the dtype of what is beside it
+    if dtype.is_complex or (dtype.itemsize == 1 and dtype.is_floating_point):
+        return False
+    if not dtype.is_floating_point and isinstance(number, int):
+        return torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max
+    if math.isinf(number) or number == 0:
+        return True
+    limits = torch.finfo(dtype if dtype.is_floating_point else torch.float32)  # what integers and a float compute in
+    if not limits.tiny <= abs(number) <= limits.max:
+        return False
+    return bool(math.fmod(number, limits.eps * 2.0 ** (math.frexp(number)[1] - 1)) == 0)
 
 
 def _same(node: torch.fx.Node, number: Number) -> Known | None:
@@ -239,10 +256,11 @@ def _elementwise(function: Callable[..., Any], on_positions: Callable[..., Known
     def rule(given: _Evaluation, node: torch.fx.Node) -> Known | None:
         found = [_aligned(given.known(x), x, node) for x in node.args]
         values = [value for value in found if value is not None]
-        if len(values) < len(found) or node.kwargs.get("alpha", 1) != 1:
+        if len(values) < len(found) or node.kwargs.get("alpha", 1) != 1 or not _are_held(node.args):
             return None
         if any(isinstance(value, Position) for value in values):
-            return on_positions(*values) if on_positions is not None else None
+            known = on_positions(*values) if on_positions is not None else None
+            return _same(node, known.number) if isinstance(known, Same) else known
         triangles = [value for value in values if isinstance(value, Triangle)]
         if len({(t.row, t.column) for t in triangles}) > 1:
             return None
@@ -252,6 +270,13 @@ def _elementwise(function: Callable[..., Any], on_positions: Callable[..., Known
         return _triangle_of(node, triangles[0].row, triangles[0].column, past, after)
 
     return rule
+
+
+def _are_held(arguments: Sequence[Any]) -> bool:
+    """Whether numbers among arguments stay what they are in the dtypes of the tensors beside them."""
+    dtypes = [x.meta["val"].dtype for x in arguments if isinstance(x, torch.fx.Node)]
+    numbers = [x for x in arguments if not isinstance(x, torch.fx.Node)]
+    return all(_holds(dtype, number) for dtype in dtypes for number in numbers)
 
 
 def _pair(known: Any) -> tuple[Number, Number]:
@@ -277,7 +302,8 @@ def _shifted(sign: int) -> Callable[[Known, Known], Known | None]:
     """Of the sum (1) or difference (-1) of a position and an integer, or of two positions along one dimension."""
     def on_positions(a: Known, b: Known) -> Known | None:
         if isinstance(a, Position) and isinstance(b, Same) and type(b.number) is int:
-            return replace(a, offset=a.offset + sign * b.number)
+            offset = a.offset + sign * b.number
+            return replace(a, offset=offset) if abs(offset) <= FARTHEST else None
         if sign == 1 and isinstance(b, Position) and isinstance(a, Same):
             return on_positions(b, a)
         if sign == -1 and isinstance(a, Position) and isinstance(b, Position) and a.dim == b.dim:
@@ -299,6 +325,8 @@ def _compared(name: str) -> Callable[[Known, Known], Known | None]:
         if isinstance(b, Position) and a.dim == b.dim:
             return Same(compare(a.offset, b.offset))
         if isinstance(b, Same):
+            if isinstance(b.number, float) and abs(a.offset) > EXACT:  # compared in a dtype that may round it
+                return None
             first, rest = compare(a.offset, b.number), compare(math.inf, b.number)
             return Same(first) if first == rest and (name not in ("eq", "ne") or b.number < a.offset) else None
         return _triangle(name, a, b) if isinstance(b, Position) else None
@@ -344,7 +372,7 @@ def _joined(given: _Evaluation, node: torch.fx.Node) -> Known | None:
     dim: Any = (*node.args, 0)[1]
     first = parts[0]
     if isinstance(first, Same):
-        return first if all(part == first for part in parts) else None
+        return _same(node, first.number) if all(part == first for part in parts) else None
     if not isinstance(first, Position) or first.dim != dim % len(_shape(node)):
         return None
     offset: Any = first.offset

@@ -47,16 +47,17 @@ def pad_rows(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     """Pad operands and results of products, decisions of kind "pad-mm"; the graph is rewritten in place."""
     nodes = graph.module.graph
     targets = (aten.mm.default, aten.addmm.default)
-    products = [n for n in nodes.nodes if n.target in targets and _is_large(n)]
+    products = [n for n in nodes.nodes if n.target in targets and _is_large(n) and not _is_read_by_strides(n)]
     stays = _leaving(nodes) if products else frozenset()
     matches = []
     for made, readers in _misaligned(products).items():
-        in_loops = kind_of(made) == POINTWISE and made not in stays
+        in_loops = kind_of(made) == POINTWISE and made not in stays and not _is_read_by_strides(made)
         times = _operand_times(made, readers, in_loops)
         if _chosen(made, times, context) == PADDED:
             whole = _fill(made) if in_loops else _with_zeros(made, readers[0][0])
             changed = {reader: _over_zeros(reader, whole, turned) for reader, turned in readers}
             products = [changed.get(product, product) for product in products]
+            stays |= {new for product, new in changed.items() if product in stays}
             matches.append(RuleMatch("padded-rows", (made.name,), (whole.name,), _why(made)))
     for product in products:
         if product.target in targets and product.meta["val"].shape[1] % (PIECE // product.meta["val"].itemsize):
@@ -79,10 +80,16 @@ def _leaving(nodes: torch.fx.Graph) -> frozenset[torch.fx.Node]:
     return frozenset(found)
 
 
+def _is_read_by_strides(node: torch.fx.Node) -> bool:
+    """Whether a reader depends on where rows lie: it would read the zeros."""
+    views = [user for user in node.users if kind_of(user) in (VIEW, RESHAPE)]
+    return any(view.target is aten.as_strided.default or _is_read_by_strides(view) for view in views)
+
+
 def _is_large(node: torch.fx.Node) -> bool:
     """Whether a product without factors, for tensor cores, is on a GPU and has enough to do. Of its sizes only the
     number of rows may vary."""
-    values: list[Any] = [n.meta.get("val") for n in (*node.all_input_nodes, node)]
+    values: list[Any] = [n.meta.get("val") for n in (*cast(tuple[torch.fx.Node, ...], node.args), node)]
     if node.kwargs or any(not isinstance(v, torch.Tensor) or v.device.type != GPU for v in values):
         return False
     if any(v.dtype != values[0].dtype for v in values) or not by_tensor_cores(values[0].dtype):
@@ -243,6 +250,8 @@ def _interleave(product: torch.fx.Node) -> torch.fx.Node:
 def _follow(node: torch.fx.Node) -> None:
     for user in node.users:
         if kind_of(user) in (VIEW, RESHAPE):
+            if user.target in (aten.view.default, aten._unsafe_view.default):  # which rows with a gap may not allow
+                user.target = aten.reshape.default
             target = cast(Callable[..., Any], user.target)
             load = lambda n: n.meta["val"]
             user.meta["val"] = target(*torch.fx.node.map_arg(user.args, load),
@@ -255,8 +264,8 @@ def _widen(node: torch.fx.Node, leaves: bool) -> torch.fx.Node:
     missing, columns = _padding(node.meta["val"]), node.meta["val"].shape[1]
     *bias, left, right = cast(tuple[torch.fx.Node, ...], node.args)
     with node.graph.inserting_before(node):
-        more = [_call(node, aten.constant_pad_nd.default, b, [0, missing]) if b.meta["val"].shape[-1] == columns else b
-                for b in bias]
+        wide = [b.meta["val"].shape[-1:] == (columns,) for b in bias]
+        more = [_call(node, aten.constant_pad_nd.default, b, [0, missing]) if w else b for b, w in zip(bias, wide)]
         whole = _call(node, node.target, *more, left, _as_stored(right, [0, missing]))
         window = _call(node, aten.slice.Tensor, whole, 1, 0, columns)
         if leaves:
