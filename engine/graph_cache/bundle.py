@@ -100,7 +100,7 @@ def read(content: bytes) -> Bundle:
     """The bundle in these bytes, checked against its manifest. Raises BundleError. Nothing of it runs."""
     try:
         with checked_zip.opened(content) as file:
-            manifest = msgspec.json.decode(file.read("manifest.json"), type=Manifest)
+            manifest = checked_zip.manifest(file, Manifest)
             if manifest.schema != SCHEMA:
                 raise BundleError(f"it has the format {manifest.schema[:40]!r}, not {SCHEMA!r}")
             graphs = {entry.key: checked_zip.member(file, f"graphs/{entry.key}", entry.sha256)

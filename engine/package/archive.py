@@ -92,7 +92,7 @@ def read(path: str | Path) -> Package:
     """The package in a file, checked. Nothing of it runs. Raises PackageError, and OSError where it cannot be read."""
     try:
         with checked_zip.opened(Path(path).read_bytes()) as file:
-            manifest = msgspec.json.decode(file.read("manifest.json"), type=Manifest)
+            manifest = checked_zip.manifest(file, Manifest)
             _fits(path, manifest)
             files = {name: checked_zip.member(file, name, checksum) for name, checksum in manifest.files.items()}
         return _package(manifest, files)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.utils._pytree import tree_leaves
 
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import PLAN
@@ -43,16 +44,18 @@ def never_slower(
         return compiled
     why = why_not_timed(captured, written)
     eager = eager_form(captured.module)
-    if forced is not None and written:
+    if forced == "eager" and written:
         context.refuse("eager-twin", "graph", forced, "compiled", f"{why}: compile:graph can be eager instead")
         return compiled
     if forced is not None:
-        chosen = context.decide("eager-twin", "graph", ("compiled", "eager"), "compiled", why or "not timed")
+        options = ("compiled",) if written else ("compiled", "eager")
+        chosen = context.decide("eager-twin", "graph", options, "compiled", why or "not timed")
         return compiled if chosen == "compiled" else eager
     if why:
         context.decide("eager-twin", "graph", ("compiled",), "compiled", f"not timed beside eager: {why}")
         return compiled
-    return _choosing(compiled, eager, lambda inputs: _choose(compiled, eager, inputs, context, trains))
+    devices = _gpus(captured)
+    return _choosing(compiled, eager, lambda inputs: _choose(compiled, eager, inputs, devices, context, trains))
 
 
 def why_not_timed(captured: Captured, written: Sequence[int]) -> str:
@@ -81,6 +84,13 @@ def _is_torchs(target: Any) -> bool:
     return module.partition(".")[0] in ("torch", "math", "builtins", operator.__name__, "_operator")
 
 
+def _gpus(captured: Captured) -> list[int]:
+    """The GPUs that the graph runs on, also where it gets nothing from there."""
+    values = tree_leaves([captured.inputs, [node.meta.get("val") for node in captured.module.graph.nodes]])
+    found = {v.device.index or 0 for v in values if isinstance(v, torch.Tensor) and v.device.type == "cuda"}
+    return sorted(found)
+
+
 def _choosing(compiled: Compiled, eager: Compiled, choose: Callable[[tuple[Any, ...]], bool]) -> Compiled:
     lock = threading.Lock()
     calls = 0
@@ -104,8 +114,11 @@ def _choosing(compiled: Compiled, eager: Compiled, choose: Callable[[tuple[Any, 
 
 
 def _alone() -> bool:
-    """Whether a call now is only a call: nothing watches its operators, and no CUDA graph is being captured."""
+    """Whether a call now is only a call: nothing watches its operators or what autograd saves (a checkpoint, say), and
+    no CUDA graph is being captured."""
     if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return False
+    if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
@@ -113,10 +126,10 @@ def _alone() -> bool:
 
 
 def _choose(
-    compiled: Compiled, eager: Compiled, inputs: tuple[Any, ...], context: CompileContext, trains: bool
+    compiled: Compiled, eager: Compiled, inputs: tuple[Any, ...], devices: Sequence[int], context: CompileContext,
+    trains: bool,
 ) -> bool:
     """Whether eager is the faster one; records the decision."""
-    devices = sorted({v.device.index for v in inputs if isinstance(v, torch.Tensor) and v.is_cuda})
     pair = {"compiled": compiled, "eager": eager}
     steps = {name: _step(call, inputs, trains) for name, call in pair.items()}
     try:

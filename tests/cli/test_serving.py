@@ -114,19 +114,25 @@ def test_another_machine_or_version_is_told(tmp_path: Path, caplog: pytest.LogCa
     assert "nothing was loaded" in caplog.text
 
 
-CUT, FLIPPED = "cut", "flipped"
+CUT, FLIPPED, ENCRYPTED, SHIFTED = "cut", "flipped", "encrypted", "shifted"
 
 
 @pytest.mark.parametrize("change", [
-    {"libraries/0.so": b"other code"}, {"manifest.json": b"{}"}, {"manifest.json": b"\xff"}, CUT, FLIPPED,
+    {"libraries/0.so": b"other code"}, {"manifest.json": b"{}"}, {"manifest.json": b"\xff"},
+    CUT, FLIPPED, ENCRYPTED, SHIFTED,
 ])
 def test_a_damaged_bundle_is_refused(change: dict[str, bytes] | str, tmp_path: Path) -> None:
     path = written(tmp_path)
     whole = path.read_bytes()
     if isinstance(change, dict):
         rewritten(path, change)
-    else:  # the manifest's compressed bytes begin at 43
-        path.write_bytes(whole[:200] if change == CUT else whole[:43] + b"\xff" * 8 + whole[51:])
+    elif change == CUT:
+        path.write_bytes(whole[:200])
+    else:  # the manifest's compressed bytes begin at 43; its flags in the directory; the directory's size at the end
+        directory = whole.index(b"PK\1\2")
+        at, other = {FLIPPED: (43, b"\xff" * 8), ENCRYPTED: (directory + 8, b"\1"),
+                     SHIFTED: (len(whole) - 10, b"\xff" * 3)}[change]
+        path.write_bytes(whole[:at] + other + whole[at + len(other):])
     with pytest.raises(bundle.BundleError, match=r"small\.cache: (it is no cache bundle|.* is not what was)"):
         ptdebug.load_cache(path, trust=True)
 

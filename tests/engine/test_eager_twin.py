@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import ptdebug
 import pytest
 import torch
+import torch.utils.checkpoint
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Decision
 from ptdebug.engine.runtime import eager_twin
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 @pytest.fixture
@@ -88,6 +91,32 @@ def test_training_is_timed_with_its_gradients(race, tmp_path: Path) -> None:
     assert steps == ["compiled", "eager"] and decision.chosen == "eager" and "forward and backward" in decision.why
 
 
+def test_what_a_checkpoint_saves_is_left_alone(race) -> None:
+    """Timed inside, all that the twins save would be the checkpoint's, too, and its recomputation another."""
+    steps, x = race(0.1e-3), torch.randn(6, requires_grad=True)
+    compiled = ptdebug.compile(lambda x: torch.tanh(x) * x.sin(), mode="max-autotune-no-cudagraphs")
+    for _ in range(3):
+        x.grad = None
+        torch.utils.checkpoint.checkpoint(compiled, x, use_reentrant=False).sum().backward()
+    assert steps == []
+    compiled(x).sum().backward()
+    assert steps == ["compiled", "eager"]
+    own = x.detach().requires_grad_()
+    (torch.tanh(own) * own.sin()).sum().backward()
+    assert torch.allclose(x.grad, 2 * own.grad)
+
+
+def test_the_gpus_of_a_graph_that_gets_nothing_from_one() -> None:
+    """Their random numbers are put back, and their work is waited for."""
+    with FakeTensorMode():
+        graph = torch.fx.Graph()
+        node = graph.call_function(torch.rand, (3,), {"device": "cuda:1"})
+        node.meta["val"] = torch.empty(3, device="cuda:1")
+        graph.output((node,))
+    captured = SimpleNamespace(module=torch.fx.GraphModule({}, graph), inputs=(torch.ones(2), 4))
+    assert eager_twin._gpus(captured) == [1]
+
+
 @pytest.mark.parametrize("function, inputs, why", [
     (lambda x: x.add_(1), (torch.zeros(4),), "writes to its inputs"),
     (lambda x: torch.ops.twin_test.told(x) + 1, (torch.zeros(4),), "may have effects"),
@@ -132,6 +161,10 @@ def test_an_override_chooses_without_timing(race, tmp_path: Path) -> None:
         assert torch.equal(compiled(torch.ones(3)), torch.sin(torch.ones(3)) + 1)
     decision = _decision(tmp_path / "forced")
     assert steps == [] and decision.chosen == "eager" and decision.forced
+    with ptdebug.record("written", out=str(tmp_path), overrides={"eager-twin:graph": "compiled"}):
+        ptdebug.compile(lambda x: x.add_(1))(torch.ones(3))
+    decision = _decision(tmp_path / "written")
+    assert decision.chosen == "compiled" and "refused" not in decision.why
 
 
 def test_both_are_timed() -> None:

@@ -61,7 +61,7 @@ class GraphRunner:
                 expected = size.after.get(size.latest, size.latest)
                 if expected.fits(inputs) and expected.is_free():
                     size.latest = expected
-                    return expected.replay(inputs, size.policy.cloned)
+                    return self._results(size, expected, inputs)
             addresses = tuple([0 if inputs[p] is None else inputs[p].data_ptr() for p in self.facts.tensors])
             return self._decided(size, inputs, addresses, pool)
 
@@ -121,11 +121,16 @@ class GraphRunner:
         else:
             assert isinstance(action, Replay)
             capture = action.capture
-        chosen = size.use(made[capture])
+        return self._results(size, size.use(made[capture]), inputs)
+
+    def _results(self, size: _Size, made: Made, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What a replay returns. Where one that writes to inputs raises (no memory for a copy, say), they may hold new
+        values."""
         try:
-            return chosen.replay(inputs, size.policy.cloned)
+            return made.replay(inputs, size.policy.cloned)
         except Exception as error:
-            setattr(error, CHANGED_INPUTS, bool(self.facts.written))
+            if self.facts.written:
+                setattr(error, CHANGED_INPUTS, True)
             raise
 
     def _recorded(
@@ -139,7 +144,11 @@ class GraphRunner:
             made = self._made([positions[k] for k in sorted(action.copied)], inputs, action.apart, pool)
         except NotReplayable as reason:
             return self._stop(str(reason))
-        except Exception as error:  # the wrapper runs instead, and raises what it raises
+        except BaseException as error:
+            _forget_captures(self.mechanism.device)
+            if not isinstance(error, Exception):
+                raise
+            # the wrapper runs instead, and raises what it raises
             return self._stop(f"it cannot be captured: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
         self.statistics.captures += 1
         fixed = {k: address for k, address in enumerate(addresses)
@@ -233,6 +242,14 @@ def mark_step_begin() -> None:
     for runner in list(_RUNNERS):
         for size in list(runner._sizes.values()):
             size.policy.forget()
+
+
+def _forget_captures(device: torch.device) -> None:
+    """All graphs on a device are captured anew: where a capture has failed, the generator of random numbers has another
+    state than the one that earlier captures draw from, which raises at their replays."""
+    for runner in list(_RUNNERS):
+        if runner.mechanism.device == device:
+            runner._sizes.clear()
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from ptdebug.cli.api import cudagraph_mark_step_begin
 from ptdebug.engine.runtime.cuda_graphs import statistics
+from ptdebug.engine.runtime.cuda_graphs.made import Made
 from ptdebug.engine.runtime.cuda_graphs.runner import SIZES
 from torch import nn
 
@@ -190,6 +191,43 @@ def test_what_cannot_be_captured_runs_and_says_why(on_cpu, monkeypatch):
         assert close(fast(x), x.sin())
     found = on_cpu()[""]
     assert found.captures == 0 and found.stopped.startswith("it cannot be captured: RuntimeError: operation not")
+
+
+def test_other_graphs_are_captured_anew_when_a_capture_fails(on_cpu, monkeypatch):
+    """The generator has another state then, and a replay would raise, or draw from the one before."""
+    x, first, second = torch.randn(3), compiled(lambda x: x.sin()), compiled(lambda x: x.cos())
+    for _ in range(4):
+        assert close(first(x), x.sin())
+    earlier = on_cpu()[""]
+
+    def refuse(self, call, inputs, pool):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OnCpu, "record", refuse)
+        for _ in range(4):
+            assert close(second(x), x.cos())
+    assert (earlier.captures, earlier.replays) == (1, 2)
+    for _ in range(4):
+        assert close(first(x), x.sin())
+    assert (earlier.captures, earlier.replays, earlier.stopped) == (2, 4, "")
+
+
+@pytest.mark.parametrize("calls", [2, 5])  # before: the next call captures, or replays
+def test_a_replay_that_raises(on_cpu, monkeypatch, calls):
+    """The call is run again in eager, unless inputs were written: then the program gets what was raised."""
+    reads, writes, x, y = compiled(lambda x: x.sin()), compiled(lambda x: x.add_(1)), torch.randn(3), torch.zeros(3)
+    for _ in range(calls):
+        reads(x), writes(y)
+
+    def no_memory(self, inputs, cloned):
+        raise torch.OutOfMemoryError("for a copy")
+
+    monkeypatch.setattr(Made, "_made", no_memory)
+    assert close(reads(x), x.sin())
+    with pytest.raises(torch.OutOfMemoryError):
+        writes(y)
+    assert y.eq(calls + 1).all()
 
 
 @pytest.mark.parametrize("threads", [3])
