@@ -225,6 +225,28 @@ def test_results_that_vary_are_judged_as_compared(recorded, monkeypatch, step, v
     assert (found.verdict, found.kind) == (verdict, classes.NONDETERMINISM)
 
 
+def long_sums(x, w):
+    return (x @ w) * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_long_sum_excuses_no_wrong_factor(tmp_path, monkeypatch, dtype):
+    """Its terms are far larger than it, but halves are added up in float32."""
+    torch.manual_seed(0)
+    with torch.no_grad(), ptdebug.record(out=str(tmp_path)) as recording:
+        ptdebug.compile(long_sums)(torch.randn(16, 2048, dtype=dtype), torch.randn(2048, 16, dtype=dtype))
+    tampered(monkeypatch, lambda buffers: buffers[-1].mul_(1.1))
+    assert kernels_of(replayed(recording, 0)).verdict == "different"
+
+
+def test_terms_that_overflow_excuse_no_nan(tmp_path, monkeypatch):
+    x = torch.cat([torch.full((4, 1024), 100.0), torch.full((4, 1024), -100.0)], 1).half()
+    with torch.no_grad(), ptdebug.record(out=str(tmp_path)) as recording:
+        ptdebug.compile(long_sums)(x, torch.ones(2048, 8).half())
+    tampered(monkeypatch, lambda buffers: buffers[-1][0, 0].fill_(torch.nan))
+    assert kernels_of(replayed(recording, 0)).verdict == "different"
+
+
 def test_other_random_numbers_are_named(tmp_path, monkeypatch):
     with ptdebug.record(out=str(tmp_path)) as recording:
         ptdebug.compile(lambda x: torch.nn.functional.dropout(x.sin(), 0.5).exp() * 2)(torch.randn(64))
