@@ -40,7 +40,8 @@ def _weights(
     if causal:
         scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf)
     total = scores.logsumexp(-1) if statistics is None else statistics[..., : query.shape[2]].to(wide)
-    return (scores - total.unsqueeze(-1)).exp().nan_to_num(0.0), total, factor
+    nothing = total == -math.inf  # of all keys masked: what is NaN otherwise stays so
+    return (scores - total.unsqueeze(-1)).exp().masked_fill(nothing.unsqueeze(-1), 0.0), total, factor
 
 
 def _laid_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

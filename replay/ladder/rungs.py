@@ -81,7 +81,7 @@ def run_graph(
                 if seen is not None:
                     seen(node.name, live[node])
                 if noise is not None:
-                    live[node] = _rounded_at_random(live[node], args, noise, _terms(node, args, kwargs))
+                    live[node] = _rounded_at_random(live[node], args, noise, _terms(node, args, kwargs, live[node]))
                 written = args[0] if node.target is operator.setitem else live[node]
                 values[node.name] = snapshot(written)
     return Execution(outputs, inputs, values, time.perf_counter() - start)
@@ -165,26 +165,33 @@ _SUMS = frozenset(
     "sum nansum mean mm bmm matmul linear dot mv inner einsum addmm addmv addbmm baddbmm cumsum index_add scatter_add "
     "conv1d conv2d conv3d convolution".split())
 """What adds up products or elements, by the name of the function or operator."""
+_ROUNDS_EACH = frozenset(("index_add", "scatter_add"))
+"""Those of them that round after each addition: the others add up halves in float32."""
 
 
-def _terms(node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
-    """For a sum the sum of its absolute terms, of which rounding is a share: the terms may cancel out. Else None."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if name.partition(".")[0] not in _SUMS:
+def _terms(node: torch.fx.Node, args: Any, kwargs: Any, value: Any) -> Any:
+    """For a sum that makes `value` the sum of its absolute terms, of which rounding is a share: the terms may cancel
+    out. Times the precision of the sum, in units of that of `value`. Else None."""
+    name = (node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")).partition(".")[0]
+    if name not in _SUMS or not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return None
+    units = 1.0 if name in _ROUNDS_EACH else min(1.0, torch.finfo(torch.float32).eps / torch.finfo(value.dtype).eps)
     with suppress(Exception), torch.no_grad():
         positive, by_name = torch.utils._pytree.tree_map_only(torch.Tensor, _magnitude, (args, kwargs))
-        return _call(node, positive, by_name, False)
+        return _call(node, positive, by_name, False).double() * units
     return None
 
 
 def _magnitude(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().abs() if tensor.is_floating_point() else tensor
+    """Its absolute values; those of halves in float32, where a sum of them stays finite."""
+    if not tensor.is_floating_point():
+        return tensor
+    return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32)).abs()
 
 
 def _rounded_at_random(value: Any, args: Any, noise: torch.Generator, terms: Any = None) -> Any:
-    """`value`, each element moved by up to half a unit in the last place, of `terms` if given; views and what was
-    written in place stay, and whole numbers that are exact."""
+    """`value`, each element moved by up to half a unit in the last place, of `terms` if these are larger; views and
+    what was written in place stay, and whole numbers that are exact."""
     if isinstance(value, (tuple, list)):
         return type(value)([_rounded_at_random(part, args, noise) for part in value])
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.is_meta or not value.numel():
@@ -197,7 +204,9 @@ def _rounded_at_random(value: Any, args: Any, noise: torch.Generator, terms: Any
         return value
     moved = torch.rand(value.shape, generator=noise, dtype=torch.float64).to(value.device) - 0.5
     wide, eps = value.detach().double(), torch.finfo(value.dtype).eps
-    size = terms.double() if isinstance(terms, torch.Tensor) and terms.shape == value.shape else wide.abs()
+    size = wide.abs()
+    if terms is not None and terms.shape == value.shape:
+        size = torch.where(terms.isfinite(), torch.maximum(size, terms), size)
     exact = ~wide.isfinite() | ((wide == wide.round()) & (size < 1 / eps))
     moved = torch.where(exact, wide, wide + eps * size * moved).to(value.dtype)
     return torch.empty_like(value).copy_(moved) if not value.requires_grad else value + (moved - value).detach()

@@ -44,9 +44,11 @@ class Edit:
             raise NotPlanted(f"{self.module}: no function has changed")
         for function, code in before:
             function.__code__ = changed[_key(code)]
-        yield
-        for function, code in before:
-            function.__code__ = code
+        try:
+            yield
+        finally:
+            for function, code in before:
+                function.__code__ = code
 
     def _changed(self, module: ModuleType) -> dict[Any, CodeType]:
         file = str(module.__file__)
@@ -93,8 +95,10 @@ class Replace:
         if self.key is not None:
             entry = was[self.key]
             was[self.key] = self.make(entry)
-            yield
-            was[self.key] = entry
+            try:
+                yield
+            finally:
+                was[self.key] = entry
             return
         new = self.make(was)
         if new == was:
@@ -103,9 +107,11 @@ class Replace:
                    for space in (vars(module),) for name, value in list(space.items()) if value is was]
         for space, name in holders:
             space[name] = new
-        yield
-        for space, name in holders:
-            space[name] = was
+        try:
+            yield
+        finally:
+            for space, name in holders:
+                space[name] = was
 
 
 def _is_product(module: Any) -> bool:
@@ -152,15 +158,17 @@ class Fault:
 
 @contextmanager
 def planted(fault: Fault) -> Iterator[None]:
-    """The product with the fault."""
-    with ExitStack() as stack:
-        for patch in fault.patches:
-            importlib.import_module(patch.module)
-        for patch in fault.patches:
-            stack.enter_context(patch.applied())
+    """The product with the fault, while it lasts: nothing is left of it, whatever is raised meanwhile."""
+    for patch in fault.patches:
+        importlib.import_module(patch.module)
+    try:
+        with ExitStack() as stack:
+            for patch in fault.patches:
+                stack.enter_context(patch.applied())
+            _forget()
+            yield
+    finally:
         _forget()
-        yield
-    _forget()
 
 
 def _forget() -> None:

@@ -4,14 +4,19 @@ A few of each kind; all of them, with bisect and minify, by `python tests/plante
 """
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import ptdebug
 import pytest
+import torch
 from ptdebug.cli.main import main
+from ptdebug.replay.failures.new_memory import HUGE, filled
 
 from . import driver, programs
 from .fault import Edit, NotPlanted, planted
@@ -38,6 +43,36 @@ def test_there_are_at_least_sixty_over_all_stages():
 def test_every_patch_fits_the_product(name):
     with planted(FAULTS[name]):
         pass
+    assert not [p.module for p in FAULTS[name].patches if p.module.endswith("__init__")], "no child imports that name"
+
+
+@pytest.mark.parametrize("name", ["fusion_ignores_a_flip", "matrices_exchanged", "leaky_relu_slope"])
+def test_nothing_is_left_of_a_fault_where_something_raises(name):
+    before = [patched(patch) for patch in FAULTS[name].patches]
+    with contextlib.suppress(ZeroDivisionError), planted(FAULTS[name]):
+        assert [patched(patch) for patch in FAULTS[name].patches] != before
+        raise ZeroDivisionError
+    assert [patched(patch) for patch in FAULTS[name].patches] == before
+
+
+def patched(patch):
+    """What a patch changes, as it is now."""
+    if isinstance(patch, Edit):
+        return sorted(((f.__qualname__, f.__code__.co_consts, f.__code__.co_code) for f in gc.get_objects()
+                       if type(f) is types.FunctionType and f.__module__ == patch.module), key=repr)
+    whole = getattr(sys.modules[patch.module], patch.name)
+    return whole if patch.key is None else whole[patch.key]
+
+
+@contextlib.contextmanager
+def threads(count):
+    """So many threads of torch."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", [name for name in QUICK if name not in OF_CAPTURE])
@@ -45,8 +80,8 @@ def test_replay_names_the_place(name, tmp_path, monkeypatch, capsys):
     fault = FAULTS[name]
     monkeypatch.setattr(sys, "orig_argv", ["planted"])  # there is no program to run again
     expected = programs.outcome(fault.program, lambda f: f)
-    with planted(fault):
-        with ptdebug.record("r", out=str(tmp_path)):
+    with planted(fault), threads(fault.threads):
+        with ptdebug.record("r", out=str(tmp_path)), filled(HUGE):  # what nobody writes is wrong, not as it was freed
             found = programs.outcome(fault.program, ptdebug.compile)
         assert programs.difference(found, expected)
         assert main(["replay", str(tmp_path / "r"), "--json"]) == 1

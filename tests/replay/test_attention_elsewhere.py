@@ -31,6 +31,17 @@ def test_products_give_what_the_kernel_gives(causal: bool) -> None:
         known, rtol=1e-4, atol=1e-5)
 
 
+def test_what_is_not_a_number_stays_so_and_what_sees_no_key_is_zero() -> None:
+    query, key, value = (torch.randn(1, 2, 4, 8) for _ in range(3))
+    query[0, 0, 2, 0] = torch.nan
+    mask = torch.zeros(1, 1, 4, 4)
+    mask[:, :, 1] = -torch.inf
+    out, _ = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, False, attn_mask=mask)
+    mine, _ = elsewhere._flash_on_cpu(query, key, value, 0.0, False, attn_mask=mask)
+    torch.testing.assert_close(mine, out, equal_nan=True)
+    assert bool(mine[0, 0, 2].isnan().all()) and not bool(mine[:, :, 1].any())
+
+
 def test_the_table_is_as_before_afterwards() -> None:
     before = dict(elsewhere.CALLED)
     with elsewhere.attention_elsewhere("cpu"):

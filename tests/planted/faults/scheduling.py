@@ -62,7 +62,8 @@ def f(x, w):
 
 def calls():
     return [(torch.randn(64, 64), torch.randn(64, 64))]
-""", ("__init__", "return name in kept or bool(readers.get(name, set()) - {node.id})", "return name in kept")),
+""", ("ptdebug.engine.scheduler", "return name in kept or bool(readers.get(name, set()) - {node.id})",
+            "return name in kept")),
     _fault("strided_loops_collapsed", "(fuse|lowering|compile):.*", """
 def f(x):
     y = x[:, :5] * 2  # here
