@@ -7,6 +7,7 @@ call returns is one of its results, or of these. Nothing of the model changes: w
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ from ..tracer.breaks.raised_errors import FullGraphError
 from . import session
 from .compile_anything import compile_anything
 from .explain import Collector
-from .exported_sizes import Dims, Sizes, dims_of, marked
+from .exported_sizes import Dims, Sizes, copied, dims_of, marked
 from .module import OptimizedModule
 from .wiring import requested
 
@@ -124,8 +125,8 @@ class _Weights:
         """Its name."""
         name = self.names.get(id(tensor))
         if name is None:
-            name = self.names[id(tensor)] = f"constant{len(self.tensors)}"
-            self.tensors[name] = tensor
+            name = next(new for k in itertools.count() if (new := f"constant{k}") not in self.tensors)
+            self.tensors[name], self.names[id(tensor)] = tensor, name
         return name
 
 
@@ -146,7 +147,8 @@ class _Export:
             self.paths += [path for path, _ in found]
             leaves += [leaf for _, leaf in found]
             self.dims += dims_of(value, shapes, parameter)
-        self.leaves = _marked(leaves, self.dims)
+        self.leaves = [marked(leaf, dims) if isinstance(leaf, torch.Tensor) else leaf
+                       for leaf, dims in zip(leaves, self.dims)]
         self.captured: Any = None
         self.parts: Parts | None = None
         self.inputs: tuple[Any, ...] = ()
@@ -210,7 +212,7 @@ class _Export:
         written = set(self.parts.entry.written) if self.parts.entry is not None else set()
 
         def run(*inputs: Any) -> Sequence[Any]:
-            given = [value.clone() if k in written else value for k, value in enumerate(inputs)]
+            given = [copied(value) if k in written else value for k, value in enumerate(inputs)]
             self.copies = {id(copy): value for copy, value in zip(given, inputs) if copy is not value}
             outputs = compiled(*given)
             self.inputs, self._held = inputs, [given, outputs]
@@ -305,13 +307,6 @@ def _flattened(value: Any, path: str) -> tuple[Structure, list[tuple[str, Any]]]
             what = f"on {leaf.device}" if plain else f"of type {type(leaf).__qualname__}"
             raise ExportError(f"{place} is {what}: packages are for plain tensors on a CPU")
     return structure, leaves
-
-
-def _marked(leaves: Sequence[Any], dims: Sequence[Dims]) -> list[Any]:
-    """The leaves; tensors as others on the same memory, with the marks for sizes that vary."""
-    known: dict[int, torch.Tensor] = {}
-    return [known.setdefault(id(leaf), marked(leaf, each)) if isinstance(leaf, torch.Tensor) else leaf
-            for leaf, each in zip(leaves, dims)]
 
 
 def _attributes(model: Any) -> dict[str, Any]:
