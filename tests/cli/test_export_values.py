@@ -7,6 +7,7 @@ from typing import Any
 import ptdebug
 import pytest
 import torch
+from ptdebug.cli.exporting import ExportError
 from ptdebug.engine.package import InputError
 
 
@@ -58,3 +59,54 @@ CONSTANT = torch.tensor([1.0, 2.0, 3.0])
 def test_constants_have_names_of_their_own(package: Any) -> None:
     model, x = Named(), torch.randn(3)
     assert torch.allclose(package(model, (torch.randn(3),))(x), model(x))
+
+
+def test_numbers_that_depend_on_arguments_are_computed_in_each_call(package: Any) -> None:
+    def sizes(x: torch.Tensor) -> Any:
+        return x * 2, x.shape, {"rows": x.shape[0] * 3, "sum": x.sum().item(), "any": x.any().item(), "kept": 3}
+
+    program, x = package(sizes, (torch.zeros(4, 3),), dynamic_shapes=({0: "n"},)), torch.ones(7, 3)
+    got, wanted = program(x), sizes(x)
+    assert got[1:] == (tuple(wanted[1]), wanted[2]) and got[2]["any"] is True
+    with pytest.raises(ExportError, match="used outside of the graph, in a text"):
+        ptdebug.export(lambda x: (x + 1, f"{x.shape[0]} rows"), (x,), dynamic_shapes=({0: "n"},))
+
+
+class Changing(torch.nn.Module):
+    """A list that each call makes longer, and a table that the first call makes."""
+
+    def __init__(self, grows: bool) -> None:
+        super().__init__()
+        self.grows, self.seen, self._table = grows, [], None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.grows:
+            self.seen.append(x)
+            return sum(self.seen)
+        if self._table is None:
+            self._table = torch.arange(2.0)
+        return x * self._table
+
+
+def test_a_model_that_changes_what_it_depends_on_is_refused(package: Any) -> None:
+    x = torch.ones(2)
+    for model in (Changing(True), Changing(False)):
+        with pytest.raises(ExportError, match="changes what it depends on"):
+            ptdebug.export(model, (x,))
+    model(x)
+    assert torch.equal(package(model, (x,))(x + 1), model(x + 1))
+
+
+def test_hooks_and_compiled_modules_are_exported_with_what_they_do(package: Any) -> None:
+    model, x = torch.nn.Linear(3, 3), torch.randn(2, 3)
+    model.register_forward_hook(lambda module, args, result: result * 2)
+    with torch.no_grad():
+        assert torch.allclose(package(torch.compile(model), (x,))(x + 1), model(x + 1))
+
+
+def test_why_a_graph_cannot_be_compiled_is_told() -> None:
+    lazily = torch.randn(3, dtype=torch.complex64).conj()
+    with pytest.raises(ExportError, match="an input is lazily conjugated"):
+        ptdebug.export(lambda x: x * lazily, (torch.randn(3),))
+    with pytest.raises(ExportError, match="works for one value of it only"):
+        ptdebug.export(lambda x: x * 2 if x.shape[0] == 4 else x, (torch.ones(4),), dynamic_shapes=({0: "n"},))
