@@ -354,6 +354,8 @@ def _flattened(value: Any, path: str) -> tuple[Structure, list[tuple[str, Any]]]
         if not plain or (isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu"):
             what = f"on {leaf.device}" if plain else f"of type {type(leaf).__qualname__}"
             raise ExportError(f"{place} is {what}: packages are for plain tensors on a CPU")
+        if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
+            raise ExportError(f"{place} is an integer of more than 64 bits: packages cannot have those")
     return structure, leaves
 
 

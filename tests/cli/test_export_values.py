@@ -110,3 +110,41 @@ def test_why_a_graph_cannot_be_compiled_is_told() -> None:
         ptdebug.export(lambda x: x * lazily, (torch.randn(3),))
     with pytest.raises(ExportError, match="works for one value of it only"):
         ptdebug.export(lambda x: x * 2 if x.shape[0] == 4 else x, (torch.ones(4),), dynamic_shapes=({0: "n"},))
+
+
+def test_constants_are_compared_as_they_are(package: Any) -> None:
+    program = package(lambda x, a, b: x * a + b, (torch.ones(2), 0.0, float("nan")))
+    assert program(torch.ones(2), 0.0, float("nan")).isnan().all()
+    with pytest.raises(InputError, match=r"a has to be 0\.0, with which it was exported, not -0\.0"):
+        program(torch.ones(2), -0.0, float("nan"))
+    with pytest.raises(ExportError, match="an integer of more than 64 bits"):
+        ptdebug.export(lambda x, a: x + (a >> 70), (torch.ones(2), 1 << 70))
+
+
+def test_autocast_of_the_caller_and_classes_of_tensors(package: Any) -> None:
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inside: torch.Tensor) -> Any:
+            return torch.Tensor._make_wrapper_subclass(cls, inside.shape, dtype=inside.dtype)
+
+        @classmethod
+        def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise NotImplementedError
+
+    model, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+    program = package(model, (torch.randn(4, 8),))
+    with torch.autocast("cpu", torch.bfloat16):
+        got = program(torch.nn.Parameter(x))
+    assert got.dtype is torch.float32 and torch.allclose(got, model(x), atol=1e-5)
+    with pytest.raises(InputError, match=r"input has to be a plain tensor, not a .*Wrapper"):
+        program(Wrapper(x))
+    with pytest.raises(TypeError):
+        program.weights["weight"] = x
+
+
+def test_symbols_are_told_by_their_names() -> None:
+    count = 12
+    args = tuple(torch.randn(k + 2) for k in range(count))
+    told = repr(ptdebug.export(lambda *args: sum(x.sum() for x in args), args,
+                               dynamic_shapes=tuple({0: f"s{k}x"} for k in range(count))))
+    assert all(f"float32 [s{k}x] on cpu" in told for k in range(count))
