@@ -9,6 +9,7 @@ import sympy
 import torch
 
 from ..engine.package.signature import Number, Symbol
+from ..operators.overlap import repeats
 
 HIGHEST = 1 << 31
 """Sizes from here on are as good as unbounded."""
@@ -92,9 +93,19 @@ def _dim(given: Any, path: str) -> Dim | None:
     return Dim(name, 0 if low is None else int(low), None if high is None or high >= HIGHEST else int(high))
 
 
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, on memory of its own: arguments that are the same tensor in the example need not be
+    in a call. One whose elements share memory (`expand`) becomes contiguous."""
+    source = tensor.detach()
+    made = torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=source.device)
+    if repeats(source):
+        return source.clone(memory_format=torch.contiguous_format)
+    return made.copy_(source)
+
+
 def marked(tensor: torch.Tensor, dims: Dims) -> torch.Tensor:
-    """A tensor on the same memory whose dimensions `dims` are compiled for any size."""
-    made = tensor.detach()
+    """A copy of a tensor whose dimensions `dims` are compiled for any size."""
+    made = copied(tensor)
     strict = {d for d, dim in dims.items() if not dim.hinted}
     made._dynamo_dynamic_indices = strict  # type: ignore[attr-defined]
     made._dynamo_weak_dynamic_indices = set(dims) - strict  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ call returns is one of its results, or of these. Nothing of the model changes: w
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,16 +29,22 @@ from ..engine.package.signature import ConstantInput, Place, Result, Signature, 
 from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
 from ..engine.toolchain.cpp_build import entry_of
 from ..tracer.breaks.raised_errors import FullGraphError
+from ..tracer.shapes.frame_shapes import MarkedDynamicError
 from . import session
 from .compile_anything import compile_anything
 from .explain import Collector
-from .exported_sizes import Dims, Sizes, dims_of, marked
+from .exported_numbers import ComputedFloat, ComputedInt, ComputedNumberUsed, computed
+from .exported_sizes import Dims, Sizes, copied, dims_of, marked
 from .module import OptimizedModule
 from .wiring import requested
 
 
 class ExportError(RuntimeError):
     """The model cannot be exported as it is; the message lists why, with lines and what to change."""
+
+
+COMPUTED = (torch.Tensor, ComputedInt, ComputedFloat)
+"""What a graph returns in the example call."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ def export(
     """
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
-    if isinstance(model, OptimizedModule):
+    if isinstance(model, OptimizedModule) or type(model).__name__ == "OptimizedModule":  # torch.compile's
         model = model._orig_mod
     wanted = entry_points or {"forward": EntryPoint(tuple(args), dict(kwargs or {}), dynamic_shapes)}
     weights = _Weights(model)
@@ -124,8 +131,8 @@ class _Weights:
         """Its name."""
         name = self.names.get(id(tensor))
         if name is None:
-            name = self.names[id(tensor)] = f"constant{len(self.tensors)}"
-            self.tensors[name] = tensor
+            name = next(new for k in itertools.count() if (new := f"constant{k}") not in self.tensors)
+            self.tensors[name], self.names[id(tensor)] = tensor, name
         return name
 
 
@@ -146,9 +153,12 @@ class _Export:
             self.paths += [path for path, _ in found]
             leaves += [leaf for _, leaf in found]
             self.dims += dims_of(value, shapes, parameter)
-        self.leaves = _marked(leaves, self.dims)
+        self.leaves = [marked(leaf, dims) if isinstance(leaf, torch.Tensor) else leaf
+                       for leaf, dims in zip(leaves, self.dims)]
         self.captured: Any = None
+        self.attributes = _attributes(model)
         self.parts: Parts | None = None
+        self.refused: ExportError | None = None
         self.inputs: tuple[Any, ...] = ()
         self.outputs: dict[int, int] = {}
         self.copies: dict[int, Any] = {}  # of tensors that the graph writes: what each is a copy of
@@ -156,13 +166,9 @@ class _Export:
 
     def made(self) -> Entry:
         """The entry point. Raises ExportError."""
-        before = _attributes(self.model)
         returned = self._run()
-        after = _attributes(self.model)
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        if changed:
-            raise ExportError(f"{self.name} sets {', '.join(changed[:5])}: a package cannot change attributes of the "
-                              "model; register a buffer and write to it in place (copy_)")
+        if self._sets():
+            raise self._changing()
         if self.captured is None or self.parts is None or self.parts.entry is None:
             raise ExportError(f"{self.name} computes nothing with tensors, so there is no graph to export")
         structure, results = _flattened(returned, "the result")
@@ -184,15 +190,45 @@ class _Export:
         try:
             # a choice that ATen makes by a size (of a convolution's backend) is no condition on it
             with torch.no_grad(), torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-                compiled = compile_anything(self.function, requested(fullgraph=True, isolated=True))
-                return compiled(*values[:self.positional], **by_name)
-        except FullGraphError as error:
+                compiled = compile_anything(_with_hooks(self.function), requested(fullgraph=True, isolated=True))
+                returned = compiled(*values[:self.positional], **by_name)
+                compiled(*values[:self.positional], **by_name)  # compiles again if the first changed something
+                return returned
+        except (FullGraphError, MarkedDynamicError, ComputedNumberUsed) as error:
+            if self.refused is not None:
+                raise self.refused from None
+            if self._held and isinstance(error, FullGraphError):
+                raise self._changing() from None
             raise ExportError(f"{self.name} cannot be exported as one graph.\n{error}") from None
         finally:
             session.leave(inside)
             self.weights.decisions = [msgspec.to_builtins(decision) for decision in collector.decisions]
 
+    def _sets(self) -> list[str]:
+        """The attributes that the call set."""
+        before, after = self.attributes, _attributes(self.model)
+        return [name for name in {**before, **after} if before.get(name, after) is not after.get(name, before)]
+
+    def _changing(self) -> ExportError:
+        names = self._sets()
+        if names:
+            return ExportError(f"{self.name} sets {', '.join(names[:5])}: a package cannot change attributes of the "
+                               "model; register a buffer and write to it in place (copy_)")
+        return ExportError(
+            f"{self.name} changes what it depends on (an attribute, a list, a global), so a second call is compiled "
+            "otherwise. Where that is a cache that the first call fills, call the model once before the export; else "
+            "register a buffer and write to it in place (copy_)")
+
     def _compile(self, captured: Any, context: CompileContext) -> Callable[..., Any]:
+        try:
+            return self._compiled(captured, context)
+        except ExportError as error:
+            self.refused = self.refused or error
+            raise FullGraphError(str(error)) from None  # other errors make the tracer go on in eager
+
+    def _compiled(self, captured: Any, context: CompileContext) -> Callable[..., Any]:
+        if self._held:
+            raise self._changing()
         if self.captured is not None:
             raise ExportError(f"{self.name} is more than one graph")
         context.cpp_wrapper = True
@@ -210,9 +246,12 @@ class _Export:
         written = set(self.parts.entry.written) if self.parts.entry is not None else set()
 
         def run(*inputs: Any) -> Sequence[Any]:
-            given = [value.clone() if k in written else value for k, value in enumerate(inputs)]
-            self.copies = {id(copy): value for copy, value in zip(given, inputs) if copy is not value}
+            given = [copied(value) if k in written else value for k, value in enumerate(inputs)]
             outputs = compiled(*given)
+            if self._held:  # the second call
+                return outputs
+            outputs = [computed(value) for value in outputs]
+            self.copies = {id(copy): value for copy, value in zip(given, inputs) if copy is not value}
             self.inputs, self._held = inputs, [given, outputs]
             self.outputs = {id(output): k for k, output in reversed(list(enumerate(outputs)))}
             return outputs
@@ -232,7 +271,7 @@ class _Export:
 
     def _result(self, path: str, value: Any) -> Result:
         value = self.copies.get(id(value), value)
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, COMPUTED):
             return Result(value=value)
         leaf = self._leaf(value)
         if leaf >= 0:
@@ -240,7 +279,7 @@ class _Export:
         if id(value) in self.outputs:
             return Result(output=self.outputs[id(value)])
         if id(value) in self.weights.names:
-            return Result(weight=self.weights.named(value))
+            return Result(weight=self.weights.names[id(value)])
         raise ExportError(f"{path} is a tensor that the graph does not make: it is made outside of it")
 
     def _inputs(self, written: set[int]) -> tuple[tuple[Any, ...], tuple[Symbol, ...], tuple[str, ...]]:
@@ -261,6 +300,17 @@ class _Export:
             size, stride = tuple(map(sizes.number, fake.shape)), tuple(map(sizes.number, fake.stride()))
             inputs.append(TensorInput(path, dtype, device, size, stride, read[leaf] in written))
         return tuple(inputs), tuple(sizes.symbols.values()), sizes.conditions()
+
+
+def _with_hooks(function: Any) -> Any:
+    """What is compiled as one graph with the hooks of the module itself, if it has any."""
+    if not isinstance(function, torch.nn.Module) or not (function._forward_hooks or function._forward_pre_hooks):
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _bound(function: Any, point: EntryPoint) -> tuple[list[str], int, list[Any]]:
@@ -296,31 +346,26 @@ def _shapes(parameters: Sequence[str], given: Any) -> list[Any]:
 
 def _flattened(value: Any, path: str) -> tuple[Structure, list[tuple[str, Any]]]:
     try:
-        structure, leaves = flatten(value, path, torch.Tensor)
+        structure, leaves = flatten(value, path, COMPUTED)
     except UnknownContainer as error:
         raise ExportError(str(error)) from None
     for place, leaf in leaves:
-        plain = type(leaf) in (*LEAVES, torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        plain = type(leaf) in (*LEAVES, *COMPUTED, torch.nn.Parameter, torch.nn.Buffer)
         if not plain or (isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu"):
             what = f"on {leaf.device}" if plain else f"of type {type(leaf).__qualname__}"
             raise ExportError(f"{place} is {what}: packages are for plain tensors on a CPU")
+        if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
+            raise ExportError(f"{place} is an integer of more than 64 bits: packages cannot have those")
     return structure, leaves
 
 
-def _marked(leaves: Sequence[Any], dims: Sequence[Dims]) -> list[Any]:
-    """The leaves; tensors as others on the same memory, with the marks for sizes that vary."""
-    known: dict[int, torch.Tensor] = {}
-    return [known.setdefault(id(leaf), marked(leaf, each)) if isinstance(leaf, torch.Tensor) else leaf
-            for leaf, each in zip(leaves, dims)]
-
-
 def _attributes(model: Any) -> dict[str, Any]:
-    """What the attributes of the model's modules are, by identity."""
+    """The attributes of the model's modules."""
     if not isinstance(model, torch.nn.Module):
         return {}
     found: dict[str, Any] = {}
     for path, module in model.named_modules():
         for place in (vars(module), module._buffers, module._parameters):
-            found |= {f"{path}.{name}".lstrip("."): id(value) for name, value in place.items()
+            found |= {f"{path}.{name}".lstrip("."): value for name, value in place.items()
                       if not name.startswith("_") and not isinstance(value, (dict, list))}
     return found

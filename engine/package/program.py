@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ class Program:
     """
 
     def __init__(self, package: Package) -> None:
-        self.weights: Mapping[str, torch.Tensor] = dict(package.weights)
+        self.weights: Mapping[str, torch.Tensor] = MappingProxyType(dict(package.weights))
         self.decisions = archive.decisions_of(package.decisions)
         with _libraries(package) as paths:
             self._entries = {e.signature.name: EntryPoint(e, self.weights, paths.get(e.signature.name))
@@ -85,7 +86,7 @@ class EntryPoint:
             inputs[position] = leaves[leaf]
         if self._written:
             self._check_written(inputs)
-        with torch.no_grad():
+        with torch.no_grad(), _no_autocast():
             outputs = self._call(*inputs)
 
         def result(found: Any) -> Any:
@@ -105,6 +106,11 @@ class EntryPoint:
         if shares_written(inputs, self._written):
             raise InputError(f"{self.signature.name} writes to an argument that shares memory with another")
         self._apart = addresses
+
+
+def _no_autocast() -> AbstractContextManager[None]:
+    """Library calls compute in the dtypes that they were compiled for, also where the caller is in autocast."""
+    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ and nothing to fall back to: each input is checked, and what does not fit is tol
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 
 from ...dependencies import msgspec
 from .structure import Structure, leaves_of
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 Number = int | str
 """A size or stride: a number, or a Python expression in symbols."""
@@ -100,10 +103,7 @@ class InputError(ValueError):
 
 
 def _shown(number: Number, titles: Mapping[str, str]) -> str:
-    text = str(number)
-    for name, title in titles.items():
-        text = text.replace(name, title)
-    return text
+    return re.sub(r"[A-Za-z_]\w*", lambda found: titles.get(found[0], found[0]), str(number))
 
 
 def _range(symbol: Symbol) -> str:
@@ -176,11 +176,14 @@ class _Checks:
 
     def _kind(self, given: TensorInput | ConstantInput, value: Any) -> None:
         if isinstance(given, ConstantInput):
-            if type(value) is not type(given.value) or value != given.value:
+            if type(value) is not type(given.value) or repr(value) != repr(given.value):  # of nan and -0.0, too
                 raise InputError(f"{given.path} has to be {given.value!r}, with which it was exported, not {value!r}")
             return
         if not isinstance(value, torch.Tensor):
             raise InputError(f"{given.path} has to be a tensor, not a value of type {type(value).__name__}")
+        if type(value) not in PLAIN and torch._C._dispatch_keys(value).has(torch._C.DispatchKey.Python):
+            kind = type(value).__qualname__
+            raise InputError(f"{given.path} has to be a plain tensor, not a {kind}, which has no memory of its own")
         dtype = str(value.dtype).removeprefix("torch.")
         if dtype != given.dtype or str(value.device) != given.device or value.layout is not torch.strided:
             wanted = f"a strided {given.dtype} tensor on {given.device}"

@@ -26,8 +26,9 @@ class UnknownContainer(TypeError):
     """A value is neither a leaf nor a container; the message says where and what to do."""
 
 
-def flatten(value: Any, path: str, tensor: type) -> tuple[Structure, list[tuple[str, Any]]]:
-    """The structure of `value`, and its leaves with their paths. `tensor` is the class of tensors.
+def flatten(value: Any, path: str, tensor: type | tuple[type, ...]) -> tuple[Structure, list[tuple[str, Any]]]:
+    """The structure of `value`, and its leaves with their paths. `tensor` is the class of tensors, or
+    classes of what else may be a leaf.
 
     Raises UnknownContainer.
     """
@@ -46,7 +47,7 @@ def flatten(value: Any, path: str, tensor: type) -> tuple[Structure, list[tuple[
 
 
 def _container(
-    kind: str, keys: tuple[Any, ...], items: Sequence[tuple[Any, str, Any]], tensor: type
+    kind: str, keys: tuple[Any, ...], items: Sequence[tuple[Any, str, Any]], tensor: type | tuple[type, ...]
 ) -> tuple[Structure, list[tuple[str, Any]]]:
     parts = [flatten(each, path, tensor) for _, path, each in items]
     return Structure(kind, keys, tuple(s for s, _ in parts)), [leaf for _, leaves in parts for leaf in leaves]

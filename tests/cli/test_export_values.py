@@ -1,0 +1,150 @@
+"""Exported packages against eager: arguments, weights and results that share memory, vary or change."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.cli.exporting import ExportError
+from ptdebug.engine.package import InputError
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Any:
+    def made(model: Any, args: Any, **options: Any) -> Any:
+        return ptdebug.load(ptdebug.export(model, args, **options).save(tmp_path / "model.ptd"))
+
+    return made
+
+
+def write_one(a: torch.Tensor, b: torch.Tensor) -> Any:
+    a.add_(1)
+    return a, b * 2
+
+
+def test_arguments_that_are_one_tensor_in_the_example_are_two_in_a_call(package: Any) -> None:
+    x, y, both = torch.randn(4), torch.randn(4), torch.randn(4)
+    assert torch.equal(package(lambda a, b: a * 2 + b, (both, both))(x, y), x * 2 + y)
+    program, before = package(write_one, (both, both)), x.clone()
+    first, second = program(x, y)
+    assert first is x and torch.equal(x, before + 1) and torch.equal(second, y * 2)
+    with pytest.raises(InputError, match="shares memory"):
+        program(x, x)
+
+
+def test_example_arguments_may_have_gaps_and_repeat(package: Any) -> None:
+    x, y = torch.randn(4, 8)[:, ::2], torch.randn(4, 4)
+    program = package(write_one, (torch.randn(4, 8)[:, ::2], torch.randn(4).expand(4, 4)))
+    wanted = x + 1
+    first, second = program(x, y)
+    assert torch.equal(first, wanted) and torch.equal(second, y * 2)
+
+
+class Named(torch.nn.Module):
+    """A buffer with the name that a constant would get."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("constant1", torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.constant1 + CONSTANT
+
+
+CONSTANT = torch.tensor([1.0, 2.0, 3.0])
+
+
+def test_constants_have_names_of_their_own(package: Any) -> None:
+    model, x = Named(), torch.randn(3)
+    assert torch.allclose(package(model, (torch.randn(3),))(x), model(x))
+
+
+def test_numbers_that_depend_on_arguments_are_computed_in_each_call(package: Any) -> None:
+    def sizes(x: torch.Tensor) -> Any:
+        return x * 2, x.shape, {"rows": x.shape[0] * 3, "sum": x.sum().item(), "any": x.any().item(), "kept": 3}
+
+    program, x = package(sizes, (torch.zeros(4, 3),), dynamic_shapes=({0: "n"},)), torch.ones(7, 3)
+    got, wanted = program(x), sizes(x)
+    assert got[1:] == (tuple(wanted[1]), wanted[2]) and got[2]["any"] is True
+    with pytest.raises(ExportError, match="used outside of the graph, in a text"):
+        ptdebug.export(lambda x: (x + 1, f"{x.shape[0]} rows"), (x,), dynamic_shapes=({0: "n"},))
+
+
+class Changing(torch.nn.Module):
+    """A list that each call makes longer, and a table that the first call makes."""
+
+    def __init__(self, grows: bool) -> None:
+        super().__init__()
+        self.grows, self.seen, self._table = grows, [], None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.grows:
+            self.seen.append(x)
+            return sum(self.seen)
+        if self._table is None:
+            self._table = torch.arange(2.0)
+        return x * self._table
+
+
+def test_a_model_that_changes_what_it_depends_on_is_refused(package: Any) -> None:
+    x = torch.ones(2)
+    for model in (Changing(True), Changing(False)):
+        with pytest.raises(ExportError, match="changes what it depends on"):
+            ptdebug.export(model, (x,))
+    model(x)
+    assert torch.equal(package(model, (x,))(x + 1), model(x + 1))
+
+
+def test_hooks_and_compiled_modules_are_exported_with_what_they_do(package: Any) -> None:
+    model, x = torch.nn.Linear(3, 3), torch.randn(2, 3)
+    model.register_forward_hook(lambda module, args, result: result * 2)
+    with torch.no_grad():
+        assert torch.allclose(package(torch.compile(model), (x,))(x + 1), model(x + 1))
+
+
+def test_why_a_graph_cannot_be_compiled_is_told() -> None:
+    lazily = torch.randn(3, dtype=torch.complex64).conj()
+    with pytest.raises(ExportError, match="an input is lazily conjugated"):
+        ptdebug.export(lambda x: x * lazily, (torch.randn(3),))
+    with pytest.raises(ExportError, match="works for one value of it only"):
+        ptdebug.export(lambda x: x * 2 if x.shape[0] == 4 else x, (torch.ones(4),), dynamic_shapes=({0: "n"},))
+
+
+def test_constants_are_compared_as_they_are(package: Any) -> None:
+    program = package(lambda x, a, b: x * a + b, (torch.ones(2), 0.0, float("nan")))
+    assert program(torch.ones(2), 0.0, float("nan")).isnan().all()
+    with pytest.raises(InputError, match=r"a has to be 0\.0, with which it was exported, not -0\.0"):
+        program(torch.ones(2), -0.0, float("nan"))
+    with pytest.raises(ExportError, match="an integer of more than 64 bits"):
+        ptdebug.export(lambda x, a: x + (a >> 70), (torch.ones(2), 1 << 70))
+
+
+def test_autocast_of_the_caller_and_classes_of_tensors(package: Any) -> None:
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inside: torch.Tensor) -> Any:
+            return torch.Tensor._make_wrapper_subclass(cls, inside.shape, dtype=inside.dtype)
+
+        @classmethod
+        def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise NotImplementedError
+
+    model, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+    program = package(model, (torch.randn(4, 8),))
+    with torch.autocast("cpu", torch.bfloat16):
+        got = program(torch.nn.Parameter(x))
+    assert got.dtype is torch.float32 and torch.allclose(got, model(x), atol=1e-5)
+    with pytest.raises(InputError, match=r"input has to be a plain tensor, not a .*Wrapper"):
+        program(Wrapper(x))
+    with pytest.raises(TypeError):
+        program.weights["weight"] = x
+
+
+def test_symbols_are_told_by_their_names() -> None:
+    count = 12
+    args = tuple(torch.randn(k + 2) for k in range(count))
+    told = repr(ptdebug.export(lambda *args: sum(x.sum() for x in args), args,
+                               dynamic_shapes=tuple({0: f"s{k}x"} for k in range(count))))
+    assert all(f"float32 [s{k}x] on cpu" in told for k in range(count))
