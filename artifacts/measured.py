@@ -35,6 +35,8 @@ class MeasuredKernel(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Its time, and how much of the device that is."""
         took = f"{self.seconds * 1e6:.1f} us" if self.seconds < 1e-3 else f"{self.seconds * 1e3:.2f} ms"
+        if self.seconds <= 0:  # none of its launches was seen
+            return took
         rates = [f"{self.bytes / self.seconds / 1e9:,.0f} GB/s, {self.bandwidth:.0%} of a copy"] if self.bytes else []
         if self.flops and self.kind == "extern":
             rates.append(f"{self.flops / self.seconds / 1e12:,.1f} TFLOP/s, {self.peak:.0%} of the peak")

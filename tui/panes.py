@@ -87,7 +87,7 @@ class PanesScreen(Screen[None]):
         self._follow = self._runs = follow
         self._stamp: tuple[float, ...] = ()
         self._linked_compiles: set[str] = set()  # whose links are there
-        self._being_read: set[Target] = set()
+        self._being_read: set[tuple[Session, Target]] = set()
         self._preview: Timer | None = None
         self._marked: tuple[Session, Target] | None = None  # for the difference
 
@@ -238,10 +238,10 @@ class PanesScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="listing", exit_on_error=False)
     def _load_listing(self, session: Session, target: Target) -> None:
-        if target not in self._being_read:
-            self._being_read.add(target)
+        if (session, target) not in self._being_read:
+            self._being_read.add((session, target))
             session.listing(target)
-            self._being_read.discard(target)
+            self._being_read.discard((session, target))
             self.app.call_from_thread(self._listing_loaded, session, target)
 
     def _listing_loaded(self, session: Session, target: Target) -> None:

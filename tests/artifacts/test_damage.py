@@ -18,6 +18,8 @@ from ptdebug.artifacts.stages import NAMES
 from ptdebug.cli.api import record
 from ptdebug.cli.main import main
 from ptdebug.tracer.frames import dispatch
+from ptdebug.tui.answers.answer import rows_of
+from ptdebug.tui.answers.questions import QUESTIONS as QUESTIONS_OF_THE_WORKBENCH
 from ptdebug.tui.app import workbench
 from ptdebug.tui.panes import PanesScreen
 from ptdebug.tui.session import Target
@@ -124,6 +126,9 @@ def test_what_the_workbench_shows(seed: int, sample: Path, recorded: Path, home:
                 session.first_row(target)
                 session.forms(target)
         session.links(info.id)
+    for question in QUESTIONS_OF_THE_WORKBENCH:
+        for row in rows_of(question, session, ""):
+            row.details()
     list(session.search("print"))
     session.recording.close()
 

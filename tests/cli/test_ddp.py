@@ -2,15 +2,12 @@
 join, communication hooks, static graphs and unused parameters."""
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.two_ranks import found_by_two_ranks
+
 PROGRAM = """
-import contextlib, json, sys, torch, ptdebug
-import torch.distributed as dist
-import torch.multiprocessing as mp
+import contextlib, ptdebug
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -72,7 +69,6 @@ def variant(name, rank):
     return found
 
 def work(rank, folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     found = {}
     for name in ("eager", "compiled"):
         torch.manual_seed(0)
@@ -90,22 +86,12 @@ def work(rank, folder):
     found["cuts"] = [d.why for _, d in recording.decisions() if d.kind == "ddp-bucket"]
     found["graphs"] = [info.function for info in recording.compiles()]
     found["breaks"] = ptdebug.stats()["graph_breaks"]
-    with open(f"{folder}/{rank}.json", "w") as file:
-        json.dump(found, file)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    mp.spawn(work, args=(sys.argv[1],), nprocs=2)
+    return found
 """
 
 
 def test_two_processes_train_as_in_eager(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run([sys.executable, "program.py", str(tmp_path)], cwd=tmp_path, capture_output=True, text=True,
-                          timeout=240)
-    assert done.returncode == 0, done.stderr
-    for rank in range(2):
-        found = json.loads((tmp_path / f"{rank}.json").read_text())
+    for found in found_by_two_ranks(PROGRAM, tmp_path):
         assert max(abs(a - b) for a, b in zip(found["eager"], found["compiled"])) < 1e-6
         assert found["graphs"] == ["Layers.forward"] and found["breaks"] == 0
         for name, (eager, compiled) in found["variants"].items():

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import ptdebug
@@ -11,16 +12,22 @@ from ptdebug.artifacts import measured
 from ptdebug.artifacts.measured import Measured, MeasuredKernel
 from ptdebug.artifacts.recording import Recording
 from ptdebug.cli.main import main
+from ptdebug.dependencies import msgspec
 from ptdebug.tui.answers.measured import measured_rows
 from ptdebug.tui.session import Session
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory) -> Path:
+def not_measured(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
     with ptdebug.record("r", out=str(folder)):
         ptdebug.compile(lambda x, w: torch.softmax(x @ w, -1) * 2)(torch.randn(32, 300), torch.randn(300, 8))
     return folder / "r"
+
+
+@pytest.fixture
+def recorded(not_measured: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(not_measured, tmp_path / "r")
 
 
 def _kept(recorded: Path, *kernels: MeasuredKernel) -> dict[str, Measured]:
@@ -53,6 +60,10 @@ def test_kernels_have_their_times(recorded: Path, capsys) -> None:
 
     measured.keep(recorded, _kept(recorded, product))  # measured when it was scheduled otherwise
     assert len(measured_rows(Session(Recording.open(recorded)), _id(recorded))) == 1
+    none = MeasuredKernel("", names[0], "extern", 0.0, None, 1000, 0.5, 10, 1e308)
+    measured.keep(recorded, _kept(recorded, none, msgspec.structs.replace(none, name=names[1])))
+    assert [row.details()[0] for row in measured_rows(Session(Recording.open(recorded)), _id(recorded))[1:]] == [
+        "0.0 us", "0.0 us"]
     (recorded / measured.FILE).write_text("damaged")
     assert measured.kept(recorded) == {} and main(["kernels", str(recorded)]) == 0
     assert measured_rows(Session(Recording.open(recorded)), _id(recorded)) == []

@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.devices import GPU
+
 from .programs import Keeping
 from .training.checking import compile
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = GPU
 sdpa = F.scaled_dot_product_attention
 
 

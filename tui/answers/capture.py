@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...artifacts.diff.compilations import Comparison, Side
 from ...artifacts.diff.summary import compilation_sentences
 from ...artifacts.listing import plural, short_place
+from ...artifacts.recording import RecordingError
 from ...artifacts.records import Guard, Guards, Recompile, Runtime
 from ...artifacts.render_graph import source_text
 from ...artifacts.render_lists import (
@@ -52,12 +53,19 @@ def _recompilation(session: Session, owner: str, found: Recompile, name: str) ->
         if known and any(session.is_large_compile(one) for one in (found.compared_with, owner)):
             lines += ["", f"{found.compared_with} -> {owner} is too large to be compared in passing: d compares"]
         elif known:
-            sides = (Side.of(session.recording, found.compared_with), Side.of(session.recording, owner))
             lines += ["", f"{found.compared_with} -> {owner} (d: the whole difference)"]
-            lines += [f"  {text}" for text in compilation_sentences(Comparison(*sides).all())]
+            lines += [f"  {text}" for text in _other_now(session, found.compared_with, owner)]
         return lines
 
     return details
+
+
+def _other_now(session: Session, first: str, second: str) -> list[str]:
+    try:
+        return compilation_sentences(
+            Comparison(Side.of(session.recording, first), Side.of(session.recording, second)).all())
+    except RecordingError as error:  # a damaged one
+        return [str(error)]
 
 
 def guards(session: Session, compile_id: str) -> list[Answer]:

@@ -26,7 +26,7 @@ def measured_rows(session: Session, compile_id: str) -> list[Answer]:
 
 def _row(compile_id: str, part: str, group: str, kernel: MeasuredKernel, known: Measured) -> Answer:
     share = max(kernel.bandwidth, kernel.peak if kernel.kind == "extern" else 0.0)
-    roof = "#" * min(ROOF, round(ROOF * share))
+    roof = "#" * round(ROOF * min(1.0, share))
     title = f"{kernel.seconds * 1e3:9.3f} ms [{roof:<{ROOF}}] {f'{part}.' if part else ''}{kernel.name}"
     eager = "" if kernel.eager_seconds is None else f"its operators in eager: {kernel.eager_seconds * 1e6:.1f} us"
     ran = [f"ran {name}" for name in kernel.launched]

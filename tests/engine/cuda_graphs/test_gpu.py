@@ -10,7 +10,9 @@ import torch
 from ptdebug.engine.runtime.cuda_graphs import statistics
 from torch import nn
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+from tests.devices import GPU
+
+pytestmark = GPU
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.devices import GPU
+
 from ..programs import Keeping
 from ..training.checking import compile
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = GPU
 
 
 def _vocabulary(size: int, bias: bool) -> nn.Module:

@@ -168,9 +168,7 @@ def left_by_a_handler(generator, x):
 
 
 def closed(generator, x):
-    it = generator(x)
-    next(it)
-    it.throw(RuntimeError)
+    it = _thrown(generator, x)
     it.close()
     print("end")
     return x * 2

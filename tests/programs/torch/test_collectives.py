@@ -1,16 +1,13 @@
 """Collectives in compiled functions on two processes: nodes of graphs, values and gradients as in eager."""
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.two_ranks import found_by_two_ranks
+
 PROGRAM = """
-import json, sys, torch, ptdebug, warnings
-import torch.distributed as dist
+import ptdebug, warnings
 import torch.distributed._functional_collectives as functional
-import torch.multiprocessing as mp
 from ptdebug.artifacts.diff.ranks import collectives
 from ptdebug.artifacts.summary import breaks
 from torch.distributed.device_mesh import init_device_mesh
@@ -85,8 +82,6 @@ def train(model, call):
 
 def work(rank, folder):
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     found = {}
     for function in (all_reduce, all_gather, reduce_scatter, broadcast, to_an_input, in_functional_form, in_flight):
         with ptdebug.record(f"{function.__name__}-{rank}", out=folder) as recording:
@@ -99,24 +94,14 @@ def work(rank, folder):
         eager, model = parallel(mesh), parallel(mesh)
         pair = train(eager, eager), train(model, ptdebug.compile(model))
     found["parallel"] = pair, len(breaks(recording)), len(collectives(recording))
-    with open(f"{folder}/{rank}.json", "w") as file:
-        json.dump(found, file)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    mp.spawn(work, args=(sys.argv[1],), nprocs=2)
+    return found
 """
 NODES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "broadcast": 1, "to_an_input": 1,
          "in_functional_form": 9, "in_flight": 0, "parallel": 1}
 
 
 def test_two_processes_compute_as_in_eager(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run([sys.executable, "program.py", str(tmp_path)], cwd=tmp_path, capture_output=True, text=True,
-                          timeout=280)
-    assert done.returncode == 0, done.stderr
-    for rank in range(2):
-        found = json.loads((tmp_path / f"{rank}.json").read_text())
+    for found in found_by_two_ranks(PROGRAM, tmp_path):
         for name, ((eager, compiled), breaks, nodes) in found.items():
             assert _numbers(compiled) == _numbers(eager), name
             assert (breaks, nodes) == (2 if name == "in_flight" else 0, NODES[name]), (name, breaks, nodes)

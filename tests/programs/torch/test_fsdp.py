@@ -1,15 +1,12 @@
 """FSDP1 and FSDP2 on two processes: losses as in eager, equal blocks compiled once, breaks at their boundaries."""
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.two_ranks import found_by_two_ranks
+
 PROGRAM = """
-import json, sys, torch, ptdebug
-import torch.distributed as dist
-import torch.multiprocessing as mp
+import ptdebug
 from ptdebug.artifacts.summary import summary
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from torch.distributed.fsdp import (
@@ -69,8 +66,6 @@ def losses(model, call, rank):
     return found
 
 def work(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     found = {}
     for name, wrap in VARIANTS.items():
         torch.manual_seed(0)
@@ -86,22 +81,13 @@ def work(rank, folder):
             "breaks": [(b["file"], b["source"], b["message"]) for b in summary(recording)["graph_breaks"]],
             "recompiles": summary(recording)["counts"]["recompiles"],
         }
-    with open(f"{folder}/{rank}.json", "w") as file:
-        json.dump(found, file)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    mp.spawn(work, args=(sys.argv[1],), nprocs=2)
+    return found
 """
 
 
 def test_two_processes_train_as_in_eager(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run([sys.executable, "program.py", str(tmp_path)], cwd=tmp_path, capture_output=True, text=True,
-                          timeout=280)
-    assert done.returncode == 0, done.stderr
-    for rank in range(2):
-        for name, found in json.loads((tmp_path / f"{rank}.json").read_text()).items():
+    for variants in found_by_two_ranks(PROGRAM, tmp_path):
+        for name, found in variants.items():
             near = 1e-3 if "mixed" in name else 1e-6
             assert max(abs(a - b) for a, b in zip(*found["losses"])) < near, name
             assert found["keys"][0] == found["keys"][1] and not found["recompiles"], name

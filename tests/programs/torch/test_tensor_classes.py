@@ -8,26 +8,10 @@ import pytest
 import torch
 
 from ..checking import Programs, call, check
+from .wrapper_classes import Wrapped
 
 program = Programs()
 X = torch.ones(2)
-
-
-class W(torch.Tensor):
-    """Wraps another tensor."""
-
-    @staticmethod
-    def __new__(cls, e):
-        return torch.Tensor._make_wrapper_subclass(cls, e.shape, dtype=e.dtype)
-
-    def __init__(self, e):
-        self.e = e
-
-    @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        un = lambda t: t.e if isinstance(t, W) else t
-        r = func(*torch.utils._pytree.tree_map(un, args), **(kwargs or {}))
-        return W(r) if isinstance(r, torch.Tensor) else r
 
 
 @program
@@ -37,13 +21,13 @@ def parameters_of_a_wrapper_class(compile):
     class F(torch.Tensor):
         pass
 
-    w = P(W(torch.ones(2)))
+    w = P(Wrapped(torch.ones(2)))
     f = P(torch.ones(2).as_subclass(F))
     q = P(torch.ones(2))
     n = torch.ones(2)
     b = torch.nn.Buffer(torch.ones(2))
-    wn = W(torch.ones(2))
-    wb = torch.nn.Buffer(W(torch.ones(2)))
+    wn = Wrapped(torch.ones(2))
+    wb = torch.nn.Buffer(Wrapped(torch.ones(2)))
     L = (w, f, q, n, b, wn, wb)
 
     def h(x):
@@ -52,7 +36,7 @@ def parameters_of_a_wrapper_class(compile):
             [isinstance(t, P) for t in L],
             [isinstance(t, torch.nn.Buffer) for t in L],
             [isinstance(t, torch.Tensor) for t in L],
-            [isinstance(t, (F, W)) for t in L],
+            [isinstance(t, (F, Wrapped)) for t in L],
             [type(t).__name__ for t in L],
             [issubclass(type(t), P) for t in L],
             [t.__class__.__name__ for t in L],
@@ -63,7 +47,7 @@ def parameters_of_a_wrapper_class(compile):
 
 @program
 def is_it_a_parameter(compile):
-    w = torch.nn.Parameter(W(torch.ones(2)))
+    w = torch.nn.Parameter(Wrapped(torch.ones(2)))
 
     def h(x):
         return x * 2 if isinstance(w, torch.nn.Parameter) else x * 3
@@ -77,7 +61,7 @@ def is_it_a_parameter(compile):
     def k(x):
         return x * len([p for p in m.parameters() if isinstance(p, torch.nn.Parameter)])
 
-    return call(compile(h), X), call(compile(g), X, w), call(compile(g), X, W(torch.ones(2))), call(compile(k), X)
+    return call(compile(h), X), call(compile(g), X, w), call(compile(g), X, Wrapped(torch.ones(2))), call(compile(k), X)
 
 
 @program

@@ -14,6 +14,7 @@ from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch.overrides import TorchFunctionMode
 
 from ..checking import Programs, call, check, check_engine, check_whole
+from .wrapper_classes import Wrapped
 
 program, whole = Programs(), Programs()
 
@@ -477,21 +478,9 @@ def test_the_engine_gives_the_same(name: str) -> None:
 
 
 def test_a_class_with_dispatch_of_its_own_breaks_the_graph() -> None:
-    class Wrapped(torch.Tensor):
-        @staticmethod
-        def __new__(cls, inner):
-            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
-
-        def __init__(self, inner):
-            self.inner = inner
-
-        @classmethod
-        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-            return func(*[a.inner if isinstance(a, Wrapped) else a for a in args], **(kwargs or {}))
-
     STATISTICS.clear()
     out = ptdebug.compile(lambda w: w + 1)(Wrapped(torch.ones(2)))
-    assert out.tolist() == [2.0, 2.0]
+    assert type(out) is Wrapped and out.inner.tolist() == [2.0, 2.0]
     assert any("which has __torch_dispatch__" in reason for reason in STATISTICS.reasons)
 
 

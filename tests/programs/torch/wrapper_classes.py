@@ -9,6 +9,22 @@ from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
 
+class Wrapped(torch.Tensor):
+    """Another tensor, as are results of its operators: a class that cannot be taken apart."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        result = func(*tree_map_only(Wrapped, lambda t: t.inner, args), **(kwargs or {}))
+        return Wrapped(result) if isinstance(result, torch.Tensor) else result
+
+
 class Int8(torch.Tensor):
     """Weights of eight bits with a scale for each row."""
 

@@ -1,0 +1,35 @@
+"""A program on two processes of one gloo group, and what each of them found."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+START = """
+import json, sys, torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+"""
+END = """
+def in_a_group(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    found = work(rank, folder)
+    with open(f"{folder}/{rank}.json", "w") as file:
+        json.dump(found, file)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(in_a_group, args=(sys.argv[1],), nprocs=2)
+"""
+
+
+def found_by_two_ranks(program: str, folder: Path) -> list[Any]:
+    """What `work(rank, folder)` of the text `program` returns on rank 0 and on rank 1, by way of JSON."""
+    (folder / "program.py").write_text(START + program + END)
+    done = subprocess.run([sys.executable, "program.py", str(folder)], cwd=folder, capture_output=True, text=True,
+                          timeout=280)
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
