@@ -101,6 +101,16 @@ def test_masks_not_known_stay():
         assert chosen(keeping, "sdpa-mask") == expected
 
 
+def test_a_mask_that_a_cpu_cannot_compute_stays(takers):
+    """An integer divided by zero is an error there, and some number on a GPU."""
+    def function(q):
+        one, zero = [positions(q).unsqueeze(1) * n for n in (1, 0)]
+        return sdpa(q, q, q, torch.remainder(one, zero) != 5)
+
+    _, keeping = traced(function, ((2, 12, 64, 32), torch.half))
+    assert chosen(keeping, "sdpa-mask") == []
+
+
 # ---- the kernel, and the layout that it wants ------------------------------------------------------------------------
 SCORES = (2, 12, 33, 197)
 GIVEN = {
