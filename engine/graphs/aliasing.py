@@ -56,6 +56,12 @@ def kept(node: torch.fx.Node) -> bool:
     return False
 
 
+def read_by_strides(node: torch.fx.Node) -> bool:
+    """Whether a reader of the node, or of a view of it, names elements by where they lie in its memory."""
+    views = [user for user in node.users if returns_alias(user)]
+    return any(view.target is torch.ops.aten.as_strided.default or read_by_strides(view) for view in views)
+
+
 def viewed(node: torch.fx.Node) -> torch.fx.Node:
     """What a node is a view of, through views of views; itself for what is no view."""
     while returns_alias(node):

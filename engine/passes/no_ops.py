@@ -8,7 +8,7 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..graphs.aliasing import inputs_reach, kept, outputs_reach, returns_alias
+from ..graphs.aliasing import inputs_reach, kept, outputs_reach, read_by_strides, returns_alias
 from ..graphs.functional_graph import AtenGraph
 from .choices import May, always
 
@@ -60,7 +60,8 @@ def remove_no_ops(graph: AtenGraph, may: May = always) -> list[RuleMatch]:
     """Let users of a no-op read its argument.
 
     A no-op that makes new memory (clone) stays where the program can see that it did: when it is a result, or when it
-    keeps a value for the backward that the program may change meanwhile (an input's, or a result's).
+    keeps a value for the backward that the program may change meanwhile (an input's, or a result's); and where its
+    memory is read by strides, which begins elsewhere in the argument's.
     """
     matches = []
     visible = outputs_reach(graph.module.graph)
@@ -72,7 +73,8 @@ def remove_no_ops(graph: AtenGraph, may: May = always) -> list[RuleMatch]:
         argument = node.args[0]
         if not isinstance(argument, torch.fx.Node) or not _same_value(node, argument):
             continue
-        if not returns_alias(node) and (node in visible or (argument in changeable and kept(node))):
+        if not returns_alias(node) and (
+                node in visible or (argument in changeable and kept(node)) or read_by_strides(node)):
             continue
         if not may(node):
             continue
@@ -92,7 +94,7 @@ def _undo_copies(graph: torch.fx.Graph, may: May) -> list[RuleMatch]:
         if window is None or first is None:
             continue
         original: torch.fx.Node = first.args[0]  # type: ignore[assignment]
-        if last in visible or (original in changeable and kept(last)):
+        if last in visible or (original in changeable and kept(last)) or read_by_strides(last):
             continue
         with first.meta["val"].fake_mode:
             seen = window.target(original.meta["val"], *window.args[1:])  # type: ignore[operator]

@@ -101,6 +101,16 @@ def test_masks_not_known_stay():
         assert chosen(keeping, "sdpa-mask") == expected
 
 
+def test_a_mask_that_a_cpu_cannot_compute_stays(takers):
+    """An integer divided by zero is an error there, and some number on a GPU."""
+    def function(q):
+        one, zero = [positions(q).unsqueeze(1) * n for n in (1, 0)]
+        return sdpa(q, q, q, torch.remainder(one, zero) != 5)
+
+    _, keeping = traced(function, ((2, 12, 64, 32), torch.half))
+    assert chosen(keeping, "sdpa-mask") == []
+
+
 # ---- the kernel, and the layout that it wants ------------------------------------------------------------------------
 SCORES = (2, 12, 33, 197)
 GIVEN = {
@@ -239,6 +249,13 @@ OTHERWISE = {
     "dropout": lambda q, k, m: F.dropout((q @ k.mT).softmax(-1), 0.1) @ k,
     "negative": lambda q, k, m: torch.softmax(q @ k.mT * -1.0, -1) @ k,
     "written": lambda q, k, m: torch.softmax(q @ k.mT, -1) @ k.add_(1),
+    "rounded": lambda q, k, m: torch.div(q @ k.mT, 8, rounding_mode="floor").softmax(-1) @ k,
+    "integers": lambda q, k, m: (q @ k.mT).to(torch.int32).half().softmax(-1) @ k,
+    "8 bits": lambda q, k, m: (q @ k.mT).softmax(-1).to(torch.float8_e4m3fn).half() @ k,
+    "true is added": lambda q, k, m: (q @ k.mT + torch.ones_like(m).tril()).softmax(-1) @ k,
+    "more queries": lambda q, k, m: (q.narrow(2, 0, 1) @ k.mT + torch.zeros_like(m, dtype=torch.half)).softmax(-1) @ k,
+    "keywords": lambda q, k, m: F.dropout(input=F.softmax(input=torch.mul(q @ k.mT, other=2.0), dim=-1), p=0.0) @ k,
+    "a keyword": lambda q, k, m: (q @ k.mT).masked_fill(torch.ones_like(m).triu(1), value=-math.inf).softmax(-1) @ k,
 }
 
 

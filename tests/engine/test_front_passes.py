@@ -84,6 +84,18 @@ def test_no_ops_go_and_copies_that_the_program_sees_stay():
     assert _changed_by(keeping, "no-ops").matches
 
 
+def test_copies_that_are_read_by_strides_stay():
+    """Their memory begins with them, and not with what they are copies of."""
+    def program(x):
+        copy, scaled = x[1:].clone(), x[1:] * 1
+        return [torch.as_strided(part, (2, 3), (3, 1), 0) + 1 for part in (copy, scaled.view(9))]
+
+    x = torch.randn(4, 3)
+    aten, _ = optimized(program, x)
+    assert {"aten.clone.default", "aten.mul.Tensor"} <= set(targets(aten))
+    torch.testing.assert_close(list(aten.module(x)), program(x))
+
+
 def test_adding_zero_is_not_a_no_op():
     def program(x):
         return (x + 0) * 2

@@ -120,6 +120,8 @@ def _hidden(
     else:
         assert found.added is not None
         mask = values[found.added]
+        if not isinstance(mask, torch.Tensor) or not mask.is_floating_point() or mask.requires_grad:
+            return None  # a mask that is true adds 1, and hides nothing
     node = tracer.node_of(mask) if torch._is_functional_tensor(mask) else None
     return None if node is None else hidden(node, tracer.constants, call.query.shape[2], call.key.shape[2])
 

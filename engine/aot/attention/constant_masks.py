@@ -19,7 +19,7 @@ from .position_masks import ABOVE_DIAGONAL, LONGEST, NOTHING, hidden_by_position
 LARGEST = 1 << 27  # elements of all values on the way to a mask; of more, computing them takes too long
 
 _VIEWS = (
-    "alias as_strided detach diagonal expand permute reshape select slice split squeeze t transpose unbind unsqueeze "
+    "alias detach diagonal expand permute reshape select slice split squeeze t transpose unbind unsqueeze "
     "unsafe_view _unsafe_view view"
 )
 _MOVED = (
@@ -75,7 +75,10 @@ def _computed(node: torch.fx.Node, constants: torch.nn.Module) -> torch.Tensor |
             values[step] = getattr(constants, str(step.target)).cpu()
         else:
             function: Any = step.target
-            values[step] = function(*given(step.args), **given(step.kwargs))
+            try:
+                values[step] = function(*given(step.args), **given(step.kwargs))
+            except (IndexError, RuntimeError):  # the CPU has no such kernel, or the program fails here
+                return None
     found = values[node]
     return found if isinstance(found, torch.Tensor) else None
 

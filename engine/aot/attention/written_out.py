@@ -18,6 +18,7 @@ SHORTEST = 64  # keys
 _PRODUCTS = frozenset((operator.matmul, torch.matmul, torch.bmm, "matmul", "bmm", "__matmul__"))
 _SOFTMAXES = frozenset((torch.softmax, torch.nn.functional.softmax, "softmax"))
 _CONVERSIONS = frozenset(("to", "type_as", "float", "half", "bfloat16"))
+_PRECISE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # less is meant by the program
 _READING = frozenset(
     "matmul bmm linear transpose permute view reshape flatten unflatten contiguous expand split chunk unsqueeze "
     "squeeze getattr getitem mul add sub truediv div neg softmax dropout to type_as float half bfloat16 masked_fill "
@@ -56,18 +57,18 @@ def _is(node: Any, targets: Iterable[Any]) -> bool:
 def _attention(last: torch.fx.Node) -> WrittenOut | None:
     weights, value = _operands(last)
     node = _skipping_conversions(weights)
-    if _is(node, (torch.nn.functional.dropout,)) and _drops_nothing(node):
+    if _is(node, (torch.nn.functional.dropout,)) and node.args and _drops_nothing(node):
         node = _skipping_conversions(node.args[0])
-    if not _is(node, _SOFTMAXES) or not _is_over_rows(node):
+    if not _is(node, _SOFTMAXES) or not node.args or not _is_over_rows(node):
         return None
     node, hides, added = _skipping_conversions(node.args[0]), None, None
-    if _is(node, ("masked_fill",)) and node.args[2] == float("-inf"):
+    if _is(node, ("masked_fill",)) and len(node.args) == 3 and node.args[2] == float("-inf"):
         node, hides = _skipping_conversions(node.args[0]), node.args[1]
     elif _is(node, (operator.add, torch.add, "add")) and len(node.args) == 2 and not node.kwargs:
         node, added = _skipping_conversions(node.args[0]), node.args[1]
     scale = 1.0
     if _is(node, (operator.mul, torch.mul, "mul", operator.truediv, torch.div, "div")):
-        number = node.args[1]
+        number = node.args[1] if len(node.args) == 2 and not node.kwargs else None  # a quotient may be rounded
         if not isinstance(number, (int, float)) or not number > 0:
             return None
         scale = float(number) if node.target in (operator.mul, torch.mul, "mul") else 1.0 / number
@@ -89,7 +90,7 @@ def _operands(product: torch.fx.Node) -> tuple[Any, Any]:
 def _skipping_conversions(node: Any) -> Any:
     """What a node was before it was converted, if it has one user each time; None for one that has more."""
     while isinstance(node, torch.fx.Node) and len(node.users) == 1 and node.op == "call_method" and (
-        node.target in _CONVERSIONS
+        node.target in _CONVERSIONS and getattr(node.meta.get("val"), "dtype", None) in _PRECISE
     ):
         node = node.args[0]
     return node if isinstance(node, torch.fx.Node) and len(node.users) == 1 else None
@@ -129,4 +130,6 @@ def _fits(query: Any, right: Any, value: Any, last: torch.fx.Node) -> bool:
     keys, heads = k.shape[-1], (q.shape[-1], v.shape[-1])
     if q.dtype not in (torch.float16, torch.bfloat16) or not all(type(n) is int and n in SIZES for n in heads):
         return False
-    return all(t.shape[:-2] == q.shape[:-2] for t in (k, v, result)) and (type(keys) is not int or keys >= SHORTEST)
+    if any(t.shape[:-2] != q.shape[:-2] for t in (k, v, result)) or result.shape[-2] != q.shape[-2]:
+        return False  # a mask has more queries
+    return type(keys) is not int or keys >= SHORTEST

@@ -21,6 +21,7 @@ import torch.fx
 
 from ....artifacts.context import CompileContext
 from ....artifacts.records import Option, RuleMatch
+from ...graphs.aliasing import read_by_strides
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import unaligned_product
 from ...lowering.realization import kind_of
@@ -47,11 +48,11 @@ def pad_rows(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     """Pad operands and results of products, decisions of kind "pad-mm"; the graph is rewritten in place."""
     nodes = graph.module.graph
     targets = (aten.mm.default, aten.addmm.default)
-    products = [n for n in nodes.nodes if n.target in targets and _is_large(n) and not _is_read_by_strides(n)]
+    products = [n for n in nodes.nodes if n.target in targets and _is_large(n) and not read_by_strides(n)]
     stays = _leaving(nodes) if products else frozenset()
     matches = []
     for made, readers in _misaligned(products).items():
-        in_loops = kind_of(made) == POINTWISE and made not in stays and not _is_read_by_strides(made)
+        in_loops = kind_of(made) == POINTWISE and made not in stays and not read_by_strides(made)
         times = _operand_times(made, readers, in_loops)
         if _chosen(made, times, context) == PADDED:
             whole = _fill(made) if in_loops else _with_zeros(made, readers[0][0])
@@ -78,12 +79,6 @@ def _leaving(nodes: torch.fx.Graph) -> frozenset[torch.fx.Node]:
             node = node.all_input_nodes[0]
             found.add(node)
     return frozenset(found)
-
-
-def _is_read_by_strides(node: torch.fx.Node) -> bool:
-    """Whether a reader depends on where rows lie: it would read the zeros."""
-    views = [user for user in node.users if kind_of(user) in (VIEW, RESHAPE)]
-    return any(view.target is aten.as_strided.default or _is_read_by_strides(view) for view in views)
 
 
 def _is_large(node: torch.fx.Node) -> bool:
