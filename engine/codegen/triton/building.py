@@ -51,11 +51,13 @@ class Binary:
 
 
 class Build:
-    """A kernel that is being compiled, or was. `wait` may be called repeatedly."""
+    """A kernel that is being compiled, or was. `wait` may be called repeatedly, and by several threads."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.job = job
+        self._lock = threading.Lock()  # the service gives an answer once
         self._binary: Binary | None = None
+        self._refusal = ""
         self._service: _Service | None = None
         answer = _kept(job)
         self.cached = answer is not None
@@ -68,18 +70,26 @@ class Build:
 
     def wait(self) -> Binary:
         """The binary. Raises TritonUnsupported with what the compiler said."""
-        if self._binary is None:
-            answer = self._service.answer(self.job["number"]) if self._service is not None else None
-            answer = _compiled_here(self.job) if answer is None else dict(answer)
-            if "error" in answer:
-                raise TritonUnsupported(f"{self.job['name']}: {answer['error']}")
-            answer.pop("number", None)
-            _keep(self.job, answer)
-            self._binary = Binary(self.job["path"], **answer)
-        return self._binary
+        with self._lock:
+            if self._binary is None and not self._refusal:
+                self._binary = self._built()
+            if self._binary is None:
+                raise TritonUnsupported(self._refusal)
+            return self._binary
+
+    def _built(self) -> Binary | None:
+        answer = self._service.answer(self.job["number"]) if self._service is not None else None
+        answer = _compiled_here(self.job) if answer is None else dict(answer)
+        if "error" in answer:
+            self._refusal = f"{self.job['name']}: {answer['error']}"
+            return None
+        answer.pop("number", None)
+        _keep(self.job, answer)
+        return Binary(self.job["path"], **answer)
 
 
 _BUILDS: dict[str, Build] = {}  # by key: of this process
+_BEGINNING = threading.Lock()
 _NUMBERS = count()
 
 
@@ -95,11 +105,13 @@ def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool
         "aligned": [k for k, yes in enumerate(aligned) if yes],
     }
     key = _key(job)
-    if key not in _BUILDS:
-        # Another process may compile the same kernel under another name: its machine code is another file.
-        own = f"{key}-{hashlib.sha256(launch.name.encode()).hexdigest()[:8]}"
-        _BUILDS[key] = Build({**job, "key": key, "number": next(_NUMBERS), "path": str(_folder() / f"{own}.cubin")})
-    return _BUILDS[key]
+    with _BEGINNING:
+        if key not in _BUILDS:
+            # Another process may compile the same kernel under another name: its machine code is another file.
+            own = f"{key}-{hashlib.sha256(launch.name.encode()).hexdigest()[:8]}"
+            path = str(_folder() / f"{own}.cubin")
+            _BUILDS[key] = Build({**job, "key": key, "number": next(_NUMBERS), "path": path})
+        return _BUILDS[key]
 
 
 def warm_up() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from ....artifacts.context import CompileContext
 from ...ir.interpreter import allocate, integer, run_body
-from ...ir.ir import Buffer, Group, KernelSignature
+from ...ir.ir import Buffer, Foreach, Group, KernelSignature
 
 
 class InterpretedGroup:
@@ -40,7 +40,8 @@ class InterpretedGroup:
         buffer = self.buffers[name]
         size, stride = ([integer(n, symbols) for n in numbers] for numbers in (buffer.size, buffer.stride))
         span = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
-        device = self.group.device
+        # A kernel gets copies of numbers on the CPU; one that reads a table gets where they are.
+        device = buffer.device if isinstance(self.group, Foreach) else self.group.device
         storage = torch._C._construct_storage_from_data_pointer(argument, device, span * buffer.dtype.itemsize)
         return torch.empty(0, dtype=buffer.dtype, device=device).set_(storage, 0, size, stride)
 

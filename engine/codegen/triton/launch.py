@@ -55,7 +55,7 @@ class TritonKernel:
             launcher.usual()
 
     def wait(self) -> None:
-        """Until that is compiled. Raises TritonUnsupported where Triton refuses."""
+        """Until that is compiled, and loaded. Raises TritonUnsupported where Triton or the device refuses."""
         for launcher in self._launchers:
             launcher.wait()
 
@@ -246,10 +246,9 @@ class _CudaLauncher:
         return self._build((True,) * len(self.launch.pointers), False) if self._static else None
 
     def wait(self) -> None:
-        """Until that variant is compiled."""
-        build = self.usual()
-        if build is not None:
-            build.wait()
+        """Until that variant is compiled, and loaded. Raises TritonUnsupported."""
+        if self._static:
+            self.variant((True,) * len(self.launch.pointers), False)
 
     def variant(self, aligned: tuple[bool, ...], wide: bool) -> Variant:
         """The kernel compiled for these alignments and this width of positions, loaded."""

@@ -97,7 +97,8 @@ def divided_by_shared(a, b):
     """a / b, rounded once, where many elements share b: without the branch that a division takes for zeros.
 
     The quotient by the inverse is corrected by what it leaves (Markstein, 1990); of infinities, NaN and zeros nothing
-    finite is left, and the quotient is right. Divisors whose inverse is no normal number are scaled.
+    finite is left, and the quotient is right. Divisors whose inverse is no normal number are scaled. What is left of
+    an `a` below 1e-30 may be no normal number: the quotient's last bit may be wrong then.
     """
     scale = tl.where(tl.abs(b) > 1.2676506002282294e30, 5.421010862427522e-20,
                      tl.where(tl.abs(b) < 7.888609052210118e-31, 1.8446744073709552e19, 1.0))

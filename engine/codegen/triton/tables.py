@@ -27,14 +27,14 @@ class Tables:
         first = numpy.cumsum([0, *table.blocks[:-1]])
         block = numpy.arange(len(member)) - first[member]
         self.programs = torch.from_numpy(numpy.stack([member, block], 1).astype(numpy.int32)).to(device)
-        self._known: tuple[Any, ...] = ()
-        self._rows = torch.empty(0)
+        self._latest: tuple[tuple[Any, ...], torch.Tensor] = (), torch.empty(0)  # one attribute: threads share it
 
     def rows(self, pointers: Sequence[int], stream: int) -> torch.Tensor:
         """The rows for buffers at these addresses, ready on the current stream, which is `stream`."""
         key = (stream, *pointers)
-        if key == self._known and not self._scalars:
-            return self._rows
+        known, latest = self._latest
+        if key == known and not self._scalars:
+            return latest
         addresses = numpy.array(pointers, dtype=numpy.int64)
         count, width = len(self._places), self._places.shape[1] + self._sizes.shape[1]
         rows = torch.empty(count * width + 2 * len(self._scalars) + 1, dtype=torch.int64, device=self._device)
@@ -47,7 +47,7 @@ class Tables:
             addresses[place] = at
         values[: count * width] = numpy.concatenate([addresses[self._places], self._sizes], 1).reshape(-1)
         rows.copy_(torch.from_numpy(values), non_blocking=True)  # the values are taken before it returns
-        self._known, self._rows = key, rows
+        self._latest = key, rows
         return rows
 
     def kept_rows(self, pointers: Sequence[int]) -> torch.Tensor:
@@ -55,6 +55,6 @@ class Tables:
         with torch.cuda.stream(torch.cuda.Stream(self._device)):
             rows = self.rows(pointers, 0)
             torch.cuda.current_stream(self._device).synchronize()
-        self._known = ()
+        self._latest = (), rows
         keep(rows)
         return rows

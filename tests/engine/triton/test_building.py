@@ -1,6 +1,7 @@
 """Kernels compiled by the server: which ones are the same, what is kept, and what a failure says."""
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -88,12 +89,39 @@ def test_processes_that_compile_one_kernel_under_two_names(monkeypatch: pytest.M
     assert kept.name.encode() in Path(kept.path).read_bytes()
 
 
+def _refusal(build: building.Build) -> TritonUnsupported | None:
+    try:
+        build.wait()
+    except TritonUnsupported as error:
+        return error
+    return None
+
+
+def test_threads_that_wait_for_one_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(building, "_BUILDS", {})
+    found: list[building.Binary] = []
+    one = building.begin(_launch(), 90, (True, True), False)
+    threads = [threading.Thread(target=lambda: found.append(one.wait()), daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [one.wait()] * 3
+
+
 def test_what_triton_refuses_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By the server, and by this process where the server has gone."""
     monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(building, "_BUILDS", {})
     with pytest.raises(TritonUnsupported, match=r"(?s)kernel: .*not_there"):
         building.begin(_launch(amount="not_there"), 90, (True, True), False).wait()
+    same = building.begin(_launch(amount="not_there", name="another"), 90, (True, True), False)
+    answered: list[BaseException | None] = []  # the service has told it once, and waits for nothing more
+    waiting = threading.Thread(target=lambda: answered.append(_refusal(same)), daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert "not_there" in str(answered)
     gone = building._Service()
     gone._process.kill()
     gone._process.wait()

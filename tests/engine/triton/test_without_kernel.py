@@ -1,13 +1,17 @@
 """Groups that Triton has no kernel for: their statements call ATen, and the rest of the graph stays compiled."""
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import InterpretedGroup, TritonKernel, kernels_for_plan, launch
+from ptdebug.engine.ir.ir import Foreach, Group
 from ptdebug.engine.unsupported import TritonUnsupported
 
 from .programs import PlanRunner, plan_of
@@ -40,6 +44,40 @@ def test_a_group_that_triton_refuses_runs_statement_by_statement(refused: str, m
         if isinstance(kernel, InterpretedGroup):
             memory = [torch.zeros(200, dtype=plan.program.buffers[n].dtype) for n in kernel.signature.buffers]
             assert kernel(*[m.data_ptr() for m in memory]) == 0
+
+
+def test_a_kernel_that_the_device_refuses_is_known_before_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By waiting for it, whether its sizes are known or not."""
+    def refuse(*_):
+        raise RuntimeError("out of resource: shared memory")
+
+    of_cuda = {"get_device_capability": lambda _: (9, 0), "device": nullcontext, "current_device": lambda: 0}
+    for name, value in of_cuda.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(launch, "_static", SimpleNamespace(_load_kernel=refuse, _launch_kernel=None))
+    plan = plan_of(lambda x: torch.sin(x) + 1, (torch.randn(64),), CompileContext())
+    (group,) = plan.items
+    assert isinstance(group, Group)
+    buffers = dict(plan.program.buffers)
+    kernel = TritonKernel(launch.generate(group, buffers, CompileContext()), buffers, torch.device("cuda", 0))
+    with pytest.raises(TritonUnsupported, match="cannot be loaded: out of resource"):
+        kernel.wait()
+
+
+def test_numbers_on_the_cpu_are_read_there() -> None:
+    """A kernel that reads a table gets their addresses on the CPU; others get copies on their device."""
+    scale, xs = torch.tensor(3.0), [torch.randn(k) for k in range(4, 9)]
+    by_scale = lambda scale, a, b, c, d, e: tuple([x * scale for x in (a, b, c, d, e)])
+    plan = plan_of(by_scale, (scale, *xs), CompileContext())
+    (group,) = plan.items
+    assert isinstance(group, Foreach)
+    elsewhere = InterpretedGroup(replace(group, device=torch.device("meta")), plan.program.buffers, ())
+    assert torch.equal(elsewhere._tensor(plan.program.inputs[0], scale.data_ptr(), {}), scale)
+    there = InterpretedGroup(group, plan.program.buffers, ())
+    memory = {name: torch.zeros(8) for name in there.signature.buffers} | dict(zip(plan.program.inputs, (scale, *xs)))
+    assert there(*[memory[name].data_ptr() for name in there.signature.buffers]) == 0
+    results = [memory[view.buffer] for view in plan.program.outputs]
+    assert all(torch.equal(result[: len(x)], 3 * x) for result, x in zip(results, xs))
 
 
 @pytest.mark.gpu
