@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ptdebug
+import torch
+
 PROGRAM = """
 import json, sys, torch, ptdebug, warnings
 import torch.distributed as dist
@@ -120,6 +123,21 @@ def test_two_processes_compute_as_in_eager(tmp_path: Path) -> None:
         for name, ((eager, compiled), breaks, nodes) in found.items():
             assert _numbers(compiled) == _numbers(eager), name
             assert (breaks, nodes) == (2 if name == "in_flight" else 0, NODES[name]), (name, breaks, nodes)
+
+
+def test_before_a_process_group_is_made_eager_raises_its_error(tmp_path: Path) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            x = x * torch.distributed.get_rank()
+            torch.distributed.all_reduce(x)
+        except ValueError:
+            x = x + 5
+        return x * 2
+
+    with ptdebug.record(out=str(tmp_path)) as recording:
+        found = ptdebug.compile(program)(torch.ones(2))
+    assert found.tolist() == [12.0, 12.0]
+    assert recording.compiles() and not [c for c in recording.compiles() if "internal error" in c.reason]
 
 
 def _numbers(value: object) -> list[float]:
