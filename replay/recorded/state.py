@@ -121,6 +121,11 @@ def _on(default: str, device: str) -> str:
     return default if default == "meta" or not device else device
 
 
+def settings_kept() -> AbstractContextManager[None]:
+    """Dtype, autocast and flags are afterwards as they are now."""
+    return _settings(read_state())
+
+
 @contextmanager
 def _settings(state: ProcessState) -> Iterator[None]:
     """Dtype, autocast and flags; afterwards as they were."""

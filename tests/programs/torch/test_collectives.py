@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ptdebug
+import pytest
+import torch
 from tests.two_ranks import found_by_two_ranks
 
 PROGRAM = """
@@ -105,6 +108,19 @@ def test_two_processes_compute_as_in_eager(tmp_path: Path) -> None:
         for name, ((eager, compiled), breaks, nodes) in found.items():
             assert _numbers(compiled) == _numbers(eager), name
             assert (breaks, nodes) == (2 if name == "in_flight" else 0, NODES[name]), (name, breaks, nodes)
+
+
+def test_before_a_process_group_is_made_eager_raises_its_error(caplog: pytest.LogCaptureFixture) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            x = x * torch.distributed.get_rank()
+            torch.distributed.all_reduce(x)
+        except ValueError:
+            x = x + 5
+        return x * 2
+
+    assert ptdebug.compile(program)(torch.ones(2)).tolist() == [12.0, 12.0]
+    assert "internal error" not in caplog.text
 
 
 def _numbers(value: object) -> list[float]:

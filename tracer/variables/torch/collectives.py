@@ -61,7 +61,9 @@ def _group(tx: Translator, value: Value | None) -> Any:
     c10d = sys.modules[_C10D]
     given = None if value is None else value.as_constant()
     if given is None:
-        found = c10d._get_default_group()
+        found = c10d.GroupMember.WORLD
+        if found is None:  # of which eager raises an error
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="a collective before init_process_group")
         words = "the default process group of torch.distributed is the same"
         tx.guards.add(None, "LAMBDA", (lambda _: c10d.GroupMember.WORLD is found, words))
         return found

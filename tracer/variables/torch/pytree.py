@@ -170,6 +170,11 @@ def flatten_by(tx: Translator, tree: Value, spec: Any) -> list[Value]:
     stand for a tuple, and dicts have their keys in any order."""
     if spec.is_leaf():
         return [tree]
+    if spec.type not in fx_pytree.SUPPORTED_NODES:  # has to be the same all the way down
+        leaves, real = flatten(tx, tree, None)
+        if real != spec:
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="tree_flatten_spec of a tree of different structure")
+        return leaves
     node, below = _flatten_one(tx, tree), _children(spec)
     if node is None or len(node[2]) != len(below):
         raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail="tree_flatten_spec of a tree of different structure")
