@@ -212,7 +212,9 @@ class _Export:
                 raise self.refused from None
             if self._held and isinstance(error, FullGraphError):
                 raise self._changing() from None
-            raise ExportError(f"{self.name} cannot be exported as one graph.\n{error}") from None
+            advice = "\nThe marks are those of dynamic_shapes; torch.export.Dim.AUTO is a weak one."
+            text = f"{error}{advice if isinstance(error, MarkedDynamicError) else ''}"
+            raise ExportError(f"{self.name} cannot be exported as one graph.\n{text}") from None
         finally:
             session.leave(inside)
             self.weights.decisions = [msgspec.to_builtins(decision) for decision in collector.decisions]

@@ -186,3 +186,14 @@ def test_earlier_examples_make_no_size_and_no_number_dynamic() -> None:
     for k in (2, 3, 5):
         assert torch.equal(program[f"rows{k}"](torch.ones(k, 2), k), torch.full((k, 2), float(k)))
         assert not program[f"rows{k}"].signature.symbols
+
+
+def test_example_sizes_have_to_fit_the_dimensions() -> None:
+    def both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.sum() + y.sum()
+
+    for sizes, dim, words in (((1, 3), "n", "dimension 0 of x is 1 in the example"),
+                              ((4, 3), "n", "n has two sizes in the example"),
+                              ((9, 9), torch.export.Dim("n", max=8), "outside of the bounds of n")):
+        with pytest.raises(ValueError, match=words):
+            ptdebug.export(both, tuple(map(torch.ones, sizes)), dynamic_shapes=({0: dim}, {0: dim}))
