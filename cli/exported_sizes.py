@@ -71,8 +71,17 @@ def _of_tensor(value: Any, wanted: Any, path: str) -> Dims:
         _check(fits, path, f"a dict of dimensions from 0 to {value.dim() - 1}")
         dim = _dim(each, f"{path}.shape[{position}]")
         if dim is not None:
+            _check_example(dim, value.shape[position], f"dimension {position} of {path}")
             found[position % value.dim()] = dim
     return found
+
+
+def _check_example(dim: Dim, size: int, path: str) -> None:
+    if size < 2 and not dim.hinted:
+        raise ValueError(f"dynamic_shapes: {path} is {size} in the example, and code for 0 and 1 is for these alone: "
+                         "give an example of 2 or more")
+    if size < dim.low or (dim.high is not None and size > dim.high):
+        raise ValueError(f"dynamic_shapes: {path} is {size} in the example, outside of the bounds of {dim.name}")
 
 
 def _dim(given: Any, path: str) -> Dim | None:
@@ -136,6 +145,10 @@ class Sizes:
             raise ValueError(
                 f"dynamic_shapes: {known.title} and {asked.name} have the same size in the example, so that they were "
                 "taken for one: give example arguments of different sizes")
+        for other in self.symbols.values():
+            if other.title == asked.name and other.name != str(symbol) and dim in self.dims[leaf]:
+                raise ValueError(f"dynamic_shapes: {asked.name} has two sizes in the example: give the two dimensions "
+                                 "other names, or example arguments of one size")
         bounds = self.env.var_to_range.get(symbol)
         low = max(asked.low, int(bounds.lower) if bounds is not None else 0, known.low if known else 0)
         upper = [int(bounds.upper)] if bounds is not None and bounds.upper < HIGHEST else []

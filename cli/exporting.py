@@ -28,6 +28,7 @@ from ..engine.package.program import Program
 from ..engine.package.signature import ConstantInput, Place, Result, Signature, Symbol, TensorInput
 from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
 from ..engine.toolchain.cpp_build import entry_of
+from ..operators.overlap import share_memory
 from ..tracer.breaks.raised_errors import FullGraphError
 from ..tracer.shapes.frame_shapes import MarkedDynamicError
 from . import session
@@ -70,8 +71,8 @@ class Exported:
         return Path(path)
 
     def program(self) -> Program:
-        """The same as `ptdebug.load` gives."""
-        return Program(self.package)
+        """The same as `ptdebug.load` gives: weights of its own, which its calls may write to."""
+        return Program(archive.unpacked("the package", archive.packed(self.package)))
 
     def __repr__(self) -> str:
         return "\n".join(str(entry.signature) for entry in self.package.entries)
@@ -113,7 +114,18 @@ def export(
     used = {place.weight for entry in entries for place in entry.signature.places if place.weight}
     used |= {result.weight for entry in entries for result in entry.signature.results if result.weight}
     kept = {name: tensor.detach() for name, tensor in weights.tensors.items() if name in used}
+    _check_apart(entries, kept)
     return Exported(Package(tuple(entries), kernels, kept, msgspec.json.encode(decisions)))
+
+
+def _check_apart(entries: Sequence[Entry], weights: Mapping[str, torch.Tensor]) -> None:
+    """Raise ExportError where a weight that is written shares memory with another: each is a row of the file."""
+    written = {entry.signature.places[k].weight for entry in entries for k in entry.written}
+    for name in sorted(written & set(weights)):
+        for other, tensor in weights.items():
+            if other != name and share_memory(weights[name], tensor):
+                raise ExportError(f"{name} is written and shares memory with {other}: a package cannot have that yet; "
+                                  "register one buffer and make views of it where they are used")
 
 
 class _Weights:
@@ -190,7 +202,8 @@ class _Export:
         try:
             # a choice that ATen makes by a size (of a convolution's backend) is no condition on it
             with torch.no_grad(), torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-                compiled = compile_anything(_with_hooks(self.function), requested(fullgraph=True, isolated=True))
+                request = requested(fullgraph=True, isolated=True, automatic_dynamic=False)
+                compiled = compile_anything(_with_hooks(self.function), request)
                 returned = compiled(*values[:self.positional], **by_name)
                 compiled(*values[:self.positional], **by_name)  # compiles again if the first changed something
                 return returned
@@ -199,7 +212,9 @@ class _Export:
                 raise self.refused from None
             if self._held and isinstance(error, FullGraphError):
                 raise self._changing() from None
-            raise ExportError(f"{self.name} cannot be exported as one graph.\n{error}") from None
+            advice = "\nThe marks are those of dynamic_shapes; torch.export.Dim.AUTO is a weak one."
+            text = f"{error}{advice if isinstance(error, MarkedDynamicError) else ''}"
+            raise ExportError(f"{self.name} cannot be exported as one graph.\n{text}") from None
         finally:
             session.leave(inside)
             self.weights.decisions = [msgspec.to_builtins(decision) for decision in collector.decisions]

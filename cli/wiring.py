@@ -52,6 +52,7 @@ class Request:
     keywords: tuple[tuple[str, Any], ...] = ()
     keep_guards: Callable[[Any], Any] | None = None  # options["guard_filter_fn"]
     isolated: bool = False  # shares what is compiled with no other call of `compile`
+    automatic_dynamic: bool = True  # what changed since an earlier compilation is a symbol
 
     def options(self) -> CompileOptions:
         """The same for the tracer; one object for equal requests, which share what is compiled."""
@@ -76,7 +77,7 @@ class Request:
         options = CompileOptions(
             backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions,
             overrides=lambda: session.current().settings.overrides, keep_guards=self.keep_guards,
-            with_backend=self._with_backend,
+            with_backend=self._with_backend, automatic_dynamic=self.automatic_dynamic,
         )
         _errors_as_dynamos()
         if self.recompile_limit is not None:

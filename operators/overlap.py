@@ -82,3 +82,19 @@ def is_dense(tensor: torch.Tensor) -> bool:
 def hinted(number: Any) -> int:
     """A size or stride as it is at this call."""
     return int(number.node.hint) if isinstance(number, torch.SymInt) else int(number)
+
+
+def share_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether an element of two tensors is in the same bytes; those between the elements do not count."""
+    if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr() or not first.numel() * second.numel():
+        return False
+    used = torch.zeros(first.untyped_storage().nbytes(), dtype=torch.bool)
+    _bytes_of(first, used).fill_(True)
+    return bool(_bytes_of(second, used).any())
+
+
+def _bytes_of(tensor: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    """A view of what the tensor has of its storage, of which each byte is an element of `memory`."""
+    width = tensor.element_size()
+    return memory.as_strided(
+        (*tensor.shape, width), (*(stride * width for stride in tensor.stride()), 1), tensor.storage_offset() * width)

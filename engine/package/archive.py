@@ -29,10 +29,12 @@ class PackageError(ValueError):
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """The layout of a weight, whose memory is a row in the file of weights: sizes and strides in elements."""
+    """The layout of a weight, whose memory is a row in the file of weights: sizes and strides in elements. The file
+    cannot have `complex128`: it has float64."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
+    complex128: bool = False
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -72,6 +74,11 @@ def instructions() -> tuple[str, ...]:
 
 def write(path: str | Path, package: Package) -> None:
     """Write the file, whole or not at all. Raises OSError."""
+    checked_zip.replace(Path(path), packed(package))
+
+
+def packed(package: Package) -> bytes:
+    """The content of the file."""
     from safetensors.torch import save
 
     files: dict[str, bytes] = {"decisions.json": package.decisions}
@@ -80,18 +87,24 @@ def write(path: str | Path, package: Package) -> None:
     for name, (code, source) in package.kernels.items():
         files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"] = code, source.encode()
     files["weights.safetensors"] = save({name: _row(tensor) for name, tensor in package.weights.items()})
-    layouts = {name: Weight(tuple(t.shape), tuple(t.stride())) for name, t in package.weights.items()}
+    layouts = {name: Weight(tuple(t.shape), tuple(t.stride()), t.dtype is torch.complex128)
+               for name, t in package.weights.items()}
     names = tuple(entry.signature.name for entry in package.entries)
     manifest = Manifest(
         SCHEMA, str(torch.__version__), instructions(), __version__, names, layouts,
         {name: checked_zip.checksum(content) for name, content in files.items()})
-    checked_zip.replace(Path(path), checked_zip.packed({"manifest.json": msgspec.json.encode(manifest), **files}))
+    return checked_zip.packed({"manifest.json": msgspec.json.encode(manifest), **files})
 
 
 def read(path: str | Path) -> Package:
     """The package in a file, checked. Nothing of it runs. Raises PackageError, and OSError where it cannot be read."""
+    return unpacked(path, Path(path).read_bytes())
+
+
+def unpacked(path: str | Path, content: bytes) -> Package:
+    """The package in the content of a file. Raises PackageError, which names `path`."""
     try:
-        with checked_zip.opened(Path(path).read_bytes()) as file:
+        with checked_zip.opened(content) as file:
             manifest = checked_zip.manifest(file, Manifest)
             _fits(path, manifest)
             files = {name: checked_zip.member(file, name, checksum) for name, checksum in manifest.files.items()}
@@ -123,7 +136,10 @@ def _package(manifest: Manifest, files: Mapping[str, bytes]) -> Package:
     from safetensors.torch import load
 
     rows = load(files["weights.safetensors"])
-    weights = {name: rows[name].as_strided(each.size, each.stride) for name, each in manifest.weights.items()}
+    weights = {}
+    for name, each in manifest.weights.items():
+        row = rows[name].view(torch.complex128) if each.complex128 else rows[name]
+        weights[name] = row.as_strided(each.size, each.stride)
     entries = tuple(decode_as(files[f"entries/{name}"], Entry) for name in manifest.entries)
     kernels = {name: (files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"].decode())
                for name in manifest.entries if f"kernels/{name}.so" in files}
@@ -133,7 +149,8 @@ def _package(manifest: Manifest, files: Mapping[str, bytes]) -> Package:
 def _row(tensor: torch.Tensor) -> torch.Tensor:
     """The memory of a tensor from its first to its last element, as a row of its own."""
     span = 0 if 0 in tensor.shape else 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
-    return tensor.detach().as_strided((span,), (1,), tensor.storage_offset()).clone()
+    row = tensor.detach().as_strided((span,), (1,), tensor.storage_offset()).clone()
+    return row.view(torch.float64) if row.dtype is torch.complex128 else row
 
 
 def decisions_of(content: bytes) -> list[dict[str, Any]]:

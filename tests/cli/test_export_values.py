@@ -148,3 +148,52 @@ def test_symbols_are_told_by_their_names() -> None:
     told = repr(ptdebug.export(lambda *args: sum(x.sum() for x in args), args,
                                dynamic_shapes=tuple({0: f"s{k}x"} for k in range(count))))
     assert all(f"float32 [s{k}x] on cpu" in told for k in range(count))
+
+
+class Views(torch.nn.Module):
+    """Two buffers on one memory, beside each other or not, one of which is written."""
+
+    def __init__(self, apart: bool) -> None:
+        super().__init__()
+        both = torch.zeros(2, 4, dtype=torch.complex128)
+        self.register_buffer("keys", both[:, :2] if apart else both[:, :3])
+        self.register_buffer("values", both[:, 2:])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.keys.add_(x)
+        return self.keys.sum() + self.values.sum()
+
+
+def test_weights_that_share_memory(package: Any) -> None:
+    x = torch.ones((), dtype=torch.complex128)
+    with pytest.raises(ExportError, match="keys is written and shares memory with values"):
+        ptdebug.export(Views(False), (x,))
+    model = Views(True)
+    exported = ptdebug.export(model, (x,))
+    program, loaded = exported.program(), package(model, (x,))
+    for _ in range(2):
+        assert torch.equal(program(x), loaded(x))
+    assert torch.equal(program.weights["keys"], torch.full((2, 2), 2.0, dtype=x.dtype))
+    assert not model.keys.any() and not exported.program().weights["keys"].any()
+
+
+def test_earlier_examples_make_no_size_and_no_number_dynamic() -> None:
+    def scaled(x: torch.Tensor, scale: int) -> torch.Tensor:
+        return x * scale
+
+    points = {f"rows{k}": ptdebug.EntryPoint((torch.ones(k, 2), k)) for k in (2, 3, 5)}
+    program = ptdebug.export(scaled, entry_points=points).program()
+    for k in (2, 3, 5):
+        assert torch.equal(program[f"rows{k}"](torch.ones(k, 2), k), torch.full((k, 2), float(k)))
+        assert not program[f"rows{k}"].signature.symbols
+
+
+def test_example_sizes_have_to_fit_the_dimensions() -> None:
+    def both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.sum() + y.sum()
+
+    for sizes, dim, words in (((1, 3), "n", "dimension 0 of x is 1 in the example"),
+                              ((4, 3), "n", "n has two sizes in the example"),
+                              ((9, 9), torch.export.Dim("n", max=8), "outside of the bounds of n")):
+        with pytest.raises(ValueError, match=words):
+            ptdebug.export(both, tuple(map(torch.ones, sizes)), dynamic_shapes=({0: dim}, {0: dim}))

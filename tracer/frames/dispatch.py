@@ -204,7 +204,8 @@ class Dispatcher:
             state.frame = next(_frame_numbers)
         compilation = Compilation(once or self.options, frame, CompileId(state.frame, state.compiles), owner)
         state.compiles += 1
-        policy = DynamicPolicy(state.history, dynamic_by_settings(self.options.dynamic), compilation.context)
+        history = state.history if self.options.automatic_dynamic else {}
+        policy = DynamicPolicy(history, dynamic_by_settings(self.options.dynamic), compilation.context)
         compilation.failures = state.failures
         compilation.apart = apart and reason is None
         outcome = compilation.run(policy, reason)
