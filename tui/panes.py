@@ -425,6 +425,9 @@ class PanesScreen(Screen[None]):
         if not self.session.breaks_in:
             self.notify("this recording has no graph breaks")
             return
+        if not self.session.breaks:
+            self.notify("the graph breaks cannot be read: the recording is damaged")
+            return
         self.app.push_screen(BreaksScreen(self.session), self._opened)
 
     def action_ask(self, question: str) -> None:
