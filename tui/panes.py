@@ -422,13 +422,10 @@ class PanesScreen(Screen[None]):
 
     def action_breaks(self) -> None:
         """The graph breaks."""
-        if not self.session.breaks_in:
-            self.notify("this recording has no graph breaks")
+        if self.session.breaks_in and self.session.breaks:
+            self.app.push_screen(BreaksScreen(self.session), self._opened)
             return
-        if not self.session.breaks:
-            self.notify("the graph breaks cannot be read: the recording is damaged")
-            return
-        self.app.push_screen(BreaksScreen(self.session), self._opened)
+        self.notify("the recording's graph breaks are damaged" if self.session.breaks_in else "no graph breaks")
 
     def action_ask(self, question: str) -> None:
         """Answer a question about what is shown: this compilation, or all of them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
@@ -108,10 +109,11 @@ def parse_program(words: Sequence[str]) -> Program:
 
 
 def _installed_script(name: str) -> str | None:
-    """Where a command of PATH is (`torchrun`) that is a Python script, unless a file here has that name."""
+    """Where a command is that is a Python script (`torchrun`), unless a file here has that name: beside this Python,
+    whose environment need not be activated, or in PATH."""
     if os.path.dirname(name) or os.path.exists(name):
         return None
-    found = shutil.which(name)
+    found = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
     if found is None:
         return None
     try:

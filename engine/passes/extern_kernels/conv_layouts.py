@@ -30,6 +30,7 @@ from .image_layouts import STRIDED, is_image, original_values, propagate, restor
 aten = torch.ops.aten
 
 GPU = "cuda"
+DECIDED = "memory_format_decided"  # in a convolution's meta, once its memory format was chosen
 TURNING = 4e9  # bytes read and written in a second when a kernel changes the layout of a tensor
 WORTH = 0.97  # of the cost as it is, below which a change is made
 
@@ -64,7 +65,7 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     """On a GPU, give 2-d convolutions on tensor cores channels-last images, forward and backward.
 
     The library's fast kernels are for such images: it would convert others around each call, which takes as long as the
-    call.
+    call. What is decided in a joint graph, where the cost of the backward is seen, stands in both of its halves.
     """
     nodes = list(graph.module.graph.nodes)
     if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
@@ -74,7 +75,10 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     wanted = {}
     slow = any(_is_slow_turned(node) for node in nodes)
     for node in nodes:
-        if node.target is aten.convolution.default and _is_turned_inside(node, slow):
+        if node.target is not aten.convolution.default or node.meta.get(DECIDED):
+            continue
+        node.meta[DECIDED] = True
+        if _is_turned_inside(node, slow):
             options, origins = (LAST, CONTIGUOUS), (f"forward#{node.name}",)
             wanted[node] = context.decide("conv-layout", node.name, options, LAST, why, origins=origins) == LAST
     wanted = {node: last for node, last in wanted.items() if last}

@@ -5,6 +5,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.engine.aot.decompositions import composite
+from ptdebug.engine.passes import extern_kernels
 from ptdebug.engine.passes.extern_kernels import conv_layouts
 from torch import nn
 from torch.nn import functional as F
@@ -55,3 +56,13 @@ def test_values_gradients_and_strides(case: str, monkeypatch: pytest.MonkeyPatch
     for a, e in zip(actual, expected, strict=True):
         assert a.stride() == e.stride()
         torch.testing.assert_close(a, e, rtol=5e-2, atol=5e-2 * float(e.detach().abs().max()))
+
+
+def test_what_the_joint_graph_decides_stands_in_its_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forward half does not see what the backward would cost, and is not asked again."""
+    monkeypatch.setattr(conv_layouts, "GPU", "cpu")
+    monkeypatch.setattr(extern_kernels, "choose_layouts", lambda graph, context: [])
+    x = torch.randn(2, 3, 16, 16, requires_grad=True)
+    with ptdebug.record("images") as recording:
+        ptdebug.compile(_Net(8, 5))(x)[1].sum().backward()
+    assert [d for _, d in recording.decisions(kind="conv-layout")] == []

@@ -6,6 +6,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
+
 from tests.two_ranks import found_by_two_ranks
 
 PROGRAM = """
