@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..sources.source import CellSource, ComputedSource, Source
+from ..sources.computed import ComputedSource
+from ..sources.source import CellSource, Source
 from ..sources.source_functions import are_different
 from ..variables.core.base import Value
 from ..variables.core.registry import is_stable

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..sources.source import RandomValueSource, Source
+from ..sources.computed import RandomValueSource
+from ..sources.source import Source
 
 if TYPE_CHECKING:
     from ..variables.core.base import Codegen

@@ -22,12 +22,9 @@ import torch.fx
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Cell, Instr, Label, Positions, TryBegin, TryEnd
-from ..sources.source import (
-    CellSource,
-    LocalSource,
-    RandomValueSource,
-    Source,
-)
+from ..sources.computed import RandomValueSource
+from ..sources.roots import LocalSource
+from ..sources.source import CellSource, Source
 from ..variables.core.base import NULL, SideEffects, Value
 from ..variables.python.cells import CellValue
 

@@ -44,7 +44,7 @@ from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
 from ..runtime.eval_frame import unobserved
 from ..runtime.global_modes import LASTING, Modes, protected
 from ..runtime.rng_ops import taken_back
-from ..sources.source import LocalSource
+from ..sources.roots import LocalSource
 from ..variables.containers.dict_iterators import DictIterator
 from ..variables.containers.sequence_iterators import SequenceIterator
 from ..variables.core.base import NULL, Value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from ..sources.source import GLOBAL_STATE
+from ..sources.roots import GLOBAL_STATE
 
 if TYPE_CHECKING:
     from ..variables.core.base import Translator

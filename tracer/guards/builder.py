@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...artifacts.records import Location
-from ..sources.source import GLOBAL_STATE, Source
+from ..sources.roots import GLOBAL_STATE
+from ..sources.source import Source
 from .guarded_frame import GuardedFrame
 from .kinds import KINDS
 from .read import Scope

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from ..shapes.conditions import ShapeGuard
-from ..sources.source import CallSource, ComputedSource, ItemSource, Source
+from ..sources.computed import ComputedSource
+from ..sources.source import CallSource, ItemSource, Source
 
 _FUNCTIONS: dict[str, Any] = {
     "math": math, "max": max, "min": min, "abs": abs, "round": round, "float": float, "torch": torch,

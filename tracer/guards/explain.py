@@ -19,8 +19,10 @@ from torch._C._dynamo.guards import GlobalStateGuard
 from ...artifacts.records import Location, Recompile
 from ..bytecode.resume_function import name_stack_arguments
 from ..runtime.dynamo_stubs import without_dynamo
+from ..sources.computed import ComputedSource
 from ..sources.display_names import display_name
-from ..sources.source import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source, read_from
+from ..sources.roots import GLOBAL_STATE
+from ..sources.source import AttrSource, CallSource, SizeSource, Source
 from .conditions import condition_code, on_frame
 from .describe import describe
 from .kinds import KINDS, check_code, tensor_differences
@@ -105,7 +107,7 @@ def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
 
 def _follows(source: Source, told: Container[Source], scope: Scope) -> bool:
     """Whether `source` is missing because of a difference that is already listed for an object on the way to it."""
-    return not _is_there(source, scope) and any(owner in told for owner in read_from(source))
+    return not _is_there(source, scope) and any(owner in told for owner in source.read_from())
 
 
 def _fails(check: Check, scope: Scope) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch._guards import GuardSource
 
-from ..sources.source import GLOBAL_STATE, Source
+from ..sources.roots import GLOBAL_STATE
+from ..sources.source import Source
 from .builder import GuardBuilder
 from .spec import GuardSpec
 

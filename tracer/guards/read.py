@@ -5,12 +5,9 @@ import keyword
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..sources.source import (
-    AttrSource,
-    ComputedSource,
-    LocalSource,
-    Source,
-)
+from ..sources.computed import ComputedSource
+from ..sources.roots import LocalSource
+from ..sources.source import AttrSource, Source
 
 
 class Scope:

@@ -9,8 +9,9 @@ import torch.fx
 
 from ...artifacts.records import Guard, Guards, Ref, Symbol, SymbolEvent, ref
 from ..bytecode.resume_function import name_stack_arguments
+from ..sources.computed import ComputedSource
 from ..sources.display_names import display_name
-from ..sources.source import ComputedSource, Source, read_from
+from ..sources.source import Source
 from .builder import GuardBuilder
 from .kinds import KINDS, check_code
 from .spec import Check
@@ -36,7 +37,8 @@ def record_guards(
 def _asked_of(number: str, checks: Sequence[Check]) -> Iterator[SymbolEvent]:
     """The guards on results computed from a number: `(s > 0.5) is True`."""
     for check in checks:
-        if isinstance(check.source, ComputedSource) and number in (read.expression for read in read_from(check.source)):
+        of_number = number in (read.expression for read in check.source.read_from())
+        if of_number and isinstance(check.source, ComputedSource):
             yield SymbolEvent(f"needs {_check_text(check)}", check.location)
 
 

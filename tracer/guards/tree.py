@@ -1,16 +1,14 @@
 """Torch's C++ guard tree under construction: what the kinds of guards install themselves on.
 
 The tree mirrors how guarded objects are reached: a manager for each object, an accessor for each step from one to the
-next. A manager checks its own guards first, then its accessors; each object is reached once however many guards are
-below it. Conditions on symbols come last, when everything that they read has been checked.
+next, which the source of the object adds (`Source.reach`). A manager checks its own guards first, then its accessors;
+each object is reached once however many guards are below it. Conditions on symbols come last, when everything that they
+read has been checked.
 """
 from __future__ import annotations
 
-import builtins
-import functools
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -21,25 +19,9 @@ from ..runtime.dynamo_stubs import guard_manager_type
 from ..runtime.eval_frame import local_indices
 from ..shapes.conditions import ShapeGuard
 from ..shapes.frame_shapes import FrameShapes
-from ..sources.cached_results import cached_result
-from ..sources.source import (
-    GLOBAL_STATE,
-    AttrSource,
-    CallSource,
-    CellSource,
-    ComputedSource,
-    DefaultSource,
-    GlobalSource,
-    ItemSource,
-    KeySource,
-    LocalSource,
-    ModuleGlobalSource,
-    ResultSource,
-    SizeSource,
-    Source,
-    WeakrefSource,
-)
-from ..sources.source_functions import FUNCTIONS, item
+from ..sources.computed import ComputedSource
+from ..sources.roots import GLOBAL_STATE
+from ..sources.source import AttrSource, CallSource, Source
 from .conditions import on_frame, on_number
 from .describe import type_name
 from .fast_path import with_brief
@@ -123,7 +105,7 @@ class GuardTree:
     def _reach(self, source: Source, owner: Manager | None) -> Manager:
         before, self._asks = self._asks, not isinstance(owner, PythonGuardManager)
         try:
-            return _ROOTS[type(source)](self, source) if owner is None else _STEPS[type(source)](self, owner, source)
+            return source.reach(self, self.root if owner is None else owner)
         finally:
             self._asks = before
 
@@ -164,6 +146,22 @@ class GuardTree:
             "example_value": None if self._asks and _tells_its_class(example) else example,
             "guard_manager_enum": self.plain,
         }
+
+    def below(self, expression: str, value: Any) -> dict[str, Any]:
+        """The same for a step to a `value` that no source stands for."""
+        return {"source": expression, "example_value": value, "guard_manager_enum": self.plain}
+
+    def index_of_local(self, name: str) -> int:
+        """Where the frame has a local variable."""
+        return self._locals[name]
+
+    def variables_manager(self, variables: dict[str, Any], expression: str) -> Manager:
+        """The manager of the globals of a module."""
+        return self.root.globals_dict_manager(f_globals=variables, **self.below(expression, variables))
+
+    def sees_stores(self, manager: Manager) -> bool:
+        """Whether the items of a dict may be reached by key: the manager sees each of them change."""
+        return not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonGuardManager)
 
     def reader(self, source: Source) -> Callable[[dict[str, Any]], Any]:
         """What `source` computes, as a function of the frame's locals."""
@@ -206,19 +204,17 @@ class GuardTree:
 
     def instance_dict(self, owner: Source, manager: Manager) -> Manager:
         """The manager of `owner.__dict__`, below that of `owner`."""
-        return manager.get_generic_dict_manager(
-            source=f"{owner}.__dict__", example_value=self.value(owner).__dict__, guard_manager_enum=self.plain
-        )
+        return manager.get_generic_dict_manager(**self.below(f"{owner}.__dict__", self.value(owner).__dict__))
 
     def _entry(self, manager: Manager, value: Any, key: Any, name: str) -> Manager:
-        return manager.dict_getitem_manager(key=key, source=name, example_value=value, guard_manager_enum=self.plain)
+        return manager.dict_getitem_manager(key=key, **self.below(name, value))
 
     def module_attribute(self, manager: Manager, source: AttrSource) -> Manager | None:
         """An nn.Module's attribute through its dicts, as cheaply as possible; None where getattr has to decide."""
         module, name = self.value(source.owner), source.name
         own = module.__dict__
         if name in own:
-            if _DICTS_OF_OBJECTS_LIE and not isinstance(manager, PythonGuardManager):
+            if not self.sees_stores(manager):
                 return None
             return self._entry(self.instance_dict(source.owner, manager), own[name], name, source.expression)
         if hasattr(type(module), name) or not _has_stock_getattr(module):
@@ -279,145 +275,3 @@ def _tells_its_class(value: Any) -> bool:
         return False
     told = any("__class__" in vars(base) for base in cls.__mro__[:-1])
     return told or type(cls.__getattribute__) is types.FunctionType
-
-
-# ---- accessors ------------------------------------------------------------------------------------------------------
-def _local(tree: GuardTree, source: LocalSource) -> Manager:
-    return tree.root.framelocals_manager(key=(source.name, tree._locals[source.name]), **tree.step(source))
-
-
-def _globals(tree: GuardTree, variables: dict[str, Any], name: str) -> Manager:
-    return tree.root.globals_dict_manager(
-        f_globals=variables, source=name, example_value=variables, guard_manager_enum=tree.plain
-    )
-
-
-def _global(tree: GuardTree, source: GlobalSource) -> Manager:
-    variables = tree.frame.scope.f_globals
-    manager = _globals(tree, variables, "G")
-    if source.name in variables:
-        return manager.dict_getitem_manager(key=source.name, **tree.step(source))
-    manager.add_dict_contains_guard(False, source.name, tree.imply(source, "BUILTIN", source.name), None)
-    return _globals(tree, vars(builtins), "builtins").dict_getitem_manager(key=source.name, **tree.step(source))
-
-
-def _module_global(tree: GuardTree, source: ModuleGlobalSource) -> Manager:
-    variables = sys.modules[source.module].__dict__
-    manager = _globals(tree, variables, f"__import_module({source.module!r}).__dict__")
-    return manager.dict_getitem_manager(key=source.name, **tree.step(source))
-
-
-def _known(tree: GuardTree, source: WeakrefSource) -> Manager:
-    return tree.root.lambda_manager(python_lambda=lambda _: source.value(), **tree.step(source))
-
-
-def _attribute(tree: GuardTree, manager: Manager, source: AttrSource) -> Manager:
-    if source.generic:
-        return manager.generic_getattr_manager(attr=source.name, **tree.step(source))
-    if isinstance(tree.value(source.owner), torch.nn.Module):
-        through_dicts = tree.module_attribute(manager, source)
-        if through_dicts is not None:
-            return through_dicts
-    if source.name == "__dict__" and type(tree.value(source)) is dict:
-        return tree.instance_dict(source.owner, manager)
-    return manager.getattr_manager(attr=source.name, **tree.step(source))
-
-
-def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
-    owner, key = tree.value(source.owner), source.key
-    get = type(owner).__getitem__
-    if isinstance(owner, dict) and isinstance(key, torch.Tensor):  # the tree would compare it with other keys by ==
-        found = weakref.ref(key)
-        return manager.lambda_manager(python_lambda=lambda owner: dict.get(owner, found()), **tree.step(source))
-    if issubclass(type(owner), dict) and get is dict.__getitem__ and (
-        not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonGuardManager)
-    ):
-        manager = _shelf(manager, (id(key) >> 4) % (len(owner) // _SHELF + 1), **tree.step(source.owner))
-        return manager.dict_getitem_manager(key=key, **tree.step(source))
-    if issubclass(type(owner), dict) and get is dict.__getitem__ and hasattr(type(owner), "__missing__"):
-        return manager.lambda_manager(python_lambda=lambda owner: item(owner, key), **tree.step(source))
-    if type(key) is int and key >= 0 and get in (list.__getitem__, tuple.__getitem__):
-        manager = _shelf(manager, key // _SHELF, **tree.step(source.owner))
-        if get is list.__getitem__:
-            return manager.list_getitem_manager(key=key, **tree.step(source))
-        return manager.tuple_getitem_manager(key=key, **tree.step(source))
-    return manager.getitem_manager(key=key, **tree.step(source))
-
-
-_SHELF = 256
-
-
-def _shelf(manager: Manager, number: int, **step: Any) -> Manager:
-    """One of the managers that share the items of a large container: a child that returns the container itself, which
-    `step` describes.
-
-    A manager searches all its children for that of an item, which is quadratic with one child per item.
-    """
-    return manager if number == 0 else manager.lambda_manager(python_lambda=_itself(number), **step)
-
-
-@functools.cache
-def _itself(number: int) -> Callable[[Any], Any]:
-    """A manager recognizes the child by this function, so each number has the same one."""
-    return lambda owner: owner
-
-
-def _key(tree: GuardTree, manager: Manager, source: KeySource) -> Manager:
-    keys = list(tree.value(source.owner))
-    step = {"source": f"list({source.owner})", "example_value": keys, "guard_manager_enum": tree.plain}
-    listed = manager.lambda_manager(python_lambda=list, **step)  # once: finding each one anew would be quadratic
-    listed = _shelf(listed, source.index // _SHELF, **step)
-    return listed.list_getitem_manager(key=source.index, **tree.step(source))
-
-
-def _call(tree: GuardTree, manager: Manager, source: CallSource) -> Manager:
-    if source.function == "type":
-        return manager.type_manager(**tree.step(source))
-    return manager.lambda_manager(python_lambda=FUNCTIONS[source.function], **tree.step(source))
-
-
-def _cell(tree: GuardTree, manager: Manager, source: CellSource) -> Manager:
-    cells = tree.value(source.owner).__closure__
-    where = f"{source.owner}.__closure__"
-    closure = manager.closure_manager(source=where, example_value=cells, guard_manager_enum=tree.plain)
-    cell = closure.tuple_getitem_manager(
-        key=source.index, source=f"{where}[{source.index}]", example_value=cells[source.index],
-        guard_manager_enum=tree.plain,
-    )
-    return cell.getattr_manager(attr="cell_contents", **tree.step(source))
-
-
-def _default(tree: GuardTree, manager: Manager, source: DefaultSource) -> Manager:
-    function: types.FunctionType = tree.value(source.owner)
-    if isinstance(source.key, int):
-        defaults = manager.func_defaults_manager(
-            source=f"{source.owner}.__defaults__", example_value=function.__defaults__, guard_manager_enum=tree.plain
-        )
-        return defaults.tuple_getitem_manager(key=source.key, **tree.step(source))
-    defaults = manager.func_kwdefaults_manager(
-        source=f"{source.owner}.__kwdefaults__", example_value=function.__kwdefaults__, guard_manager_enum=tree.plain
-    )
-    return defaults.dict_getitem_manager(key=source.key, **tree.step(source))
-
-
-def _result(tree: GuardTree, manager: Manager, source: ResultSource) -> Manager:
-    args, kwargs = source.args, source.kwargs
-    return manager.lambda_manager(python_lambda=lambda owner: cached_result(owner, args, kwargs), **tree.step(source))
-
-
-def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
-    get = {
-        "size": manager.tensor_property_size_manager,
-        "stride": manager.tensor_property_stride_manager,
-        "storage_offset": manager.tensor_property_storage_offset_manager,
-    }[source.kind]
-    return get(idx=None if source.kind == "storage_offset" else source.dimension, **tree.step(source))
-
-
-_ROOTS: dict[type[Source], Callable[..., Manager]] = {
-    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, WeakrefSource: _known,
-}
-_STEPS: dict[type[Source], Callable[..., Manager]] = {
-    AttrSource: _attribute, ItemSource: _item, KeySource: _key, CallSource: _call, CellSource: _cell,
-    DefaultSource: _default, ResultSource: _result, SizeSource: _size,
-}

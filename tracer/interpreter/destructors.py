@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.resume_function import STACK_ARGUMENT
-from ..sources.source import ItemSource, LocalSource, Source
+from ..sources.roots import LocalSource
+from ..sources.source import ItemSource, Source
 from ..variables.containers.mappings import DictValue
 from ..variables.containers.sequences import SequenceValue
 from ..variables.core.base import Value

@@ -27,7 +27,8 @@ from ..graph.graph import TraceGraph
 from ..runtime.global_modes import Modes, inference_modes_entered, leave_blocks
 from ..runtime.skips import is_installed
 from ..sources.display_names import expression_of
-from ..sources.source import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
+from ..sources.roots import GlobalSource, LocalSource, ModuleGlobalSource
+from ..sources.source import ItemSource, Source
 from ..variables import build
 from ..variables.core.base import ObservedException, Value
 from ..variables.core.finalizers import refuse_visible_death

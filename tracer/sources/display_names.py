@@ -5,9 +5,7 @@ import linecache
 import re
 
 from ...artifacts.records import Location
-from .source import (
-    Source,
-)
+from .source import Source
 
 _LONGEST = 100
 _BLOCK = re.compile(r"(async |)(if|elif|for|with|while|class|def|match)\b.*:( *#.*)?$")

@@ -12,7 +12,7 @@ FAKES = """
     from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
     from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
     from ptdebug.tracer.shapes.frame_shapes import FrameShapes
-    from ptdebug.tracer.sources.source import LocalSource
+    from ptdebug.tracer.sources.roots import LocalSource
 
     def fake_something(dynamic):
         with without_dynamo():

@@ -14,7 +14,8 @@ from ptdebug.engine.toolchain.cpp_build import build
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.fx.backend_call import CompileOptions
 from ptdebug.tracer.guards import fast_path, versions
-from ptdebug.tracer.sources.source import AttrSource, LocalSource
+from ptdebug.tracer.sources.roots import LocalSource
+from ptdebug.tracer.sources.source import AttrSource
 from torch import nn
 
 CALLS = 12  # more than the guards' patience

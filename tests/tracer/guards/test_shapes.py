@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
 from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
 from ptdebug.tracer.shapes.frame_shapes import FrameShapes
-from ptdebug.tracer.sources.source import LocalSource
+from ptdebug.tracer.sources.roots import LocalSource
 
 A, B = LocalSource("a"), LocalSource("b")
 

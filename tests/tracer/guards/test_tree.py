@@ -13,16 +13,14 @@ from hypothesis import given, strategies as st
 from ptdebug.tracer.guards import record_guards
 from ptdebug.tracer.guards.kinds import KINDS
 from ptdebug.tracer.guards.same_constants import is_same_constant
+from ptdebug.tracer.sources.roots import GlobalSource, LocalSource, ModuleGlobalSource
 from ptdebug.tracer.sources.source import (
     AttrSource,
     CallSource,
     CellSource,
     DefaultSource,
-    GlobalSource,
     ItemSource,
     KeySource,
-    LocalSource,
-    ModuleGlobalSource,
     SizeSource,
 )
 

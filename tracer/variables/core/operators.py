@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...sources.source import ComputedSource
+from ...sources.computed import ComputedSource
 from ..python.operand_errors import OPERATORS, refuse_types
 from .base import Value
 from .constant import constant, fold

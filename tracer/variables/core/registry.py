@@ -17,7 +17,8 @@ import torch
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...sources.source import LocalSource, ModuleGlobalSource, Source, WeakrefSource
+from ...sources.roots import LocalSource, ModuleGlobalSource, WeakrefSource
+from ...sources.source import Source
 from .base import Value
 from .constant import ConstantValue
 from .handlers import comes_from

@@ -14,8 +14,9 @@ import numpy as np
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
+from ...sources.computed import ComputedSource
 from ...sources.display_names import display_name
-from ...sources.source import ComputedSource, Source
+from ...sources.source import Source
 from ..containers.sequences import SequenceValue
 from ..core.base import Value
 from ..core.constant import BoundBuiltin, ConstantValue

@@ -11,7 +11,8 @@ from ...breaks.hints import reason_of_call
 from ...breaks.reasons import Reason
 from ...breaks.subjects import name_of_subject
 from ...breaks.unsupported import Unsupported
-from ...sources.source import AttrSource, Source, WeakrefSource
+from ...sources.roots import WeakrefSource
+from ...sources.source import AttrSource, Source
 from ..core.base import Value, with_arguments
 from ..core.constant import fold
 from ..core.handlers import handler_of, is_pure

@@ -12,7 +12,8 @@ import torch
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...sources.source import AttrSource, CallSource, Source, WeakrefSource
+from ...sources.roots import WeakrefSource
+from ...sources.source import AttrSource, CallSource, Source
 from ..containers.sequences import TupleValue, field_names, is_plain
 from ..core.attributes import (
     MISSING,

@@ -17,7 +17,8 @@ import torch
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...sources.source import ComputedSource, ConstantSource, Source
+from ...sources.computed import ComputedSource, ConstantSource
+from ...sources.source import Source
 from ..core.base import Value
 from ..core.constant import constant, fold
 from ..core.late import late

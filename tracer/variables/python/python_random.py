@@ -17,8 +17,10 @@ import torch.fx
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
+from ...sources.computed import ComputedSource, ConstantSource
 from ...sources.display_names import display_name
-from ...sources.source import AttrSource, ComputedSource, ConstantSource, ItemSource, ModuleGlobalSource, Source
+from ...sources.roots import ModuleGlobalSource
+from ...sources.source import AttrSource, ItemSource, Source
 from ..containers.lists import ListValue
 from ..containers.sequences import SequenceValue
 from ..core.base import Value

@@ -17,8 +17,9 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
+from ...sources.computed import ComputedSource, ConstantSource
 from ...sources.display_names import display_name, expression_of
-from ...sources.source import ComputedSource, ConstantSource, Source
+from ...sources.source import Source
 from ..core.base import Value
 from ..core.constant import attribute_of_builtin, constant, fold, of_64_bits
 from ..core.late import late

@@ -15,7 +15,8 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
 from ...sources.display_names import display_name, expression_of
-from ...sources.source import AttrSource, ModuleGlobalSource, Source
+from ...sources.roots import ModuleGlobalSource
+from ...sources.source import AttrSource, Source
 from ..containers.sequences import TupleValue
 from ..core.base import Value
 from ..core.constant import BoundBuiltin, SnapshotIterator, constant

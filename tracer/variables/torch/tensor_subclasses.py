@@ -18,7 +18,8 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
 from ...shapes.wrapper_subclasses import is_wrapper_class
-from ...sources.source import AttrSource, ComputedSource, Source
+from ...sources.computed import ComputedSource
+from ...sources.source import AttrSource, Source
 from ..containers.lists import ListValue, make_list
 from ..containers.sequences import TupleValue
 from ..core.attributes import MISSING, bind, is_python_method, lookup, type_source

@@ -11,7 +11,7 @@ import torch.overrides
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
-from ...sources.source import ModuleGlobalSource
+from ...sources.roots import ModuleGlobalSource
 from ..containers.dicts import make_dict
 from ..containers.lists import make_list
 from ..containers.sequences import make_tuple

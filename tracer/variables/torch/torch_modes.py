@@ -19,7 +19,8 @@ from ...runtime.global_modes import (
     Modes,
     set_saved_tensors_error,
 )
-from ...sources.source import GLOBAL_STATE, Source
+from ...sources.roots import GLOBAL_STATE
+from ...sources.source import Source
 from ..core.base import Value
 from ..core.constant import constant
 from ..core.handlers import NAMED, handles

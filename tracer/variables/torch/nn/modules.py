@@ -18,7 +18,8 @@ from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....runtime.skips import is_installed, is_program
 from ....sources.display_names import display_name
-from ....sources.source import AttrSource, ItemSource, ModuleGlobalSource, Source
+from ....sources.roots import ModuleGlobalSource
+from ....sources.source import AttrSource, ItemSource, Source
 from ...containers.mappings import DictValue
 from ...core.attributes import MISSING, bind, lookup, type_source
 from ...core.base import Value
