@@ -4,8 +4,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .artifacts.garbage import fewer_collections
-
 if TYPE_CHECKING:
     from .cli.api import (
         compile,
@@ -41,6 +39,8 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Load the Python interface on first use (PEP 562): `import ptdebug` itself loads neither torch nor Textual."""
     if name in __all__:
+        from .artifacts.garbage import fewer_collections  # here: pytest imports this file by itself
+
         with fewer_collections():
             return getattr(import_module(_ELSEWHERE.get(name, ".cli.api"), __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
