@@ -240,11 +240,13 @@ class AtenTracer(TorchDispatchMode):
             return self._decompose(func, _copied_then_viewed, args, kwargs)
 
     def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
-        """Apply the rule of an operator without a lowering, which is a decision; NotImplemented to leave it to ATen."""
+        """Apply the rule of an operator, which is a decision; NotImplemented to leave it as it is: to its lowering, or,
+        where it has none, to ATen."""
         source = self.source()
         subject = f"{func}@{source.name if source is not None else '?'}"
         origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()
-        options, why = ("rule", "keep"), f"{func} has no lowering, and is decomposed by {described(rule)}"
+        left = "before its lowering sees it" if func in self.lowered else "as it has no lowering"
+        options, why = ("rule", "keep"), f"{func} is decomposed by {described(rule)}, {left}"
         if self.context.override("decompose", subject) == "keep":
             self.context.decide("decompose", subject, options, "rule", why, origins=origins)
             return NotImplemented
@@ -255,7 +257,7 @@ class AtenTracer(TorchDispatchMode):
             if came_from_outside(error):
                 raise
             self._erase_after(last)
-            why = f"{why}, which cannot be traced: {type(error).__name__}: {error}"
+            why = f"{why}; the rule cannot be traced: {type(error).__name__}: {error}"
             self.context.decide("decompose", subject, options, "keep", why, origins=origins)
             return NotImplemented
         if self.context.recording and result is not NotImplemented:

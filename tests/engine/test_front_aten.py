@@ -149,8 +149,16 @@ def test_the_decision_of_a_rule_names_the_rule_and_the_nodes_it_made():
     made = [n.name for n in aten.module.graph.nodes if n.op == "call_function"]
     (decision,) = [d for d in keeping.decisions if d.kind == "decompose"]
     assert decision.subject == "aten.hardshrink.default@hardshrink"
-    assert "torch._refs.nn.functional.hardshrink" in decision.why
+    assert "torch._refs.nn.functional.hardshrink" in decision.why and "it has no lowering" in decision.why
     assert decision.origins == ("capture#hardshrink", *[f"forward#{name}" for name in made])
+
+
+def test_a_rule_that_goes_before_a_lowering_says_so():
+    context, keeping = recording_context()
+    absolute = torch.ops.aten.abs.default
+    trace(capture(lambda x: x.abs(), torch.randn(3, dtype=torch.complex64)), context, {absolute})
+    (decision,) = [d for d in keeping.decisions if d.subject.startswith(f"{absolute}@")]
+    assert "before its lowering sees it" in decision.why and "no lowering" not in decision.why
 
 
 def test_a_division_of_numbers_has_no_tensors_among_its_arguments():
