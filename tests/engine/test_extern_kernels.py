@@ -383,45 +383,6 @@ def test_graphs_that_look_at_strides_are_left_alone():
     assert [n.name for n in aten.module.graph.nodes] == before
 
 
-# ---- measuring
-def test_a_call_is_measured_once_for_a_machine(own_cache: Path, monkeypatch):
-    monkeypatch.setattr(benchmarking, "_waited", lambda: 0.0)
-    made = []
-
-    def prepare():
-        made.append(1)
-        return {"a": lambda: None, "b": lambda: sum(range(20000))}
-
-    first = benchmarking.costs("subject", prepare)
-    assert first["b"] > first["a"] >= 0
-    assert benchmarking.costs("subject", prepare) == first
-    benchmarking.costs("another subject", prepare)
-    assert len(made) == 2
-
-    for entry in (own_cache / "benchmarks").glob("*.json"):
-        entry.write_text('{"a": 1.0, "b"')
-    again = benchmarking.costs("subject", prepare)
-    assert len(made) == 3 and benchmarking.costs("subject", prepare) == again and len(made) == 3
-
-
-def test_what_the_disk_does_not_take_is_measured_again(own_cache: Path, monkeypatch):
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(benchmarking.tempfile, "mkstemp", full)
-    for _ in range(2):
-        assert set(benchmarking.costs("a call that no file keeps", lambda: {"one": lambda: None})) <= {"one"}
-
-
-def test_runs_that_other_programs_disturb_do_not_count(own_cache: Path, monkeypatch):
-    waited = iter([0, 0, 1] + [1] * 100)  # in the second of four runs; the first, which may make code, never counts
-    monkeypatch.setattr(benchmarking, "_waited", lambda: next(waited))
-    seconds = iter([0, 1, 0, 2, 0, 7, 0, 6] + [0, 8] * 9)
-    monkeypatch.setattr(benchmarking.time, "thread_time", lambda: next(seconds) / 1e4)
-    assert benchmarking.costs("less busy", lambda: {"a": lambda: None}) == {"a": 6e-4}
-    assert len(list((own_cache / "benchmarks").iterdir())) == 1
-
-
 def test_on_a_machine_too_busy_to_measure_calls_run_as_in_eager(own_cache: Path, monkeypatch):
     monkeypatch.setattr(benchmarking, "_waited", iter(range(10**6)).__next__)
 
@@ -434,14 +395,6 @@ def test_on_a_machine_too_busy_to_measure_calls_run_as_in_eager(own_cache: Path,
     chosen = [(d.chosen, d.why) for d in keeping.decisions if d.kind in ("conv-layout", "matmul")]
     assert chosen == [("contiguous", benchmarking.TOO_BUSY), ("mkl", benchmarking.TOO_BUSY)]
     assert not (own_cache / "benchmarks").exists()
-
-
-def test_what_is_kept_on_disk_is_bounded(own_cache: Path, monkeypatch):
-    monkeypatch.setattr(benchmarking, "_waited", lambda: 0.0)
-    monkeypatch.setattr(benchmarking, "ENTRIES", 8)
-    for number in range(30):
-        benchmarking.costs(str(number), lambda: {"a": lambda: None})
-    assert len(list((own_cache / "benchmarks").iterdir())) <= 8
 
 
 # ---- biases of convolutions on a GPU

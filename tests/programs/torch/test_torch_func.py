@@ -370,37 +370,6 @@ def transforms_leave_the_frame(compile):
     return y, tag, kept, [torch.ones(2).equal(f(torch.ones(2))) for f in made]
 
 
-@program
-def transforms_in_checkpoints(compile):
-    def fn(x):
-        inner = grad(lambda a: (a**2).sum())
-        return torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False)
-
-    return call(compile(fn), torch.ones(3, requires_grad=True)), call(compile(fn), torch.ones(3))
-
-
-@program
-def checkpoints_in_transforms(compile):
-    def product(x, y):
-        return vjp(lambda a: a * torch.utils.checkpoint.checkpoint(torch.cos, x, use_reentrant=False), y)[1](y)
-
-    def batched(x, y):
-        return vmap(lambda a: torch.utils.checkpoint.checkpoint(torch.cos, a, use_reentrant=False) * 2)(x)
-
-    def in_a_block(x, y):
-        with torch.autograd.graph.disable_saved_tensors_hooks("no hooks"):
-            y = y * 2
-            return torch.utils.checkpoint.checkpoint(torch.cos, x, use_reentrant=False) + y
-
-    def after_a_block(x, y):
-        with torch.autograd.graph.disable_saved_tensors_hooks("no hooks"):
-            y = y * 2
-        return torch.utils.checkpoint.checkpoint(torch.cos, x, use_reentrant=False) + y
-
-    functions = product, batched, in_a_block, after_a_block
-    return [call(compile(f), torch.arange(3.0), torch.ones(3)) for f in functions]
-
-
 @whole
 def inputs_of_any_size_first_met_in_a_transform(compile):
     held = []
@@ -419,25 +388,6 @@ def inputs_of_any_size_first_met_in_a_transform(compile):
     fn = compile(fn)
     makes = torch.clone, lambda t: t.requires_grad_(), lambda t: t.requires_grad_() * 2
     return [on(n, made) for made in makes for n in (2, 3, 4)]
-
-
-@program
-def transforms_after_a_failed_checkpoint(compile):
-    """The hooks of a checkpoint are on until its frame dies, with the exception that left it."""
-
-    def failing(a):
-        print("failing")
-        raise KeyError
-
-    def fn(x):
-        y = x + 1
-        try:
-            torch.utils.checkpoint.checkpoint(failing, x, use_reentrant=False)
-        except KeyError:
-            y = y * 2
-        return vmap(grad(lambda a: a.sin().sum()))(y)
-
-    return call(compile(fn), torch.ones(2, 3, requires_grad=True))
 
 
 @program

@@ -3,62 +3,20 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import random
-import signal
-import subprocess
-import sys
-import threading
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.artifacts.recorder import NullRecorder
 from ptdebug.tracer.breaks.raised_errors import FullGraphError
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.fx.backend_call import CompileOptions
 from ptdebug.tracer.runtime import eval_frame
 
+from .compiles import Compiles, Keeping, same, scale
+
 pytestmark = pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable())
-
-
-class Compiles:
-    """A backend that runs the captured graph, and what the dispatcher recorded."""
-
-    def __init__(self, **options: Any) -> None:
-        self.graphs: list[Any] = []
-        self.recorder = Keeping()
-        make = lambda i: CompileContext(i, recorder=self.recorder, recording=True)
-        self.options = CompileOptions(self.backend, make_context=make, **options)
-
-    def backend(self, captured: Any, context: Any) -> Any:
-        self.graphs.append(captured)
-        return captured.module.forward
-
-    def __call__(self, function: Any) -> Any:
-        return dispatch.optimize(function, self.options)
-
-    @property
-    def count(self) -> int:
-        return len(self.graphs)
-
-    @property
-    def reasons(self) -> list[Any]:
-        return [record for _, stage, name, record in self.recorder.records if name == "recompile"]
-
-
-class Keeping(NullRecorder):
-    def __init__(self) -> None:
-        self.records: list[tuple[str, str, str, Any]] = []
-        self.ends: list[tuple[str, str, str]] = []
-
-    def record(self, compile_id, stage, name, record):
-        self.records.append((compile_id, stage, name, record))
-
-    def end(self, compile_id, status, reason, seconds):
-        self.ends.append((compile_id, status, reason))
 
 
 @pytest.fixture(autouse=True)
@@ -66,19 +24,6 @@ def fresh_start():
     dispatch.reset()
     yield
     dispatch.reset()
-
-
-def same(compiled: Any, function: Any, *args: Any, **kwargs: Any) -> None:
-    expected, result = function(*args, **kwargs), compiled(*args, **kwargs)
-    torch.testing.assert_close(result, expected, rtol=0, atol=0)
-    assert result.stride() == expected.stride() and result.requires_grad == expected.requires_grad
-
-
-def scale(x, factor=2.0, flag=True, *, extra=None):
-    y = x.sin() * factor
-    if flag:
-        y = y + 1
-    return y if extra is None else y + extra["bias"]
 
 
 def test_a_third_size_does_not_compile():
@@ -369,112 +314,6 @@ def test_an_error_of_the_backend_is_ours_not_the_programs(caplog):
     assert status == "eager" and "in backend" in reason
 
 
-def test_threads():
-    compiles = Compiles(dynamic=False)
-    compiled, errors = compiles(scale), []
-
-    def work(seed):
-        try:
-            for n in (3, 4, 5):
-                same(compiled, scale, torch.randn(n, 2))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not errors and 1 <= compiles.count <= 3
-
-
-def test_a_child_of_fork_compiles_although_a_thread_of_the_parent_did():
-    compiling, forked = threading.Event(), threading.Event()
-
-    class Slow(Compiles):
-        def backend(self, captured, context):
-            compiling.set()
-            forked.wait(60)
-            return super().backend(captured, context)
-
-    thread = threading.Thread(target=lambda: Slow()(scale)(torch.ones(3)))
-    thread.start()
-    compiling.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)
-        compiles = Compiles()
-        right = torch.equal(compiles(lambda x: x * 5)(torch.ones(3)), torch.full((3,), 5.0))
-        os._exit(0 if right and compiles.count == 1 else 1)
-    _, status = os.waitpid(child, 0)
-    forked.set()
-    thread.join()
-    assert status == 0
-
-
-def test_what_another_thread_draws_meanwhile_stays_drawn():
-    """torch puts the state of `random` back after each compilation."""
-    compiling, drawn, found = threading.Event(), threading.Event(), []
-
-    def other():
-        compiling.wait(60)
-        found.append(random.random())
-        drawn.set()
-        leave.wait(60)
-
-    class Slow(Compiles):
-        def backend(self, captured, context):
-            compiling.set()
-            drawn.wait(60)
-            return super().backend(captured, context)
-
-    leave, kept, setstate = threading.Event(), random.getstate(), random.setstate
-    thread = threading.Thread(target=other)
-    thread.start()
-    Slow()(scale)(torch.ones(3))
-    found.append(random.random())
-    leave.set()
-    thread.join()
-    state, real = random.getstate(), random.setstate
-    random.setstate(kept)
-    assert real == setstate
-    assert found == [random.random(), random.random()] and random.getstate() == state
-    random.setstate(kept)
-    assert random.getstate() == kept
-
-
-@pytest.mark.parametrize("after", [torch.float64, torch.float32])
-def test_a_setting_that_another_thread_changes_during_the_compilation_stays_changed(after):
-    before, compiling, changed = torch.get_default_dtype(), threading.Event(), threading.Event()
-
-    def other():
-        compiling.wait(60)
-        torch.set_default_dtype(after)
-        changed.set()
-
-    class Slow(Compiles):
-        def backend(self, captured, context):
-            compiling.set()
-            changed.wait(60)
-            return super().backend(captured, context)
-
-    torch.set_default_dtype(torch.float32 if after == torch.float64 else torch.float64)
-    thread = threading.Thread(target=other)
-    thread.start()
-    dispatch.reset()
-    try:
-        compiles = Slow()
-        compiled = compiles(scale)
-        for _ in range(2):
-            same(compiled, scale, torch.ones(3))
-            assert torch.get_default_dtype() == after
-    finally:
-        thread.join(60)
-        torch.set_default_dtype(before)
-    assert compiles.count == 2
-    assert not any("internal error" in reason for reason in dispatch.stats()["reasons"])
-
-
 def test_a_cached_entry_keeps_no_tensor_alive():
     import gc
     import weakref
@@ -518,48 +357,3 @@ def test_reset_compiles_again():
     assert dispatch.stats()["graphs"] == 0
     compiled(torch.randn(3))
     assert compiles.count == 2
-
-
-@pytest.mark.parametrize("order", [("ours", "stock", "ours"), ("stock", "ours", "stock")])
-def test_beside_stock_compile(order):
-    def function(x, factor=2.0):
-        return x.sin() * factor
-
-    compiles, graphs = Compiles(), []
-
-    def stock_backend(module, inputs):
-        graphs.append(module)
-        return module.forward
-
-    compiled = {"ours": compiles(function), "stock": torch.compile(function, backend=stock_backend)}
-    for which in order:
-        for n, factor in ((3, 2.0), (4, 2.0), (5, 2.0), (3, 3.0)):
-            same(compiled[which], function, torch.randn(n), factor)
-    assert compiles.count == 3 and 2 <= len(graphs) <= 3
-    torch._dynamo.reset()
-
-
-UNSTEADY = """
-import itertools, logging, threading, torch, ptdebug
-from ptdebug.tracer.variables.python import library
-
-answers = itertools.cycle((False, True))
-library._shows = lambda *_: next(answers)  # what a guard asks is not what was seen
-logger, leave = logging.getLogger("told"), threading.Event()
-if {other}:
-    threading.Thread(target=leave.wait, daemon=True).start()
-
-def f(x):
-    logger.debug("x")
-    return x + 1
-
-print(ptdebug.compile(f)(torch.zeros(1)).item(), *ptdebug.stats()["reasons"])
-"""
-
-
-@pytest.mark.parametrize("other, why", [(False, "internal error: TracerError"), (True, "skipped: another thread")])
-def test_guards_that_reject_their_own_call_are_our_fault_where_there_is_one_thread(other, why):
-    """In a process of its own: the tests' may have threads."""
-    script = [sys.executable, "-c", UNSTEADY.format(other=other)]
-    done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=100)
-    assert done.stdout.startswith(f"1.0 {why}")
