@@ -39,7 +39,7 @@ def parts(project: Project) -> list[Change]:
     """An expression is replaced by one of its parts: a call by an argument or its object, `a + b` by `a`, ..."""
     found = [
         (source.span(node), source.replace(node, _enclosed(source, part)))
-        for source in sources(project) for node in ast.walk(source.tree)
+        for source in sources(project) for node in source.nodes
         if isinstance(node, ast.expr) and not _is_target(node) for part in _parts(node)
     ]  # fmt: skip
     return _largest_first(found)
@@ -49,7 +49,7 @@ def constants(project: Project) -> list[Change]:
     """A call, a comparison or an operation is replaced by a constant."""
     found = []
     for source in sources(project):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, (ast.Compare, ast.BoolOp)) or (
                     isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
                 found += [(source.span(node), source.replace(node, text)) for text in ("True", "False")]
@@ -108,7 +108,7 @@ def dropped(project: Project) -> list[Change]:
     """Arguments of calls, elements of displays, names of imports, decorators, bases, annotations are dropped."""
     changes: list[Change] = []
     for source in sources(project):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             changes += [(edit,) for edit in _dropped(source, node)]
     return changes
 
@@ -173,7 +173,7 @@ def coupled(project: Project) -> list[Change]:
     """A parameter is dropped with the arguments for it; an element of a returned tuple with the names it goes to."""
     changes: list[Change] = []
     for source in sources(project):
-        for function in ast.walk(source.tree):
+        for function in source.nodes:
             if isinstance(function, FunctionNode):
                 changes += coupled_parameters(project, source, function)
                 changes += _without_results(project, source, function)
@@ -211,7 +211,7 @@ def _called_as(project: Project, function: Function) -> set[str]:
     """The names by which a function may be called; a class for its `__init__`, any variable for a `forward`."""
     if function.name == "__init__":
         return {
-            c.name for source in sources(project) for c in ast.walk(source.tree)
+            c.name for source in sources(project) for c in source.nodes
             if isinstance(c, ast.ClassDef) and function in c.body
         }
     if function.name in ("forward", "__call__"):
@@ -221,15 +221,15 @@ def _called_as(project: Project, function: Function) -> set[str]:
 
 def _made_of(source: Source, name: str) -> Iterator[str]:
     """Variables that hold what a call makes of a function: `compiled = torch.compile(f)`."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
             if any(name in (getattr(a, "id", ""), getattr(a, "attr", "")) for a in node.value.args):
                 yield node.targets[0].id
 
 
 def _calls(source: Source, names: set[str]) -> Iterator[ast.Call]:
-    known = {n.name for n in ast.walk(source.tree) if isinstance(n, (*FunctionNode, ast.ClassDef))}
-    for node in ast.walk(source.tree):
+    known = {n.name for n in source.nodes if isinstance(n, (*FunctionNode, ast.ClassDef))}
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         function = node.func
@@ -251,7 +251,7 @@ def _without_results(project: Project, source: Source, function: Function) -> It
     for position in range(size):
         edits = [_without_element(source, t, position) for t in returned]
         for other in sources(project):
-            for node in ast.walk(other.tree):
+            for node in other.nodes:
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                     edits += [
                         _without_element(other, t, position) for t in node.targets
@@ -270,9 +270,9 @@ def substituted(project: Project) -> list[Change]:
     """A variable that is assigned once and read once is replaced by its value; a constant also where read often."""
     changes: list[Change] = []
     for source in sources(project):
-        names = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name)]
+        names = [n for n in source.nodes if isinstance(n, ast.Name)]
         stored = Counter(n.id for n in names if not isinstance(n.ctx, ast.Load))
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
                 continue
             name = node.targets[0].id
@@ -308,7 +308,7 @@ def single_results(project: Project) -> list[Change]:
     """The call of a function that only returns an expression is replaced by that expression."""
     changes: list[Change] = []
     for source in sources(project):
-        for function in ast.walk(source.tree):
+        for function in source.nodes:
             if isinstance(function, ast.FunctionDef) and len(function.body) == 1 and not function.decorator_list:
                 only = function.body[0]
                 if isinstance(only, ast.Return) and only.value is not None:
@@ -319,7 +319,7 @@ def single_results(project: Project) -> list[Change]:
 def _replaced_calls(source: Source, function: ast.FunctionDef, value: ast.expr) -> Iterator[Change]:
     parameters = [a.arg for a in function.args.args]
     edits = [source.remove(function)]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function.name:
             if len(node.args) != len(parameters) or node.keywords:
                 return
@@ -364,7 +364,7 @@ def single_numbers(project: Project) -> list[Change]:
 
 
 def _numbers(source: Source) -> Iterator[ast.Constant]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
             yield node
 

@@ -68,6 +68,11 @@ class Source:
             warnings.simplefilter("ignore")
             return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the module, as `ast.walk` gives them, which takes longer than most of what is asked of them."""
+        return tuple(ast.walk(self.tree))
+
     def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.excepthandler) -> tuple[int, int]:
         """Where a node begins and ends; for functions and classes with their decorators."""
         line, column = node.lineno, node.col_offset
@@ -113,7 +118,7 @@ class Source:
 
     def blocks(self) -> Iterator[list[ast.stmt]]:
         """All lists of statements."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             for name in ("body", "orelse", "finalbody"):
                 block = getattr(node, name, None)
                 if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
@@ -224,7 +229,7 @@ def _names(file: str, text: str) -> tuple[frozenset[str], frozenset[str], frozen
     binds: set[str] = set()
     read_attributes: set[str] = set()
     bound_attributes: set[str] = set()
-    for node in ast.walk(parsed(file, text).tree):
+    for node in parsed(file, text).nodes:
         if isinstance(node, ast.Name):
             (reads if isinstance(node.ctx, ast.Load) else binds).add(node.id)
         elif isinstance(node, ast.Attribute):
@@ -255,7 +260,7 @@ def without_parentheses(project: Project) -> Project:
 
 def _without_parentheses(text: str) -> str:
     source, meaning = Source("", text), ast.dump(ast.parse(text))
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.expr):
             continue
         start, end = source.span(node)

@@ -68,7 +68,7 @@ def unwrapped(project: Project) -> list[Change]:
     """Compound statements are replaced by their contents: a branch, one turn of a loop, the body of a `with`."""
     return [
         (Edit(source.file, *source.lines_of(node), text),)
-        for source in sources(project) for node in ast.walk(source.tree) if isinstance(node, ast.stmt)
+        for source in sources(project) for node in source.nodes if isinstance(node, ast.stmt)
         for text in _contents(source, node)
     ]  # fmt: skip
 
@@ -122,10 +122,10 @@ def inlined(project: Project) -> list[Change]:
     """A function that is called by name once is put where it is called: `f(a)`, `x = f(a)`, `return f(a)`."""
     changes: list[Change] = []
     for source in sources(project):
-        for function in ast.walk(source.tree):
+        for function in source.nodes:
             if isinstance(function, ast.FunctionDef) and not function.decorator_list and _is_simple(function):
                 calls = list(_calls(source.tree, function.name))
-                uses = sum(isinstance(n, ast.Name) and n.id == function.name for n in ast.walk(source.tree))
+                uses = sum(isinstance(n, ast.Name) and n.id == function.name for n in source.nodes)
                 if len(calls) == uses == 1:
                     changes += _inlined(source, function, *calls[0])
     return changes
@@ -193,7 +193,7 @@ def unclassed(project: Project) -> list[Change]:
     """A class that has one method, which does not look at its object, is replaced by a function: `C().f` by `f`."""
     changes: list[Change] = []
     for source in sources(project):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef) and len(node.body) == 1 and isinstance(node.body[0], ast.FunctionDef):
                 changes += _unclassed(source, node, node.body[0])
     return changes
@@ -212,7 +212,7 @@ def _unclassed(source: Source, owner: ast.ClassDef, method: ast.FunctionDef) -> 
     definition = textwrap.indent(textwrap.dedent(text), source.indentation(owner))
     edits = [Edit(source.file, *source.lines_of(owner), definition)]
     forward = method.name in ("forward", "__call__")
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Attribute) and node.attr == method.name and _makes(node.value, owner.name):
             edits.append(source.replace(node, method.name))
         elif forward and isinstance(node, ast.expr) and _makes(node, owner.name):
@@ -233,7 +233,7 @@ def absorbed(project: Project) -> list[Change]:
     for other in others:
         name = other.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         edits: list[Edit] = []
-        for node in ast.walk(script.tree):
+        for node in script.nodes:
             if isinstance(node, ast.ImportFrom) and node.module == name and not node.level:
                 aliases = [f"{a.asname} = {a.name}\n" for a in node.names if a.asname and a.name != "*"]
                 edits.append(Edit(script.file, *script.lines_of(node), "" if edits else other.text + "".join(aliases)))
@@ -251,7 +251,7 @@ def _through_module(script: Source, name: str, text: str) -> Iterator[Edit]:
             aliases.add(node.names[0].asname or name)
             yield Edit(script.file, *script.lines_of(node), text)
             text = ""
-    for found in ast.walk(script.tree):
+    for found in script.nodes:
         if isinstance(found, ast.Attribute) and isinstance(found.value, ast.Name) and found.value.id in aliases:
             yield script.replace(found, found.attr)
 

@@ -77,7 +77,7 @@ def _subject(project: Project, call: Call) -> tuple[list[str], int] | None:
 def _uses_self(project: Project, call: Call) -> bool:
     name = call.function.rpartition(".")[2]
     for source in sources(project):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, FunctionNode) and (source.file, node.name) == (call.file, name):
                 return any(isinstance(n, ast.Name) and n.id == "self" for n in ast.walk(node))
     return True

@@ -18,7 +18,7 @@ def unused(project: Project) -> list[Change]:
     reads = _reads(project)
     changes: list[Change] = []
     for source in sources(project):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.stmt) and _is_unused(node, reads):
                 changes.append((source.remove(node),))
             elif isinstance(node, (ast.Import, ast.ImportFrom)) and len(node.names) > 1:
@@ -30,7 +30,7 @@ def unused(project: Project) -> list[Change]:
 def statements_with_calls(project: Project) -> list[Change]:
     """The removal of calls whose results nobody takes: what they do is rarely needed."""
     return [
-        (source.remove(node),) for source in sources(project) for node in reversed(list(ast.walk(source.tree)))
+        (source.remove(node),) for source in sources(project) for node in reversed(source.nodes)
         if isinstance(node, ast.Expr)
     ]  # fmt: skip
 
@@ -39,7 +39,7 @@ def _reads(project: Project) -> Counter[str]:
     """How often each name, attribute and string occurs where it is not bound."""
     found: Counter[str] = Counter()
     for source in sources(project):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 found[node.id] += 1
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -92,7 +92,7 @@ def _names_of_import(source: Source, node: ast.Import | ast.ImportFrom, reads: C
 
 
 def _parameters(project: Project, source: Source) -> Iterator[Change]:
-    for function in ast.walk(source.tree):
+    for function in source.nodes:
         if isinstance(function, FunctionNode):
             inside = {n.id for statement in function.body for n in ast.walk(statement) if isinstance(n, ast.Name)}
             names = {a.arg for a in function.args.args} - inside

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Programs, check, check_whole
+from ..checking import Programs, check, check_engine, check_whole
 
 program, whole = Programs(), Programs()
 
@@ -98,6 +98,10 @@ def test_a_program_with_overrides_is_the_program(name: str) -> None:
     STATISTICS.clear()
     check((program | whole)[name])
     assert not STATISTICS.graph_breaks or name not in whole
+
+
+def test_the_engine_gives_the_same() -> None:
+    check_engine(whole["modes_in_modes"])
 
 
 def test_modes_are_out_of_force_where_all_overrides_are():

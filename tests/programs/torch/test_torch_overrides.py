@@ -404,7 +404,7 @@ def test_a_program_with_overrides_is_the_program(name: str) -> None:
     assert not STATISTICS.graph_breaks or name not in whole
 
 
-@pytest.mark.parametrize("name", ["attributes_are_kept", "gradients", "in_place", "made_inside", "modes_in_modes"])
+@pytest.mark.parametrize("name", ["attributes_are_kept", "gradients", "in_place", "made_inside"])
 def test_the_engine_gives_the_same(name: str) -> None:
     check_engine((program | whole)[name])
 
