@@ -5,7 +5,7 @@ dynamic) are one change.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -140,11 +140,10 @@ def _equal(a: Any, b: Any, pairs: Mapping[str, str]) -> bool:
     """Whether two argument trees are the same, nodes by `pairs`."""
     if isinstance(a, NodeRef):
         return isinstance(b, NodeRef) and pairs.get(a.node) == b.node
-    if isinstance(a, Mapping):
-        return isinstance(b, Mapping) and a.keys() == b.keys() and all(_equal(a[key], b[key], pairs) for key in a)
-    if isinstance(a, Sequence) and not isinstance(a, str):
-        is_list = isinstance(b, Sequence) and not isinstance(b, str)
-        return is_list and len(a) == len(b) and all(_equal(x, y, pairs) for x, y in zip(a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(_equal(a[key], b[key], pairs) for key in a)
+    if isinstance(a, (list, tuple)):
+        return isinstance(b, (list, tuple)) and len(a) == len(b) and all(_equal(x, y, pairs) for x, y in zip(a, b))
     return repr(a) == repr(b)  # True is not 1, nor 0.0 -0.0; nan is nan
 
 
