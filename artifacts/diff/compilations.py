@@ -9,10 +9,10 @@ from ..input_names import graph_of, input_names, named_text
 from ..provenance import links
 from ..recording import ArtifactInfo, CompileInfo, Recording
 from ..records import Graph, Loops, Pass, Recompile, Schedule, split_ref
-from ..render_graph import call_text
+from ..render_graph import call_text, node_text
 from ..stages import NAMES
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff, merged
-from .graphs import diff_graphs, node_text
+from .graphs import diff_graphs
 from .kernels import Groups, diff_schedules
 from .matching import match
 from .program_text import ProgramText
@@ -203,8 +203,8 @@ class Comparison:
             if a.stage != b.stage:
                 found = self._levels(a, b, *graphs)
             elif isinstance(mine, Graph) and isinstance(theirs, Graph):
-                pairs = self.matches.get((b.stage, b.name)) if a.name == b.name else None
-                found = diff_graphs(mine, theirs, self.context.texts, b.stage, b.name, pairs, self.context.traits)
+                known = self.matches.get((b.stage, b.name)) if a.name == b.name else None
+                found = diff_graphs(mine, theirs, self.context.texts, b.stage, b.name, known, self.context.traits)
             else:
                 found = diff_records(mine, theirs, self.context, b.stage, b.name)
             return _named(found, *(input_names(side.recording, side.compile_id, info.stage, info.name, graph)

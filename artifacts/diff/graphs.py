@@ -11,7 +11,7 @@ from typing import Any
 
 from ..inner_graphs import sides
 from ..records import AutogradFunction, Graph, Location, Node, NodeRef, TensorMeta, ref
-from ..render_graph import argument_text, call_text, value_text
+from ..render_graph import argument_text, node_text, value_text
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff, merged
 from .matching import match, operator_of
 from .program_text import ProgramText
@@ -62,16 +62,6 @@ def _alone(kind: str, node: Node, stage: str, name: str) -> Change:
 
 def _place(node: Node) -> Location | None:
     return node.stack[-1] if node.stack else None
-
-
-def node_text(node: Node) -> str:
-    """`add = operator.add(x, y)  # float32[4]`."""
-    value = value_text(node.value)
-    if node.op == "placeholder":
-        return f"{node.id}: {value}" if value else node.id
-    if node.op == "output":
-        return f"return {argument_text(node.args[0] if len(node.args) == 1 else node.args)}"
-    return f"{node.id} = {call_text(node)}" + (f"  # {value}" if value else "")
 
 
 def _changes(
