@@ -16,7 +16,6 @@ and stops recording, and the program goes on.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import shutil
 import sqlite3
@@ -41,25 +40,10 @@ from .open_files import OpenFiles
 from .process_liveness import machine, process_start
 from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
 from .signature import sign, sign_place
+from .tables import DATABASE, RUNNING, TABLES, content_hash, stopped_mark
 
 P = ParamSpec("P")
 
-DATABASE = "recording.db"
-TABLES = """
-CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGER, started REAL,
-                      status TEXT, reason TEXT, seconds TEXT);
-CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
-CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
-                       hash BLOB, facts TEXT, UNIQUE(compile, stage, name));
-CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);
-CREATE INDEX decisions_of ON decisions(compile);
-CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
-CREATE INDEX absents_of ON absents(compile);
-CREATE TABLE sources(path TEXT PRIMARY KEY, hash BLOB);
-CREATE TABLE notes(seq INTEGER PRIMARY KEY, text TEXT);
-"""
-RUNNING = "running"  # the status of a compilation that has not ended
 ENVIRONMENT = ("PTDEBUG_", "TORCH", "TRITON_", "OMP_", "MKL_", "CUDA_", "PYTHON", "CXX", "CC")
 # What counts as an item of a record, for the counts that lists show without reading it.
 ITEMS = (
@@ -359,11 +343,6 @@ class RecordingWriter:
         self.seconds = {}
 
 
-def stopped_mark(database: Path) -> Path:
-    """The file that says why recording stopped before the process ended, if it did."""
-    return database.with_suffix(".stopped")
-
-
 def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:
     def after() -> None:
         alive = writer()
@@ -371,11 +350,6 @@ def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:
             alive._after_fork()
 
     os.register_at_fork(after_in_child=after)
-
-
-def content_hash(content: bytes) -> bytes:
-    """The key under which a content is stored."""
-    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def _encode(value: Any) -> bytes:
