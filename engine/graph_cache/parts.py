@@ -184,6 +184,11 @@ def _object(reference: Reference) -> Any:
             return reference.nodes
         case "number":
             return complex(*reference.number)
+    return tensor_of(reference)
+
+
+def tensor_of(reference: Reference) -> torch.Tensor:
+    """The tensor that a reference of kind "tensor" describes."""
     dtype = getattr(torch, reference.name)
     tensor = torch.empty_strided(reference.size, reference.stride, dtype=dtype)
     if reference.content:
