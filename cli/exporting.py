@@ -19,7 +19,8 @@ import torch.fx.experimental._config
 from ..artifacts.context import CompileContext
 from ..dependencies import msgspec
 from ..engine.compile import compile_graph
-from ..engine.graph_cache.parts import Half, Parts
+from ..engine.graph_cache.half import Half
+from ..engine.graph_cache.parts import Parts
 from ..engine.graph_cache.values import Uncacheable
 from ..engine.graphs.functional_graph import fake_mode_of
 from ..engine.kernels.custom_kernel import KERNELS

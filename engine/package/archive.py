@@ -16,7 +16,7 @@ import torch
 from ...dependencies import msgspec
 from ...version import __version__
 from ..graph_cache import checked_zip
-from ..graph_cache.parts import decode_as, encode
+from ..graph_cache.half import decode_as, encode
 from ..toolchain.cpp_build import cpu_features
 from . import cpp_interface as cpp
 from .entry import Entry

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from ..codegen.cpp_wrapper.shim import abi_version, dtype_code
-from ..graph_cache.parts import tensor_of
+from ..graph_cache.half import tensor_of
 from .entry import Entry
 from .signature import ConstantInput, Number, Signature, shown
 

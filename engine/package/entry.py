@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ...dependencies import msgspec
-from ..graph_cache.parts import Half
+from ..graph_cache.half import Half
 from .signature import Signature
 
 

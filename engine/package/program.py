@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..graph_cache.parts import call_of
+from ..graph_cache.half import call_of
 from ..kernels.custom_kernel import KERNELS
 from ..runtime.entry import shares_written, uncounted
 from . import archive
