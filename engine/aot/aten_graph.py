@@ -29,7 +29,7 @@ from ...artifacts.external_exceptions import came_from_outside
 from ...operators import effects, meta, probing
 from ...operators.overlap import repeats
 from ..graphs.functional_graph import AtenGraph, Captured, fake_mode_of
-from ..graphs.random_fills import RANDOM_FILLS
+from ..graphs.random_fills import fill_of
 from ..unsupported import EngineUnsupported
 from .attention import FUNCTIONS, attend, attend_as_one, written_out
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
@@ -286,7 +286,7 @@ class AtenTracer(TorchDispatchMode):
             raise EngineUnsupported(f"{func} mutates its arguments in a way that cannot be functionalized")
         if keyword.iskeyword(func._overloadname):
             raise EngineUnsupported(f"{func} cannot be a node of a graph: its name contains a Python keyword")
-        if func in RANDOM_FILLS:
+        if fill_of(func) is not None:
             args = (self._to_fill(func, args[0]), *args[1:])
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)

@@ -107,6 +107,16 @@ def _library(name: str) -> ctypes.CDLL | None:
 
 
 @cache
+def abi_version() -> int:
+    """The number that the C interface has for this version of torch."""
+    function = getattr(_library("torch_cpu"), "aoti_torch_abi_version", None)
+    if function is None:
+        raise NoCppWrapper("this torch does not tell the version of its C interface")
+    function.restype = ctypes.c_uint64
+    return int(function())
+
+
+@cache
 def tensors_are_known() -> bool:
     """Whether a Python tensor is what wrappers take it for: the count, the type, and then the C++ tensor."""
     for tensor in (torch.empty(1), torch.nn.Parameter(torch.empty(1))):

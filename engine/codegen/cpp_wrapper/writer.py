@@ -24,11 +24,11 @@ from ..cpp.source_writer import Writer
 from .attention import operands, scale, task
 from .caller import Caller
 from .calls import Arguments, function_of
-from .entry import HELPERS, connection, declarations, used_by
+from .entry import HELPERS, connection, declarations, used_by, without_python
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
 from .memory import plan_memory
-from .results import results_of
+from .results import described, results_of
 from .shim import dtype_code, tensors_are_known
 from .state import Native, NativeSource
 
@@ -70,8 +70,11 @@ class NativeWriter:
         file.line(f"{declarations(functions)}\n{HELPERS}\n")
         file.lines += self.writer.lines
         file.line(connection(functions))
+        if not self.backward:
+            file.line(without_python(functions))
         plain = tuple(r.value for r in self.results if r.kind == "plain")
-        return NativeSource(Native(functions, self.held, plain, tuple(self.bounds)), tuple(file.lines))
+        native = Native(functions, self.held, plain, tuple(self.bounds), self._kinds(), described(self.results))
+        return NativeSource(native, tuple(file.lines))
 
     def _check(self) -> None:
         """Refuse at once what has no C++ form."""
@@ -103,7 +106,11 @@ class NativeWriter:
                 if isinstance(item, Group):
                     self._group(item)
                 else:
-                    self._extern(item)
+                    try:
+                        self._extern(item)
+                    except NoCppWrapper as reason:
+                        reason.origins = item.origins
+                        raise
                 self._free(position)
             self._copies()
             self._results()
@@ -232,10 +239,10 @@ class NativeWriter:
             self.writer.line(f"{call};", origins)
             return
         status = self.unique("status")
-        code = str(AGAIN)
-        if self.written:
-            code = f"{OUT_OF_BOUNDS + len(self.bounds) - 1} + {status}"
-            self.bounds += signature.bounds
+        code = f"{OUT_OF_BOUNDS + len(self.bounds) - 1} + {status}"
+        if not self.written:
+            code = f"-({code})"
+        self.bounds += signature.bounds
         self.writer.line(f"if (int64 {status} = {call}) return {code};", origins)
 
     def _writes_input(self, item: Group | ExternCall) -> bool:
