@@ -45,8 +45,8 @@ def run_wrapper(work: Wrapped, inputs: tuple[Any, ...]) -> Execution:
 
 
 def kernels_alone(work: Wrapped, inputs: tuple[Any, ...]) -> list[tuple[str, Comparison]]:
-    """Each kernel alone: on what it gets in the loop IR, beside what its loop bodies make of it there. In memory full of
-    a pattern: what an earlier run left there would be right where a kernel reads before it writes."""
+    """Each kernel alone: on what it gets in the loop IR, beside what its loop bodies make of it there. In memory full
+    of a pattern: what an earlier run left there would be right where a kernel reads before it writes."""
     found: list[tuple[str, Comparison]] = []
 
     def group(step: Group, memory: Memory, symbols: Mapping[sympy.Symbol, Any]) -> None:

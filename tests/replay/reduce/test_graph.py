@@ -126,6 +126,9 @@ def test_writes_to_what_is_needed_are_kept() -> None:
     assert part is not None and targets(part) == ["operator.mul", "add_", "relu_", "sin"]
     other = extract(case, {}, results(case.graph)[1:])
     assert other is not None and targets(other) == ["operator.add"]
+    case = case_of(lambda L_x_, y: (L_x_ + 1, y.sin()), torch.randn(3), torch.randn(2))
+    part = extract(case, {}, results(case.graph)[1:])
+    assert part is not None and [node.id for node in computed(part.graph, "placeholder")] == ["y"]
 
 
 def test_sizes_shrink_in_arguments_too() -> None:
