@@ -136,7 +136,7 @@ class AtenTracer(TorchDispatchMode):
         supply, attentions = iter(inputs), written_out(module.graph)
         result: Any = ()
         for node in module.graph.nodes:
-            _check_target(node.target)
+            _check_node(node)
             self.enter(node)
             load = values.__getitem__
             before = versions(node, values)
@@ -418,8 +418,11 @@ def _unsupported(why: str) -> None:
         raise EngineUnsupported(why)
 
 
-def _check_target(target: Any) -> None:
-    """Refuses operators that only eager can run."""
+def _check_node(node: torch.fx.Node) -> None:
+    """Refuses what only eager can run: operators, and another default dtype, which later ones do not say."""
+    target: Any = node.target
+    if target is torch.set_default_dtype and torch.get_default_dtype() not in (*node.args, *node.kwargs.values()):
+        raise EngineUnsupported("the graph itself sets another default dtype")
     if isinstance(target, torch._ops.HigherOrderOperator):
         raise EngineUnsupported(f"the higher-order operator {target.name()} runs in eager")
     overload = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target

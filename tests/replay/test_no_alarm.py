@@ -147,6 +147,18 @@ written(shared(), shared())
 
 
 @torch.compile
+def of_integers(x):
+    x <<= 1
+    x **= 2
+    x //= 3
+    x |= 5
+    return x
+
+
+of_integers(torch.arange(5))
+
+
+@torch.compile
 def odd_tensors(number, empty, expanded, lazy, negative):
     return number * expanded + empty.sum(), lazy * 2, negative + 1
 
