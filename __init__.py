@@ -39,5 +39,8 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Load the Python interface on first use (PEP 562): `import ptdebug` itself loads neither torch nor Textual."""
     if name in __all__:
-        return getattr(import_module(_ELSEWHERE.get(name, ".cli.api"), __name__), name)
+        from .artifacts.garbage import fewer_collections  # here: pytest imports this file by itself
+
+        with fewer_collections():
+            return getattr(import_module(_ELSEWHERE.get(name, ".cli.api"), __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

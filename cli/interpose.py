@@ -12,6 +12,8 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
+from ..artifacts.garbage import fewer_collections
+
 Action = Callable[[ModuleType], None]
 
 
@@ -65,5 +67,6 @@ class _ActingLoader(Loader):
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
+        with fewer_collections():
+            self._loader.exec_module(module)
         self._action(module)

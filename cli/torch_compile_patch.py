@@ -12,6 +12,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from ..artifacts.garbage import fewer_collections
 from . import session
 from .interpose import after_import
 
@@ -117,7 +118,8 @@ def _loading(name: str) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            from . import api
+            with fewer_collections():
+                from . import api
         except Exception as error:  # a torch or a library that ptdebug does not know
             why = f"{type(error).__name__}: {error}".splitlines()[0]
             session.current().say(f"ptdebug: nothing is compiled, the program runs in eager: {why}")

@@ -16,6 +16,13 @@ if "PTDEBUG_TESTS_CONFIG" not in os.environ:  # a key of the tests' own for sign
     os.environ["PTDEBUG_TESTS_CONFIG"] = os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="ptdebug-config-")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Workers of xdist take tests from each other: long ones stand together, so one would be left with them."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 @pytest.fixture(autouse=True)
 def nothing_compiled_before() -> None:
     """Calls of compile share what is compiled; tests do not."""

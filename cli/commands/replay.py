@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ...artifacts.garbage import fewer_collections
 from ...artifacts.listing import Line, printable
 from ...artifacts.measured import keep
 from ...artifacts.recording import Recording
@@ -59,12 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.time:
         return _time(arguments)
     fresh = "torch" not in sys.modules  # torch's threads do not live on in a child of fork, which would wait for them
-    from ...replay.ladder.contained import Climb, contained
-    from ...replay.ladder.options import Options
-    from ...replay.ladder.replay import replay
-    from ...replay.program.program import ProgramRuns
-    from ...replay.program.served import ServedCalls
-    from ...replay.recorded.graphs import ReplayError  # imports torch
+    with fewer_collections():
+        from ...replay.ladder.contained import Climb, contained
+        from ...replay.ladder.options import Options
+        from ...replay.ladder.replay import replay
+        from ...replay.program.program import ProgramRuns
+        from ...replay.program.served import ServedCalls
+        from ...replay.recorded.graphs import ReplayError  # imports torch
 
     with selected(arguments.selector) as (recording, selector):
         stages = _stages(arguments, selector)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...artifacts.garbage import loading
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Frame, Location
 from ..verdicts.compare import Comparison
@@ -116,7 +117,7 @@ class ServedCalls:
                 "seconds": limit,
             }))
             module, _, function = self.entry.partition(":")
-            call = f"from {module} import {function}; {function}({str(spec)!r})"
+            call = loading(module, function, str(spec))
             environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
             try:
                 ran = subprocess.run([sys.executable, "-c", call], env=environment, stdin=subprocess.DEVNULL,

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...artifacts.garbage import loading
+
 SETTINGS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 """Of the server's environment: to ask whether there is a GPU must not start what children cannot use, nor may stock's
 compiler start processes of its own."""
@@ -101,7 +103,7 @@ class Workers:
 
 def _spawned() -> _Server:
     """A server in a new interpreter."""
-    command = [sys.executable, "-c", f"from {__package__}.server import main; main()"]
+    command = [sys.executable, "-c", loading(f"{__package__}.server", "main")]
     process = subprocess.Popen(command, env=os.environ | SETTINGS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     return _Server(process.stdin, process.stdout, process.wait)  # type: ignore[arg-type]

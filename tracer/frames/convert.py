@@ -19,6 +19,7 @@ from typing import Any
 from ...artifacts import records
 from ...artifacts.context import CompileContext, DataDependentError
 from ...artifacts.fx_graphs import graph_record
+from ...artifacts.garbage import fewer_collections
 from ..breaks.reasons import ERRORS_OF_THE_PROGRAM, Reason
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, code_info
@@ -33,7 +34,6 @@ from ..interpreter.bytecode_record import bytecode_record
 from ..interpreter.frame_introspection import reader_called
 from ..interpreter.interpreter import Trace
 from ..interpreter.limits import Limits
-from ..runtime.garbage import fewer_collections
 from ..runtime.global_modes import Modes, without_saved_tensors_hooks
 from ..shapes.dynamic_policy import DynamicPolicy
 from ..shapes.frame_shapes import FrameShapes

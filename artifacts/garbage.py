@@ -1,7 +1,8 @@
-"""Fewer garbage collections while a frame is compiled.
+"""Fewer garbage collections while a frame is compiled, and while modules are loaded.
 
-A compilation makes many small objects that live until it ends. Python's collector starts after each 700 of them and
-walks all young objects, and now and then all objects, the user's included: a tenth of the time of a large compilation.
+Both make many small objects that live on. Python's collector starts after each 700 of them and walks all young objects,
+and now and then all objects, the user's included: a tenth of the time of a large compilation, and a quarter of the time
+that loading the tracer takes.
 """
 from __future__ import annotations
 
@@ -29,3 +30,10 @@ def fewer_collections() -> Iterator[None]:
     finally:
         if gc.get_threshold() == ours:
             gc.set_threshold(*before)
+
+
+def loading(module: str, function: str, *arguments: str) -> str:
+    """A program for `python -c` that loads `module` with fewer collections, and calls a function of it."""
+    call = f"{function}({', '.join(map(repr, arguments))})"
+    loaded = f"with fewer_collections(): from {module} import {function}"
+    return f"from {__name__} import fewer_collections\n{loaded}\n{call}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.runtime.garbage import ALLOCATIONS, fewer_collections
+from ptdebug.artifacts.garbage import ALLOCATIONS, fewer_collections
 
 
 @pytest.fixture(autouse=True)
