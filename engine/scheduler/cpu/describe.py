@@ -37,8 +37,11 @@ from .foreach import PARTS
 def loop_schedule(nest: LoopNest, shared: bool = False) -> LoopSchedule:
     """The record of a nest; `shared`: it is that of the members of a `Foreach`, which threads share."""
     nodes = list(walk(nest.body))
+    there = set(map(type, nodes))
 
     def found(*kinds: type) -> tuple[str, ...]:
+        if there.isdisjoint(kinds):
+            return ()
         return tuple(dict.fromkeys(describe_node(node) for node in nodes if isinstance(node, kinds)))
 
     tiles, scatters = found(TileBlocks), found(Owners, Privatized)
