@@ -26,7 +26,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import cache, wraps
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -38,7 +38,7 @@ from .facts import facts_of
 from .inner_graphs import graphs_in
 from .open_files import OpenFiles
 from .process_liveness import machine, process_start
-from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
+from .records import SCHEMA, AnyRecord, Decision, Graph, Pass, Runtime
 from .signature import sign, sign_place
 from .tables import DATABASE, RUNNING, TABLES, content_hash, stopped_mark
 
@@ -142,7 +142,8 @@ class RecordingWriter:
     @_guarded
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Store `record`; it replaces an earlier one of the same compilation, stage and name."""
-        items = next((len(getattr(record, field)) for field in ITEMS if hasattr(record, field)), 1)
+        counted = record.graph if isinstance(record, Pass) else record
+        items = next((len(getattr(counted, field)) for field in ITEMS if hasattr(counted, field)), 1)
         self._artifact(compile_id, stage, name, record, items)
         if isinstance(record, Graph):  # inlined functions may come from other files than the frame's
             nodes = [node for _, graph in graphs_in(record) for node in graph.nodes]
@@ -357,10 +358,15 @@ def _encode(value: Any) -> bytes:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"ptdebug": __version__, "python": sys.version.split()[0]}
-    for package in ("torch", "triton"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    """Versions of what compiles."""
+    found = {"ptdebug": __version__, "python": sys.version.split()[0]}
+    return found | {package: version for package in ("torch", "triton") if (version := _version(package))}
+
+
+@cache
+def _version(package: str) -> str:
+    """"" where it is not installed. To look one up takes milliseconds."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
