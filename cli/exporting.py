@@ -115,7 +115,7 @@ def export(
             raise ExportError(f"{name} cannot be called from C++ without Python: {why_not}")
         own |= _own_kernels(half)
         decisions += [{"entry": name, **each} for each in weights.decisions]
-        if made.half.kernels:
+        if source:
             built = entry_of(source)
             assert built is not None
             kernels[name] = built[0], source
@@ -267,7 +267,7 @@ class _Export:
             raise self._changing()
         if self.captured is not None:
             raise ExportError(f"{self.name} is more than one graph")
-        context.cpp_wrapper = True
+        context.cpp_wrapper = context.without_python = True
         kept: list[Any] = []
         compiled = compile_graph(captured, context, kept.append)
         if context.fallback:

@@ -133,9 +133,9 @@ def _kept(work: Wrapped) -> Half:
     if work.triton:
         raise Uncacheable("GPU kernels are not cached")
     source = work.source
-    if source is None or not source.signatures:
-        return half_of(work.wrapper, graphs=work.graphs)
     around = None if work.native is None else work.native.native
+    if source is None or not (source.signatures or around):
+        return half_of(work.wrapper, graphs=work.graphs)
     return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures), around, work.graphs)
 
 

@@ -123,7 +123,7 @@ def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[...
     """The wrapper as a function; tracebacks show it under `filename`. Its kernels are in the library at `path`; None:
     where the cache has it, or it is built. Raises what `build` raises."""
     names = {name: _object(reference) for name, reference in half.names.items()}
-    if not half.kernels:
+    if not half.kernels and half.native is None:
         return load(half.text, names, filename)
     if path is None:
         library = build(half.source, half.kernels)

@@ -30,11 +30,11 @@ def add_wrapper(
         context.decide("wrapper", "graph", options, "python", "the option cpp_wrapper is off")
         return source, None
     try:
-        if not source.entries:
+        if not source.body:
             raise NoCppWrapper("the graph has no C++ kernels to put it beside")
         if any(isinstance(item, Group) and item.device.type != "cpu" for item in plan.items):
             raise NoCppWrapper("the graph has kernels of a GPU, too")
-        wrapper = NativeWriter(aten, plan, source.entries).write()
+        wrapper = NativeWriter(aten, plan, source.entries, context.without_python).write()
     except (NoCppWrapper, NotImplementedError) as reason:
         place = _place(aten, reason.origins) if isinstance(reason, NoCppWrapper) else ""
         context.decide("python-wrapper", "graph", ("python",), "python", f"{reason}{place}")

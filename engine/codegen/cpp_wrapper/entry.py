@@ -20,6 +20,7 @@ void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
 }
 typedef struct TorchTensor* Tensor;  // torch's AtenTensorHandle
+typedef struct TorchList* List;
 struct Object { int64 count; void* type; void* tensor; };  // a tensor of Python
 static void *tensor_type, *parameter_type, *int_type;
 static PyObject* (*wrap)(Tensor);  // takes the tensor out of its handle"""

@@ -21,6 +21,7 @@ from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
 from ..cpp.source_writer import Writer
+from . import dispatched
 from .attention import operands, scale, task
 from .caller import Caller
 from .calls import Arguments, function_of
@@ -29,14 +30,15 @@ from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
 from .memory import plan_memory
 from .results import described, results_of
-from .shim import dtype_code, tensors_are_known
+from .shim import abi_version, dtype_code, tensors_are_known
 from .state import Native, NativeSource
 
 
 class NativeWriter:
-    """Writes one wrapper. `entries` are the kernels of the file."""
+    """Writes one wrapper. `entries` are the kernels of the file; with `dispatch` it calls operators without a function
+    of their own in the C interface, too."""
 
-    def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry]) -> None:
+    def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry], dispatch: bool = False) -> None:
         self.aten, self.plan, self.program, self.writer = aten, plan, plan.program, Writer()
         self.entries = {entry.signature.name: entry for entry in entries}
         signatures = {name: entry.signature for name, entry in self.entries.items()}
@@ -55,6 +57,7 @@ class NativeWriter:
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
         self.layouts: dict[tuple[tuple[sympy.Expr, ...], bool], str] = {}
         self.count = 0
+        self.dispatch = dispatch
 
     # ---- the text
     def write(self) -> NativeSource:
@@ -68,6 +71,8 @@ class NativeWriter:
         file.line()
         file.line("// The wrapper. Of torch it uses the functions of its stable C interface, by address.")
         file.line(f"{declarations(functions)}\n{HELPERS}\n")
+        if set(dispatched.FUNCTIONS) <= set(functions):
+            file.line(dispatched.HELPERS)
         file.lines += self.writer.lines
         file.line(connection(functions))
         if not self.backward:
@@ -256,7 +261,13 @@ class NativeWriter:
         if call.target is sgemm.OPERATOR:
             self._product(call, origins)
             return
-        function, parameters, given = function_of(call)
+        try:
+            function, parameters, given = function_of(call)
+        except NoCppWrapper:
+            if not self.dispatch or call.binds:
+                raise
+            self._dispatched(call, origins)
+            return
         self.called.append(function)
         views = list(views_in((call.args, dict(call.kwargs))))
         whole = any(not self.program.buffers[v.buffer].dtype.is_floating_point for v in views)
@@ -274,12 +285,31 @@ class NativeWriter:
         made = [buffer_name(name) if name is not None else self.unique("unused") for name in call.outputs]
         self.writer.line(f"Owned {', '.join(made)};", origins)
         self._must(f"{function}({', '.join([*arguments, *[f'&{m}.tensor' for m in made]])})", origins)
+        self._made_outside(call, origins)
+
+    def _made_outside(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        """The results of a library call, in the strides that kernels were generated for."""
         for name in call.outputs:
             if name is not None:
                 buffer = self.program.buffers[name]
                 self.handles[name] = f"{buffer_name(name)}.tensor"
                 if 0 not in buffer.size:  # of a workspace, the fake is empty
                     self._must(f"with_strides({buffer_name(name)}, {self._shape(buffer)})", origins, "!")
+
+    def _dispatched(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        """A call through the dispatcher."""
+        self.called += dispatched.FUNCTIONS
+        self.written = self.written or self._writes_input(call)
+        statement = lambda text: self.writer.line(text, origins)
+        must = lambda condition: self._must(f"({condition})", origins, "!")
+        results = dispatched.Dispatched(self.tensor, statement, must, self.unique).write(call, abi_version())
+        names = [*call.outputs, *[None] * (len(results) - len(call.outputs))]
+        for name, result in zip(names, results):
+            made = buffer_name(name) if name is not None else self.unique("unused")
+            self.writer.line(f"Owned {made};", origins)
+            self.writer.line(f"{made}.tensor = {result};", origins)
+        self.counted.update(call.mutates)
+        self._made_outside(call, origins)
 
     def _attention(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         results = [None if name is None else self.program.buffers[name] for name in call.outputs]
