@@ -78,6 +78,7 @@ def _set(whole: torch.Tensor, index: Any, value: torch.Tensor) -> torch.Tensor:
 THREE = torch.arange(3)
 OF_KEPT_VALUES: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x.unique().squeeze(), lambda x: x.unique()[None].squeeze(1).shape, lambda x: x[x > 2].squeeze_(),
+    lambda x: x.unique()[-2:] * 2, lambda x: _set(x.unique(), slice(-2, None), torch.tensor(9.0)),
     lambda x: torch.zeros(9).index_put((THREE,), x.unique(), accumulate=True),
     lambda x: _set(torch.zeros(2, 4), (slice(None), THREE), x.unique()),
     lambda x: torch.slice_scatter(torch.zeros(9), x.unique(), 0, 0, 3),
