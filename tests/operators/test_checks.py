@@ -108,3 +108,15 @@ def test_a_size_that_python_asks_for_breaks_the_graph() -> None:
     compiled = ptdebug.compile(lambda x: (x * 2)[x > 3].item(), backend="eager")
     assert compiled(torch.tensor([1.0, 4.0])) == 8.0
     assert stats()["graph_breaks"] == 1
+
+
+def test_slices_from_the_end_of_sizes_that_vary() -> None:
+    """Where there are fewer elements they begin at 0; a graph serves several such sizes."""
+
+    def program(x: torch.Tensor) -> Any:
+        return x[-5:-2] * 2, x[-5::2] * 2, _set(x * 1, slice(-5, -1), torch.tensor(9.0))
+
+    compiled = ptdebug.compile(program, dynamic=True)
+    for rows in (8, 4, 3, 6):
+        x = torch.arange(2.0 * rows).view(rows, 2)
+        assert str(compiled(x)) == str(program(x))
