@@ -78,6 +78,7 @@ def _set(whole: torch.Tensor, index: Any, value: torch.Tensor) -> torch.Tensor:
 THREE = torch.arange(3)
 OF_KEPT_VALUES: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x.unique().squeeze(), lambda x: x.unique()[None].squeeze(1).shape, lambda x: x[x > 2].squeeze_(),
+    lambda x: x.unique()[-2:] * 2, lambda x: _set(x.unique(), slice(-2, None), torch.tensor(9.0)),
     lambda x: torch.zeros(9).index_put((THREE,), x.unique(), accumulate=True),
     lambda x: _set(torch.zeros(2, 4), (slice(None), THREE), x.unique()),
     lambda x: torch.slice_scatter(torch.zeros(9), x.unique(), 0, 0, 3),
@@ -107,3 +108,15 @@ def test_a_size_that_python_asks_for_breaks_the_graph() -> None:
     compiled = ptdebug.compile(lambda x: (x * 2)[x > 3].item(), backend="eager")
     assert compiled(torch.tensor([1.0, 4.0])) == 8.0
     assert stats()["graph_breaks"] == 1
+
+
+def test_slices_from_the_end_of_sizes_that_vary() -> None:
+    """Where there are fewer elements they begin at 0; a graph serves several such sizes."""
+
+    def program(x: torch.Tensor) -> Any:
+        return x[-5:-2] * 2, x[-5::2] * 2, _set(x * 1, slice(-5, -1), torch.tensor(9.0))
+
+    compiled = ptdebug.compile(program, dynamic=True)
+    for rows in (8, 4, 3, 6):
+        x = torch.arange(2.0 * rows).view(rows, 2)
+        assert str(compiled(x)) == str(program(x))
