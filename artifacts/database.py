@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from ..dependencies import msgspec, zstandard
 from .files import NotAFileOfIt, plain_file
 from .stages import NAMES
-from .store import DATABASE, TABLES, content_hash
+from .tables import DATABASE, TABLES, content_hash
 
 MAX_BLOB = 1 << 28
 """Bytes of one record; real ones are far smaller."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .decode import EncodedNodes
 from .records import Frame, Graph, Kernel, Runtime, Schedule, Wrapper
 
 _LIBRARY_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+)\(")
@@ -19,7 +20,9 @@ Facts = dict[str, int | str]
 
 def operations(graph: Graph) -> int:
     """How many nodes of a graph compute something."""
-    return sum(node.op not in NOT_OPERATIONS for node in graph.nodes)
+    nodes = graph.nodes
+    operators = nodes.operators() if isinstance(nodes, EncodedNodes) else (node.op for node in nodes)
+    return sum(op not in NOT_OPERATIONS for op in operators)
 
 
 def _frame(record: Frame) -> Facts:

@@ -8,6 +8,7 @@ import base64
 import math
 import operator
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -59,15 +60,22 @@ def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
 
     Passes leave most nodes unchanged, so a node caches its last record, and what it was made from, in its meta.
     """
-    made_from = (node.args, node.kwargs, node.meta.get("origins"), origin_stage)
-    known = node.meta.get("record")
-    if known is None or any(a is not b for a, b in zip(made_from, known[0])):
-        known = node.meta["record"] = (made_from, _node_record(node, origin_stage))
-    record: Node = known[1]
-    return record
+    made_from = (node.meta.get("val"), node.args, node.kwargs, node.meta.get("origins"), origin_stage)
+    known: tuple[tuple[object, ...], Node] | None = node.meta.get("record")
+    if known is None:
+        known = (made_from, _node_record(node, origin_stage, _UNKNOWN))
+    elif any(a is not b for a, b in zip(made_from, known[0])):
+        described = known[1].value if known[0][0] is made_from[0] else _UNKNOWN  # a copy of a node has its value
+        known = (made_from, _node_record(node, origin_stage, described))
+    node.meta["record"] = known
+    return known[1]
 
 
-def _node_record(node: torch.fx.Node, origin_stage: str) -> Node:
+_UNKNOWN = object()
+
+
+def _node_record(node: torch.fx.Node, origin_stage: str, described: Any) -> Node:
+    """`described` is the record of its value, where that is known."""
     args = tuple(plain(a) for a in node.args)
     if node.target in (operator.getitem, operator.setitem) and isinstance(node.args[1], list):
         args = (args[0], {"list": args[1]}, *args[2:])  # x[[1, 0]] is not x[1, 0]
@@ -84,7 +92,7 @@ def _node_record(node: torch.fx.Node, origin_stage: str) -> Node:
         target=target_name(node.target),
         args=args,
         kwargs={k: plain(v) for k, v in node.kwargs.items()},
-        value=value_record(value),
+        value=value_record(value) if described is _UNKNOWN else described,
         stack=tuple(node.meta.get("stack", ())),
         module=node.meta.get("module", ""),
         origins=tuple(f"{origin_stage}#{origin}" for origin in node.meta.get("origins", ())),
@@ -154,12 +162,17 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     strided = tensor.layout == sys.modules["torch"].strided
     return TensorMeta(
         dtype=_printed(tensor.dtype).removeprefix("torch."),
-        shape=tuple(size_record(s) for s in tensor.shape),
-        stride=tuple(size_record(s) for s in tensor.stride()) if strided else (),
+        shape=_sizes(tensor.shape),
+        stride=_sizes(tensor.stride()) if strided else (),
         device=_printed(tensor.device),
         requires_grad=tensor.requires_grad,
         offset=size_record(tensor.storage_offset()) if strided else 0,
     )
+
+
+def _sizes(sizes: Sequence[Any]) -> tuple[int | str, ...]:
+    known = tuple(sizes)
+    return known if set(map(type, known)) <= {int} else tuple([size_record(s) for s in known])
 
 
 def value_record(value: Any) -> TensorMeta | tuple[Any, ...] | str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..dependencies import msgspec
 from .database import Database, Moment, RecordingError, has_database
-from .store import DATABASE
+from .tables import DATABASE
 
 HOME = ".ptdebug"
 _LONGEST = 200  # of a name's characters: file systems take 255 bytes, and a number may follow

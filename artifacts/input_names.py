@@ -34,7 +34,7 @@ def in_words(name: str) -> str:
 def input_names(recording: Recording, compile_id: str, stage: str, name: str, graph: Graph) -> dict[str, str]:
     """For the inputs of a graph of a compilation, what the program calls them; without those that are not known, and
     those whose name something else in the graph has."""
-    capture = graph if stage == "capture" else recording.find(Graph, compile_id, "capture")
+    capture = graph if stage == "capture" else _graph(recording, compile_id, "capture")
     if capture is None:
         return {}
     inputs = [node for node in capture.nodes if node.op == "placeholder"]
@@ -43,14 +43,20 @@ def input_names(recording: Recording, compile_id: str, stage: str, name: str, gr
         found = {node.id: sources[node.id] for node in inputs if node.id in sources}
     elif stage in ATEN and _part_of(stage, name) == "":
         found = _by_position(graph, inputs, sources)
-        forward = recording.find(Graph, compile_id, "forward") if stage == "backward" else None
+        forward = _graph(recording, compile_id, "forward") if stage == "backward" else None
         if forward is not None and found:  # of which the backward's notes speak
             found = _by_position(forward, inputs, sources) | found
     else:
         return {}
+    if not found:
+        return {}
     taken = {node.id for node in graph.nodes if node.id not in found}
     counts = list(found.values())
     return {key: text for key, text in found.items() if text not in taken and counts.count(text) == 1}
+
+
+def _graph(recording: Recording, compile_id: str, stage: str) -> Graph | None:
+    return recording.large_graph(compile_id, stage) or recording.find(Graph, compile_id, stage)
 
 
 def _part_of(stage: str, name: str) -> str:

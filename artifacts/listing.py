@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from .records import Location, Ref
 
@@ -27,14 +27,13 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a stage may have 200,000
 class Line:
     """One line: `ref` names the item it shows ("" for none), `origins` what that was derived from."""
 
     text: str
     ref: Ref = ""
     origins: tuple[Ref, ...] = ()
-
 
     def numbered(self, number: int) -> Line:
         """The same line with a number before it."""
@@ -94,6 +93,7 @@ def source_path(name: str) -> str:
     return name.replace("%23", "#").replace("%25", "%")
 
 
+@lru_cache(maxsize=4096)  # nodes of one line share them
 def place_refs(places: tuple[Location, ...]) -> tuple[Ref, ...]:
     """References to the program's lines of a stack, innermost first."""
     return tuple(dict.fromkeys(source_ref(place.file, place.line) for place in reversed(places) if place.line > 0))

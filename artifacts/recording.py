@@ -16,12 +16,12 @@ from typing import Annotated, Any, TypeVar
 
 from ..dependencies import msgspec
 from .database import CompileKey, Count, Database, Moment, RecordingError, Stage, has_database
-from .decode import revive
+from .decode import encoded_graph, revive
 from .facts import facts_of
 from .process_liveness import is_running
-from .records import OLDER_SCHEMAS, SCHEMA, Absent, AnyRecord, Decision, split_ref
+from .records import OLDER_SCHEMAS, SCHEMA, Absent, AnyRecord, Decision, Graph, split_ref
 from .stages import order_of
-from .store import DATABASE, RUNNING, stopped_mark
+from .tables import DATABASE, RUNNING, stopped_mark
 from .weighted_cache import WeightedCache
 
 __all__ = ["ArtifactInfo", "CompileInfo", "Recording", "RecordingError"]
@@ -41,6 +41,8 @@ META: dict[str, Any] = {
 """The types of facts about a run; other facts may be anything."""
 CACHED_BYTES = 8 << 20
 """Bytes of encoded records that are kept decoded, which takes some ten times as much memory."""
+LARGE = 20_000
+"""Nodes of a graph above which it is never held as a whole to be shown."""
 LOST = "failed"
 """The status of a compilation whose row is damaged or missing, while some of its artifacts exist."""
 
@@ -290,10 +292,14 @@ class Recording:
                 found[owner, s, n] = ArtifactInfo(owner, s, n, k, i, h, known)
         return sorted(found.values(), key=lambda a: order_of(a.stage))
 
-    def items_by_compile(self, kind: str) -> dict[str, int]:
-        """The compilations that have records of one kind, each with how many items these hold, without reading them."""
-        query = "SELECT compile, sum(items) FROM artifacts WHERE kind=? GROUP BY compile ORDER BY min(seq)"
-        return {owner + suffix: count for suffix, owner, count in self._rows(query, tuple[CompileKey, Count], kind)}
+    def items_by_compile(self, *kinds: str) -> dict[str, dict[str, int]]:
+        """For each kind of record, the compilations that have such, and how many items these hold; none is read."""
+        found: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
+        query = (f"SELECT kind, compile, sum(items) FROM artifacts WHERE kind IN ({', '.join('?' * len(kinds))}) "
+                 "GROUP BY kind, compile ORDER BY min(seq)")
+        for suffix, kind, owner, count in self._rows(query, tuple[str, CompileKey, Count], *kinds):
+            found[kind][owner + suffix] = count
+        return found
 
     def stages(self, compile_id: str) -> list[str]:
         """The stages that a compilation has artifacts of, in order."""
@@ -312,6 +318,18 @@ class Recording:
         if record is None:
             raise RecordingError(f"{self.name}:{compile_id}:{stage}: the content is damaged")
         return record
+
+    def large_graph(self, compile_id: str, stage: str, name: str = "") -> Graph | None:
+        """The graph of an artifact, if it is a large one, for one walk over its nodes, which are decoded meanwhile."""
+        info = next(iter(self.artifacts(compile_id, stage, "Graph", name)), None)
+        if info is None or info.items <= LARGE:
+            return None
+        _, at, pid = compile_id.partition("@")
+        content = self._database(at + pid).content(info.hash)
+        try:
+            return None if content is None else encoded_graph(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
 
     def find(self, kind: type[R], compile_id: str, stage: str, name: str = "") -> R | None:
         """The record of an artifact if it is there, whole, and of that type."""

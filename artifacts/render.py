@@ -83,8 +83,11 @@ def listing(recording: Recording, compile_id: str, stage: str, name: str = "") -
         if isinstance(record, Kernel) and product in record.outputs:
             return render_product(record, product, kernel)
         raise RecordingError(f"{kernel} has no {product}; recorded: {', '.join(getattr(record, 'outputs', {}))}")
-    record = recording.artifact(compile_id, stage, name)
-    made = render(record, stage, name, recording.source)
-    if isinstance(record, Graph | Pass):
-        return named_listing(made, input_names(recording, compile_id, stage, name, graph_of(record)))
+    record = recording.large_graph(compile_id, stage, name) or recording.artifact(compile_id, stage, name)
+    try:
+        made = render(record, stage, name, recording.source)
+        if isinstance(record, Graph | Pass):
+            return named_listing(made, input_names(recording, compile_id, stage, name, graph_of(record)))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # in a node of a large graph
+        raise RecordingError(f"{recording.name}:{compile_id}:{stage}: the content is damaged: {error}") from None
     return made

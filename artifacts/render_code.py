@@ -1,7 +1,6 @@
 """Bytecode, loop IR, kernels and wrapper as listings."""
 from __future__ import annotations
 
-from .decompile import INDENT, Unknown, decompiled
 from .listing import Line, Listing, SourceText, place_refs, printable, text_lines
 from .machine_lines import MACHINE, form_of, source_lines
 from .records import Bytecode, CodeLine, Kernel, Loops, Ref, Wrapper, ref
@@ -38,6 +37,8 @@ def render_bytecode(record: Bytecode, stage: str, name: str, source: SourceText)
 
 def _as_python(record: Bytecode, stage: str, name: str) -> list[Line]:
     """What the instructions below do, as Python; or why that is not shown."""
+    from .decompile import INDENT, Unknown, decompiled
+
     try:
         found = decompiled(record)
     except Unknown as reason:

@@ -100,6 +100,16 @@ def call_text(node: Node) -> str:
     return f"{target}({', '.join(args + kwargs)})"
 
 
+def node_text(node: Node) -> str:
+    """`add = operator.add(x, y)  # float32[4]`."""
+    value = value_text(node.value)
+    if node.op == "placeholder":
+        return f"{node.id}: {value}" if value else node.id
+    if node.op == "output":
+        return f"return {argument_text(node.args[0] if len(node.args) == 1 else node.args)}"
+    return f"{node.id} = {call_text(node)}" + (f"  # {value}" if value else "")
+
+
 @dataclass(frozen=True)
 class _Place:
     """Where lines are printed: the artifact, the path of their nodes (see `inner_graphs.py`), the indentation."""
@@ -133,23 +143,26 @@ def _graph_lines(graph: Graph, stage: str, name: str, source: SourceText) -> lis
 def _function_lines(graph: Graph, title: str, path: str, place: _Place, holder: Node | None = None) -> list[Line]:
     """A graph as a function; `holder` is the node that holds it."""
     body = place.inside(path)
-    lines = [place.line(f"def {title}(", holder)]
-    for node in graph.nodes:
+    inputs = [place.line(f"def {title}(", holder)]
+    lines = [place.line("):")]
+    known: dict[tuple[object, ...], Line] = {}
+    shown: tuple[object, ...] = ()
+    for node in graph.nodes:  # once: those of a large graph are decoded meanwhile
         if node.op == "placeholder":
             comment = value_text(node.value)
-            lines.append(body.line(f"{node.id}," + (f"  # {comment}" if comment else ""), node))
-    lines.append(place.line("):"))
-    shown: tuple[object, ...] = ()
-    for node in graph.nodes:
-        if node.op == "placeholder":
+            inputs.append(body.line(f"{node.id}," + (f"  # {comment}" if comment else ""), node))
             continue
         if node.stack:
             line = node.stack[-1]
-            if (line.file, line.line, node.module) != shown:
-                shown = (line.file, line.line, node.module)
-                lines.append(_program_line(node, line, body))
+            here = (line.file, line.line, node.module)
+            if here != shown:
+                shown = here
+                key = (*here, line.function)
+                if key not in known:
+                    known[key] = _program_line(node, line, body)
+                lines.append(known[key])
         lines += _node_lines(node, graph.inner.get(node.id), body)
-    return lines
+    return inputs + lines
 
 
 def _node_lines(node: Node, held: Graph | AutogradFunction | None, place: _Place) -> list[Line]:

@@ -16,7 +16,7 @@ from .database import has_database
 from .home import existing_home, recordings
 from .recording import Recording, RecordingError
 from .stages import NAMES
-from .store import DATABASE
+from .tables import DATABASE
 
 _COMPILE = re.compile(r":(\d+/\d+(?:@(?:rank)?\d+)?)(?=:|$)")
 _NEWEST = re.compile(r"@(?:~(\d+))?$")

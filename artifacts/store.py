@@ -16,7 +16,6 @@ and stops recording, and the program goes on.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import shutil
 import sqlite3
@@ -27,7 +26,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import cache, wraps
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -39,27 +38,12 @@ from .facts import facts_of
 from .inner_graphs import graphs_in
 from .open_files import OpenFiles
 from .process_liveness import machine, process_start
-from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
+from .records import SCHEMA, AnyRecord, Decision, Graph, Pass, Runtime
 from .signature import sign, sign_place
+from .tables import DATABASE, RUNNING, TABLES, content_hash, stopped_mark
 
 P = ParamSpec("P")
 
-DATABASE = "recording.db"
-TABLES = """
-CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGER, started REAL,
-                      status TEXT, reason TEXT, seconds TEXT);
-CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
-CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
-                       hash BLOB, facts TEXT, UNIQUE(compile, stage, name));
-CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);
-CREATE INDEX decisions_of ON decisions(compile);
-CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
-CREATE INDEX absents_of ON absents(compile);
-CREATE TABLE sources(path TEXT PRIMARY KEY, hash BLOB);
-CREATE TABLE notes(seq INTEGER PRIMARY KEY, text TEXT);
-"""
-RUNNING = "running"  # the status of a compilation that has not ended
 ENVIRONMENT = ("PTDEBUG_", "TORCH", "TRITON_", "OMP_", "MKL_", "CUDA_", "PYTHON", "CXX", "CC")
 # What counts as an item of a record, for the counts that lists show without reading it.
 ITEMS = (
@@ -158,7 +142,8 @@ class RecordingWriter:
     @_guarded
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Store `record`; it replaces an earlier one of the same compilation, stage and name."""
-        items = next((len(getattr(record, field)) for field in ITEMS if hasattr(record, field)), 1)
+        counted = record.graph if isinstance(record, Pass) else record
+        items = next((len(getattr(counted, field)) for field in ITEMS if hasattr(counted, field)), 1)
         self._artifact(compile_id, stage, name, record, items)
         if isinstance(record, Graph):  # inlined functions may come from other files than the frame's
             nodes = [node for _, graph in graphs_in(record) for node in graph.nodes]
@@ -359,11 +344,6 @@ class RecordingWriter:
         self.seconds = {}
 
 
-def stopped_mark(database: Path) -> Path:
-    """The file that says why recording stopped before the process ended, if it did."""
-    return database.with_suffix(".stopped")
-
-
 def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:
     def after() -> None:
         alive = writer()
@@ -373,20 +353,20 @@ def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:
     os.register_at_fork(after_in_child=after)
 
 
-def content_hash(content: bytes) -> bytes:
-    """The key under which a content is stored."""
-    return hashlib.blake2b(content, digest_size=16).digest()
-
-
 def _encode(value: Any) -> bytes:
     return msgspec.json.encode(value, enc_hook=repr)
 
 
 def _versions() -> dict[str, str]:
-    versions = {"ptdebug": __version__, "python": sys.version.split()[0]}
-    for package in ("torch", "triton"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    """Versions of what compiles."""
+    found = {"ptdebug": __version__, "python": sys.version.split()[0]}
+    return found | {package: version for package in ("torch", "triton") if (version := _version(package))}
+
+
+@cache
+def _version(package: str) -> str:
+    """"" where it is not installed. To look one up takes milliseconds."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -8,7 +8,8 @@ references to its nodes there begin with its path ("capture#inner_0.sin", see `i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 from ..dependencies import msgspec
 from .record_base import Location, TensorMeta
@@ -70,22 +71,44 @@ class PartRecorder:
 
     def _renamed(self, record: Any) -> Any:
         """A copy of a record, and of all records in it, with other references and names."""
+        kind: Any = type(record)
+        names = NAMES.get(kind, ())
         changes: dict[str, Any] = {}
-        names = NAMES.get(type(record), ())
-        for field in record.__struct_fields__:
+        for field in _fields_that_refer(kind):
             value = getattr(record, field)
+            if not value:
+                continue
             if field == "origins":
                 changes[field] = tuple(map(self.reference, value))
             elif field in names:
                 changes[field] = self.name(value) if isinstance(value, str) else tuple(map(self.name, value))
-            elif field == "decision" and value:
-                kind, _, subject = value.partition(":")
-                changes[field] = f"{kind}:{self.name(subject)}"
+            elif field == "decision":
+                decided, _, subject = value.partition(":")
+                changes[field] = f"{decided}:{self.name(subject)}"
+            elif isinstance(value, tuple):
+                changes[field] = tuple([self._renamed(v) if _may_refer(v) else v for v in value])
             elif _may_refer(value):
                 changes[field] = self._renamed(value)
-            elif isinstance(value, tuple) and any(map(_may_refer, value)):
-                changes[field] = tuple(self._renamed(v) if _may_refer(v) else v for v in value)
         return msgspec.structs.replace(record, **changes) if changes else record
+
+
+@cache  # types of records
+def _fields_that_refer(kind: Any) -> tuple[str, ...]:
+    """The fields of a record whose values may hold references or names, as their types say."""
+    own = ("origins", "decision", *NAMES.get(kind, ()))
+    return tuple(field.name for field in msgspec.structs.fields(kind)
+                 if field.name in own or any(map(_is_record, _parts(field.type))))
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """A type and all that it is made of."""
+    return [annotation, *(part for inner in get_args(annotation) for part in _parts(inner))]
+
+
+def _is_record(kind: Any) -> bool:
+    if isinstance(kind, type):
+        return issubclass(kind, msgspec.Struct) and kind not in _REFER_TO_NOTHING
+    return kind is Any
 
 
 def _may_refer(value: object) -> bool:

@@ -19,11 +19,14 @@ import torch.fx.experimental._config
 from ..artifacts.context import CompileContext
 from ..dependencies import msgspec
 from ..engine.compile import compile_graph
+from ..engine.graph_cache.half import Half
 from ..engine.graph_cache.parts import Parts
 from ..engine.graph_cache.values import Uncacheable
 from ..engine.graphs.functional_graph import fake_mode_of
-from ..engine.package import archive
-from ..engine.package.archive import Entry, Package
+from ..engine.kernels.custom_kernel import KERNELS
+from ..engine.package import archive, cpp_interface
+from ..engine.package.archive import Package
+from ..engine.package.entry import Entry
 from ..engine.package.program import Program
 from ..engine.package.signature import ConstantInput, Place, Result, Signature, Symbol, TensorInput
 from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
@@ -80,7 +83,7 @@ class Exported:
 
 def export(
     model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
-    entry_points: Mapping[str, EntryPoint] | None = None,
+    entry_points: Mapping[str, EntryPoint] | None = None, cpp: bool = False,
 ) -> Exported:
     """Compile a model (a module, a function, a `torch.export.ExportedProgram`) for a CPU, to be saved and loaded where
     its source is not.
@@ -88,7 +91,8 @@ def export(
     `args` and `kwargs` are an example call. Sizes are those of the example, except the dimensions that `dynamic_shapes`
     names, parallel to the arguments as in torch.export: a dict by parameter, or a sequence; for each tensor a dict
     {dimension: torch.export.Dim, or a name}. Numbers, strings and None are constants. No gradients are recorded.
-    `entry_points` has several calls by name that share the weights (in its place, `args` are not given).
+    `entry_points` has several calls by name that share the weights (in its place, `args` are not given). With `cpp`,
+    what cannot be called from C++ without Python is refused.
 
     Raises ExportError with everything that keeps the model from being one graph, ValueError for `dynamic_shapes` that
     do not fit, and what the model raises.
@@ -99,15 +103,19 @@ def export(
         model = model._orig_mod
     wanted = entry_points or {"forward": EntryPoint(tuple(args), dict(kwargs or {}), dynamic_shapes)}
     weights = _Weights(model)
-    entries, kernels, decisions = [], {}, []
+    entries, kernels, own, decisions = [], {}, dict[str, tuple[bytes, str]](), []
     for name, point in wanted.items():
         if not name.isidentifier():
             raise ValueError(f"the entry point {name!r} needs a name that is a Python identifier")
         made = _Export(name, model, point, weights).made()
         source, half = made.half.source, msgspec.structs.replace(made.half, source="")
         entries.append(msgspec.structs.replace(made, half=half))
+        why_not = cpp_interface.reason_against(entries[-1])
+        if cpp and why_not:
+            raise ExportError(f"{name} cannot be called from C++ without Python: {why_not}")
+        own |= _own_kernels(half)
         decisions += [{"entry": name, **each} for each in weights.decisions]
-        if made.half.kernels:
+        if source:
             built = entry_of(source)
             assert built is not None
             kernels[name] = built[0], source
@@ -115,7 +123,16 @@ def export(
     used |= {result.weight for entry in entries for result in entry.signature.results if result.weight}
     kept = {name: tensor.detach() for name, tensor in weights.tensors.items() if name in used}
     _check_apart(entries, kept)
-    return Exported(Package(tuple(entries), kernels, kept, msgspec.json.encode(decisions)))
+    return Exported(Package(tuple(entries), kernels, kept, msgspec.json.encode(decisions), own))
+
+
+def _own_kernels(half: Half) -> dict[str, tuple[bytes, str]]:
+    """The kernels of ptdebug that a wrapper calls, by function: machine code, and digest of the source."""
+    called = {reference.name.split(".")[1] for reference in half.names.values()
+              if reference.kind == "operator" and reference.name.startswith("ptdebug.")}
+    functions = half.native.functions if half.native is not None else ()
+    return {entry: (kernel.built.path.read_bytes(), kernel.digest) for entry, kernel in KERNELS.items()
+            if entry.removeprefix("ptdebug_") in called or entry in functions}
 
 
 def _check_apart(entries: Sequence[Entry], weights: Mapping[str, torch.Tensor]) -> None:
@@ -190,7 +207,7 @@ class _Export:
             self.name, tuple(self.parameters), self.positional, tuple(self.structures),
             inputs, symbols, conditions, tuple(map(self._place, self.inputs)),
             tuple(self._result(*each) for each in results), structure)
-        return Entry(signature, half, facts.written, facts.uncounted)
+        return Entry(signature, half, facts.written, facts.uncounted, self._python_only())
 
     def _run(self) -> Any:
         collector = Collector()
@@ -219,6 +236,10 @@ class _Export:
             session.leave(inside)
             self.weights.decisions = [msgspec.to_builtins(decision) for decision in collector.decisions]
 
+    def _python_only(self) -> str:
+        """Why there is no C++ wrapper."""
+        return next((each["why"] for each in self.weights.decisions if each["kind"] == "python-wrapper"), "")
+
     def _sets(self) -> list[str]:
         """The attributes that the call set."""
         before, after = self.attributes, _attributes(self.model)
@@ -246,7 +267,7 @@ class _Export:
             raise self._changing()
         if self.captured is not None:
             raise ExportError(f"{self.name} is more than one graph")
-        context.cpp_wrapper = True
+        context.cpp_wrapper = context.without_python = True
         kept: list[Any] = []
         compiled = compile_graph(captured, context, kept.append)
         if context.fallback:

@@ -189,7 +189,7 @@ def _engine() -> Any:
     part of that: were its frames observed, the graph that it repeats in eager would be compiled, and so on."""
     from ..engine.aot.autograd.dependent_results import Lead
     from ..engine.aot.autograd.function import CompiledGraph, gradients
-    from ..engine.graph_cache import load_or_compile
+    from ..engine.graph_cache.cache import load_or_compile
 
     for function in (CompiledGraph.backward, Lead.backward, gradients):
         eval_frame.skip_code_with_callees(function.__code__)

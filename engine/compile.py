@@ -27,7 +27,8 @@ from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
 from .codegen.triton import warm_up
 from .failure_origin import origin_of
-from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
+from .graph_cache.half import Half, half_of
+from .graph_cache.parts import FoldingPart, MakeParts, Parts
 from .graph_cache.values import Uncacheable
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
@@ -132,9 +133,9 @@ def _kept(work: Wrapped) -> Half:
     if work.triton:
         raise Uncacheable("GPU kernels are not cached")
     source = work.source
-    if source is None or not source.signatures:
-        return half_of(work.wrapper, graphs=work.graphs)
     around = None if work.native is None else work.native.native
+    if source is None or not (source.signatures or around):
+        return half_of(work.wrapper, graphs=work.graphs)
     return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures), around, work.graphs)
 
 

@@ -127,12 +127,12 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     kinds = _device_kinds(work.plan)
-    source = cpp.generate(work.plan) if kinds != {"cuda"} else None
+    source = cpp.generate(work.plan, context.without_python) if kinds != {"cuda"} else None
     around = None
     if source is not None:
         source, around = add_wrapper(work.aten, work.plan, source, context)
     names = [s.name for s in source.signatures] if source is not None else []
-    building = Building(source.text, names) if source is not None and names else None
+    building = Building(source.text, names) if source is not None and (names or around) else None
     there = tuple([item for item in work.plan.items if isinstance(item, Group) and item.device.type != "cpu"])
     triton = kernels_for_plan(replace(work.plan, items=there), context)
     return Generated(**vars(work), source=source, native=around, building=building, triton=triton)

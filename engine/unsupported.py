@@ -20,4 +20,6 @@ class TritonUnsupported(EngineUnsupported):
 
 
 class NoCppWrapper(EngineUnsupported):
-    """This graph has no C++ wrapper, and keeps the Python one."""
+    """This graph has no C++ wrapper, and keeps the Python one. `origins` are the nodes that have no form in one."""
+
+    origins: tuple[str, ...] = ()

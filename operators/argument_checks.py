@@ -1,6 +1,7 @@
 """Arguments that eager refuses and torch's fake kernels let pass, one function for each kind of check.
 
-`traits.py` says which operator has which. Sizes that vary are guarded to be equal; of unbacked ones nothing is known.
+`traits.py` says which operator has which. Sizes that vary are guarded to be equal; of unbacked ones it is assumed,
+with `torch._check`, which the captured graph checks when it runs.
 """
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def index_add(args: Args, kwargs: Mapping[str, Any]) -> str:
     if whole.dim() and whole.dim() == source.dim():
         pairs = list(zip(whole.shape, source.shape))
         del pairs[dim]
-        if not all(map(_may_be_equal, pairs)):
+        if not all(map(_equal, pairs)):
             return "a source of another shape"
     return ""
 
@@ -81,11 +82,24 @@ def index_copy(args: Args, kwargs: Mapping[str, Any]) -> str:
     return dimension(args, kwargs) or is_of(2, torch.int64)(args, kwargs)
 
 
-def diagonal_scatter(args: Args, kwargs: Mapping[str, Any]) -> str:
-    """The source has the shape of the diagonal."""
-    part, source = _aten.diagonal.default(args[0], *args[2:], **kwargs), args[1]
-    fits = part.dim() == source.dim() and all(map(_may_be_equal, zip(part.shape, source.shape)))
-    return "" if fits else "a source of another shape"
+def scatters_to(view: Any) -> Check:
+    """The source has the shape of the part of the tensor that `view` is: of a slice, a diagonal, ..."""
+
+    def check(args: Args, kwargs: Mapping[str, Any]) -> str:
+        part, source = view(args[0], *args[2:], **kwargs), args[1]
+        fits = part.dim() == source.dim() and all(map(_equal, zip(part.shape, source.shape)))
+        return "" if fits else "a source of another shape"
+
+    return check
+
+
+def squeezed(args: Args, kwargs: Mapping[str, Any]) -> str:
+    """No check of eager: torch assumes that no unbacked size is 1, and would keep one that is."""
+    shape, dims = args[0].shape, args[1] if len(args) > 1 else range(args[0].dim())
+    for dim in dims if isinstance(dims, Sequence) else (dims,):
+        if dim < len(shape) and _is_unbacked(shape[dim]):
+            torch._check(shape[dim] != 1)
+    return ""
 
 
 def index_put(args: Args, kwargs: Mapping[str, Any]) -> str:
@@ -127,13 +141,18 @@ def _broadcasts(tensor: torch.Tensor, to: torch.Tensor) -> bool:
     if tensor.dim() > to.dim():
         return False
     pairs = zip(tensor.shape[::-1], to.shape[::-1])
-    return all((type(size) is int and size == 1) or _may_be_equal((size, wanted)) for size, wanted in pairs)
+    return all((type(size) is int and size == 1) or _equal((size, wanted)) for size, wanted in pairs)
 
 
-def _may_be_equal(sizes: tuple[Any, Any]) -> bool:
-    if any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in sizes):
+def _equal(sizes: tuple[Any, Any]) -> bool:
+    if any(map(_is_unbacked, sizes)):
+        torch._check(sizes[0] == sizes[1])
         return True
     return bool(sizes[0] == sizes[1])
+
+
+def _is_unbacked(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
 
 
 # ---- for some data: (arguments, fake result) -> whether the call may raise

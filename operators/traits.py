@@ -17,6 +17,8 @@ from . import argument_checks as arguments, layouts, size1_strides, symbolic_met
 from .argument_checks import Args, Check
 from .layouts import Layout
 
+_aten = torch.ops.aten
+
 
 class Work(NamedTuple):
     """Bytes that one CPU core, or a GPU, moves in the time of one operation on a float32 element."""
@@ -150,7 +152,10 @@ _row("index_copy.default index_copy_.default", check=arguments.index_copy)
 _row("index_put.default index_put_.default", check=arguments.index_put)
 _row("nll_loss_forward.default nll_loss2d_forward.default", check=arguments.is_of(1, torch.int64, torch.uint8))
 _row("masked_select.default", check=arguments.is_of(1, torch.bool))
-_row("diagonal_scatter.default", check=arguments.diagonal_scatter)
+_row("diagonal_scatter.default", check=arguments.scatters_to(_aten.diagonal.default))
+_row("slice_scatter.default", check=arguments.scatters_to(_aten.slice.Tensor))
+_row("select_scatter.default", check=arguments.scatters_to(_aten.select.int))
+_row("squeeze.default squeeze.dim squeeze.dims squeeze_.default squeeze_.dim squeeze_.dims", check=arguments.squeezed)
 _row("bucketize.Tensor", check=arguments.boundaries)
 _row("celu.default celu_.default", check=arguments.alpha_of_celu)
 _row("add.Tensor", check=arguments.alpha_of_bools)

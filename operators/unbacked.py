@@ -4,17 +4,21 @@ ShapeEnv names them u0, zuf0: `.item()` returns one, and `nonzero` has one in th
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 import torch.fx
-from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+if TYPE_CHECKING:  # half a second to import, of which a loaded package has no need
+    import sympy
 
 
 def is_unbacked(symbol: sympy.Symbol) -> bool:
     """Whether `symbol` is unbacked (data-dependent)."""
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
     return symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
 
 
@@ -31,11 +35,11 @@ def _expressions(value: Any) -> Iterator[sympy.Basic]:
             yield from _expressions(number)
     elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         yield value.node.expr
-    elif isinstance(value, sympy.Basic):
-        yield value
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from _expressions(item)
+    elif "sympy" in sys.modules and isinstance(value, sys.modules["sympy"].Basic):
+        yield value
 
 
 def needed(nodes: Iterable[torch.fx.Node]) -> set[sympy.Symbol]:

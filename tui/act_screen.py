@@ -13,12 +13,13 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from ..artifacts.listing import Line, Listing, printable
 from .acts import ACTS, Act
 from .code_view import CodeView
+from .key_bar import KeyBar
 from .line_view import LineView
 from .plain import plain
 from .session import Session, Target
@@ -48,7 +49,7 @@ class ActScreen(Screen[None]):
         yield CodeView(id="menu", numbers=False)
         yield CodeView(id="output", numbers=False)
         yield Static("", id="status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Show the menu."""

@@ -15,13 +15,14 @@ from textual.containers import Container
 from textual.events import Resize
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from ..artifacts.listing import Line, Listing, printable
 from .act_screen import ActScreen
 from .answers.answer import Answer, Fixed, Question, filtered, is_branch, rows_of, unfolded
 from .code_view import CodeView
 from .diff_screen import DiffScreen
+from .key_bar import KeyBar
 from .line_view import LineView
 from .plain import plain
 from .session import Session, Target
@@ -148,7 +149,7 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
             yield CodeView(id="details", numbers=False)
         yield Input(placeholder="words that rows must have; !word: must not (enter; esc shows all)", id="find")
         yield Static(id="status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Ask."""

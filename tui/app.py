@@ -10,12 +10,13 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from ..artifacts.home import existing_home, recordings
 from ..artifacts.listing import printable
 from ..artifacts.selector import Selector, open_selected, parse
 from .help_screen import HelpScreen, keys_text
+from .key_bar import KeyBar
 from .panes import PanesScreen
 from .session import Session, Target
 
@@ -88,7 +89,7 @@ class NothingScreen(Screen[None]):
         """The text."""
         yield Static("ptdebug", id="title", markup=False)
         yield Static(NOTHING_YET.format(home=printable(str(existing_home()))), id="nothing", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
 
 def sentence(text: str) -> str:
@@ -122,8 +123,8 @@ def workbench(selector: str = "@", follow: bool = False) -> Workbench:
 
 def run(selector: str = "@", follow: bool = False) -> int:
     """Open the workbench; returns the exit code when it is closed. Raises RecordingError for a selector of nothing."""
-    gc.set_threshold(50_000, 20, 1000)  # to walk all lines of a large recording takes a third of a second
     sys.setswitchinterval(0.001)  # while a thread reads, a key does not wait for its turn
     app = workbench(selector, follow)
+    gc.freeze()  # what is loaded stays: it need not be walked again
     app.run()
     return app.return_code or 0

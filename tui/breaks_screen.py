@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from ..artifacts.break_edits import edit_of
 from ..artifacts.listing import Line, Listing, printable, short_place
@@ -18,6 +18,7 @@ from ..artifacts.render_lists import break_lines, edit_lines
 from .act_screen import ActScreen
 from .acts import Act
 from .code_view import CodeView
+from .key_bar import KeyBar
 from .line_view import LineView
 from .plain import plain
 from .session import SOURCE, Session, Target
@@ -47,7 +48,7 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
         yield CodeView(id="reason", numbers=False)
         yield CodeView(id="program", mark="B")
         yield Static(plain(f"$ {self._command()}"), id="status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Show the first break."""

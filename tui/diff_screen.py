@@ -8,7 +8,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from ..artifacts.diff.compilations import Comparison, Side
 from ..artifacts.diff.recordings import diff_recordings
@@ -16,6 +16,7 @@ from ..artifacts.diff.render import render_compilations, render_recordings, rend
 from ..artifacts.listing import Line, Listing
 from ..artifacts.recording import RecordingError
 from .code_view import CodeView
+from .key_bar import KeyBar
 from .plain import plain
 from .session import SOURCE, Session, Target
 
@@ -46,7 +47,7 @@ class DiffScreen(Screen[None]):
         yield Static(id="title", markup=False)
         yield CodeView(id="main", numbers=False)
         yield Static(plain(f"$ {self.command}"), id="status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     @property
     def command(self) -> str:

@@ -15,6 +15,7 @@ from rich.style import Style
 from ..artifacts.listing import Line
 
 CHUNK = 200  # lines; a string that crosses the border of a chunk is highlighted as if it began there
+CHUNKS = 50  # that are kept: ten thousand lines
 MAX_LENGTH = 1000  # characters of a line that are drawn; a longer one ends in "…"
 STYLES = {True: "github-dark", False: "default"}
 
@@ -39,6 +40,8 @@ class Highlighter:
             return [Segment(self.text(row))]
         chunk = row // CHUNK
         if chunk not in self._chunks:
+            if len(self._chunks) == CHUNKS:
+                self._chunks.pop(next(iter(self._chunks)))
             self._chunks[chunk] = self._highlight(self._lexer, [
                 self.text(one) for one in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(self._lines)))])
         return self._chunks[chunk][row % CHUNK]

@@ -160,6 +160,8 @@ def _path(target: Target) -> list[str]:
 
 def _frame(compile_id: str) -> str:
     frame, _, rest = compile_id.partition("/")
+    if "@" not in rest:
+        return frame
     process = rest.partition("@")[2]
     return f"{frame}@{process}" if process else frame
 
@@ -176,7 +178,7 @@ def _rank_keys(compile_id: str) -> list[str]:
 def _frame_row(session: Session, frame: str, members: list[CompileInfo], depth: int = 0) -> Row:
     counts = Counter(info.status for info in members)
     detail = ", ".join(f"{number} {STATUS.get(status, status)}" for status, number in counts.items())
-    names = list(dict.fromkeys(session.name_of(member) for member in members))
+    names = session.names_of(members)
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # functions of one wrapper's code
     label = f"{frame} {', '.join(names[:2])}{more}"
     return Row(f"frame {frame}", depth, label, detail, True, Target(members[0].id))

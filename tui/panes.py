@@ -1,6 +1,7 @@
 """The main screen: the tree, an artifact, and beside it the lines of another stage that are linked to its line."""
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,25 +11,22 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from ..artifacts.listing import Line, Listing, printable, source_path
 from ..artifacts.machine_lines import MACHINE
 from ..artifacts.process_liveness import is_running
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Ref, split_ref
-from .act_screen import ActScreen
-from .answer_screen import AnswerScreen
-from .answers.questions import BY_ID, QUESTIONS
-from .breaks_screen import BreaksScreen
+from . import screens
+from .answers.questions import QUESTIONS
 from .code_view import CodeView
-from .diff_screen import DiffScreen
 from .editor import edit
+from .key_bar import KeyBar
 from .line_view import LineView
 from .outline import OTHERS
 from .outline_view import OutlineView
 from .plain import plain
-from .search_screen import SearchScreen
 from .session import SOURCE, Match, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
@@ -103,7 +101,7 @@ class PanesScreen(Screen[None]):
         yield Input(placeholder="find in this artifact (enter; esc closes; n and N: next, previous)", id="find")
         yield Static(id="chain", markup=False)
         yield Static(id="status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Fill the panes."""
@@ -111,9 +109,14 @@ class PanesScreen(Screen[None]):
         self.show_target(self._first)
         self.query_one("#outline", OutlineView).reveal(self._first)
         self._pane("main" if self._first.stage else "outline")
+        self.call_after_refresh(self._load_screens)
         if self._follow:
             self._stamp = self.session.stamp()
             self.set_interval(FOLLOW_EVERY, self._grown)
+
+    @work(thread=True, exit_on_error=False)
+    def _load_screens(self) -> None:
+        screens.load()
 
     # ---- what is shown ----------------------------------------------------------------------------------------------
     def show_target(self, target: Target, row: int | None = None, remember: bool = True) -> None:
@@ -138,9 +141,9 @@ class PanesScreen(Screen[None]):
         self.query_one("#outline", OutlineView).border_title = "recording"
 
     def _title(self) -> None:
-        counts = [f"{sum(i.status == 'compiled' for i in self.session.compiles)} compiled"]
-        other = {s: sum(i.status == s for i in self.session.compiles) for s in ("eager", "failed", "skipped")}
-        counts += [f"{number} {status}" for status, number in other.items() if number]
+        statuses = Counter(info.status for info in self.session.compiles)
+        counts = [f"{statuses['compiled']} compiled"]
+        counts += [f"{statuses[one]} {one}" for one in ("eager", "failed", "skipped") if statuses[one]]
         broken = len(self.session.breaks) if not self.session.is_large else sum(self.session.breaks_in.values())
         counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
         again = len(self.session.recompiled)
@@ -149,8 +152,8 @@ class PanesScreen(Screen[None]):
         problems = self.session.recording.problems
         counts += [f"DAMAGED: {problems[0]}"] if problems else []
         following = f" ({self.session.state()})" if self._follow else ""
-        title = f"ptdebug  {self.session.recording.name}{following}  {', '.join(counts)}"
-        self.query_one("#title", Static).update(plain(title))
+        name = f"{self.session.recording.name}{following}"
+        self.query_one("#title", Static).update(plain(f"ptdebug  {name}  {', '.join(counts)}"))
 
     def _chain(self) -> None:
         """The breadcrumb of the main pane's line; the stage that is shown stands in brackets."""
@@ -423,13 +426,13 @@ class PanesScreen(Screen[None]):
     def action_breaks(self) -> None:
         """The graph breaks."""
         if self.session.breaks_in and self.session.breaks:
-            self.app.push_screen(BreaksScreen(self.session), self._opened)
-            return
-        self.notify("the recording's graph breaks are damaged" if self.session.breaks_in else "no graph breaks")
+            self.app.push_screen(screens.breaks(self.session), self._opened)
+        else:
+            self.notify("the recording's graph breaks are damaged" if self.session.breaks_in else "no graph breaks")
 
     def action_ask(self, question: str) -> None:
         """Answer a question about what is shown: this compilation, or all of them."""
-        self.app.push_screen(AnswerScreen(self.session, BY_ID[question], self.target.compile), self._opened)
+        self.app.push_screen(screens.answer(self.session, question, self.target.compile), self._opened)
 
     def _opened(self, opens: tuple[Target, int] | None) -> None:
         if opens is not None:
@@ -445,28 +448,25 @@ class PanesScreen(Screen[None]):
             return
         session, target = self._marked
         self._marked = None
-        if bool(target.compile) != bool(self.target.compile):
+        if bool(target.compile) == bool(self.target.compile):
+            self.app.push_screen(screens.diff(session, target, self.session, self.target))
+        else:
             self.notify("compare two compilations, two stages or two recordings")
-            return
-        self.app.push_screen(DiffScreen(session, target, self.session, self.target))
 
     def action_act(self) -> None:
         """What can be done with this compilation."""
-        self.app.push_screen(ActScreen(self.session, self.target))
+        self.app.push_screen(screens.act(self.session, self.target))
 
     def action_edit(self) -> None:
         """Open the program's line in the editor."""
-        found = self.session.program_line(self.target, self.query_one("#main", CodeView).line)
-        if found is None:
+        if (found := self.session.program_line(self.target, self.query_one("#main", CodeView).line)) is None:
             self.notify("no line of the program is known for this")
-            return
-        problem = edit(self.app, *found)
-        if problem:
+        elif problem := edit(self.app, *found):
             self.notify(problem, severity="error", markup=False)
 
     def action_search(self) -> None:
         """Search in everything."""
-        self.app.push_screen(SearchScreen(self.session), self._search_done)
+        self.app.push_screen(screens.search(self.session), self._search_done)
 
     def _search_done(self, match: Match | None) -> None:
         if match is not None:

@@ -8,11 +8,12 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from ..artifacts.listing import Line, Listing, printable
 from .code_view import CodeView
+from .key_bar import KeyBar
 from .line_view import LineView
 from .session import Match, Session, short_name
 
@@ -40,7 +41,7 @@ class SearchScreen(Screen["Match | None"]):
         yield Input(placeholder="text, then enter", id="query")
         yield CodeView(id="results", numbers=False)
         yield Static("", id="status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Ask for the text."""

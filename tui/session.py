@@ -5,7 +5,7 @@ Nothing here depends on Textual, so all of it can be tested as plain functions a
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -65,8 +65,9 @@ class Session:
         self.machine_code = lru_cache(maxsize=256)(self._machine_code)
         self.compiles: list[CompileInfo] = recording.compiles()
         self.by_id = {info.id: info for info in self.compiles}
-        self.recompiled = set(recording.items_by_compile("Recompile"))
-        self.breaks_in = {owner: count for owner, count in recording.items_by_compile("Breaks").items() if count}
+        items = recording.items_by_compile("Recompile", "Breaks")
+        self.recompiled = set(items["Recompile"])
+        self.breaks_in = {owner: count for owner, count in items["Breaks"].items() if count}
 
     @cached_property
     def _ranked(self) -> list[tuple[tuple[str, Break, int], BreakCost]]:
@@ -81,6 +82,13 @@ class Session:
         """The function of a compilation; of a resume function, what it continues, and after which break."""
         found = self._resumed.get(info.id)
         return found.short_name if found is not None else display_name(info, {}).replace(", resumed from", ", from")
+
+    def names_of(self, infos: Iterable[CompileInfo]) -> list[str]:
+        """The functions of some compilations, each once. Where nothing is resumed, a name is the same for all of one
+        function."""
+        if not self._resumed:
+            infos = {info.function: info for info in infos}.values()
+        return list(dict.fromkeys(map(self.name_of, infos)))
 
     @property
     def breaks(self) -> list[tuple[str, Break, int]]:

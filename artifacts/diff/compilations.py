@@ -9,10 +9,10 @@ from ..input_names import graph_of, input_names, named_text
 from ..provenance import links
 from ..recording import ArtifactInfo, CompileInfo, Recording
 from ..records import Graph, Loops, Pass, Recompile, Schedule, split_ref
-from ..render_graph import call_text
+from ..render_graph import call_text, node_text
 from ..stages import NAMES
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff, merged
-from .graphs import diff_graphs, node_text
+from .graphs import diff_graphs
 from .kernels import Groups, diff_schedules
 from .matching import match
 from .program_text import ProgramText
@@ -95,20 +95,25 @@ class Comparison:
         self.sides = (first, second)
 
     @cached_property
-    def pairs(self) -> dict[str, str]:
-        """ATen nodes, and those of the captured graph; of all graphs that both have."""
-        found: dict[str, str] = {}
+    def matches(self) -> dict[tuple[str, str], dict[str, str]]:
+        """For each graph that both have, by stage and name (of passes, the part's name), the nodes of one as those of
+        the other."""
+        found = {}
         for stage in ("capture", "joint", "forward", "backward", "passes"):
             mine, theirs = (side.graphs(stage) for side in self.sides)
-            for name in mine.keys() & theirs.keys():
-                found |= match(mine[name], theirs[name], (self.sides[0].text, self.sides[1].text))
+            for name in sorted(mine.keys() & theirs.keys()):
+                found[stage, name] = match(mine[name], theirs[name], (self.sides[0].text, self.sides[1].text))
         return found
+
+    @cached_property
+    def pairs(self) -> dict[str, str]:
+        """ATen nodes, and those of the captured graph; of all graphs that both have."""
+        return {one: other for pairs in self.matches.values() for one, other in pairs.items()}
 
     @cached_property
     def captured(self) -> dict[str, str]:
         """Nodes of the captured graph."""
-        mine, theirs = (side.graphs("capture").get("") for side in self.sides)
-        return match(mine, theirs, (self.sides[0].text, self.sides[1].text)) if mine and theirs else {}
+        return self.matches.get(("capture", ""), {})
 
     @cached_property
     def buffers(self) -> dict[str, str]:
@@ -195,8 +200,13 @@ class Comparison:
             return diff_schedules(one, other, pairs, b.stage, b.name)
         if isinstance(mine, Graph | Pass) and isinstance(theirs, Graph | Pass):
             graphs = graph_of(mine), graph_of(theirs)
-            found = self._levels(a, b, *graphs) if a.stage != b.stage else diff_records(
-                mine, theirs, self.context, b.stage, b.name)
+            if a.stage != b.stage:
+                found = self._levels(a, b, *graphs)
+            elif isinstance(mine, Graph) and isinstance(theirs, Graph):
+                known = self.matches.get((b.stage, b.name)) if a.name == b.name else None
+                found = diff_graphs(mine, theirs, self.context.texts, b.stage, b.name, known, self.context.traits)
+            else:
+                found = diff_records(mine, theirs, self.context, b.stage, b.name)
             return _named(found, *(input_names(side.recording, side.compile_id, info.stage, info.name, graph)
                                    for side, info, graph in zip(self.sides, (a, b), graphs)))
         return diff_records(mine, theirs, self.context, b.stage, b.name)
@@ -204,7 +214,8 @@ class Comparison:
     def _after_passes(self) -> Iterator[StageDiff]:
         mine, theirs = (side.graphs("passes") for side in self.sides)
         for name in mine.keys() & theirs.keys():
-            found = diff_graphs(mine[name], theirs[name], self.context.texts, "passes", name)
+            found = diff_graphs(mine[name], theirs[name], self.context.texts, "passes", name,
+                                self.matches["passes", name])
             found = _named(found, *(input_names(side.recording, side.compile_id, "passes", f"{name}.all", graphs[name])
                                     for side, graphs in zip(self.sides, (mine, theirs))))
             yield replace(found, name=f"{name}.all".removeprefix("."))

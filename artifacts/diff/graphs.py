@@ -5,13 +5,13 @@ dynamic) are one change.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..inner_graphs import sides
 from ..records import AutogradFunction, Graph, Location, Node, NodeRef, TensorMeta, ref
-from ..render_graph import argument_text, call_text, value_text
+from ..render_graph import argument_text, node_text, value_text
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff, merged
 from .matching import match, operator_of
 from .program_text import ProgramText
@@ -62,16 +62,6 @@ def _alone(kind: str, node: Node, stage: str, name: str) -> Change:
 
 def _place(node: Node) -> Location | None:
     return node.stack[-1] if node.stack else None
-
-
-def node_text(node: Node) -> str:
-    """`add = operator.add(x, y)  # float32[4]`."""
-    value = value_text(node.value)
-    if node.op == "placeholder":
-        return f"{node.id}: {value}" if value else node.id
-    if node.op == "output":
-        return f"return {argument_text(node.args[0] if len(node.args) == 1 else node.args)}"
-    return f"{node.id} = {call_text(node)}" + (f"  # {value}" if value else "")
 
 
 def _changes(
@@ -140,11 +130,10 @@ def _equal(a: Any, b: Any, pairs: Mapping[str, str]) -> bool:
     """Whether two argument trees are the same, nodes by `pairs`."""
     if isinstance(a, NodeRef):
         return isinstance(b, NodeRef) and pairs.get(a.node) == b.node
-    if isinstance(a, Mapping):
-        return isinstance(b, Mapping) and a.keys() == b.keys() and all(_equal(a[key], b[key], pairs) for key in a)
-    if isinstance(a, Sequence) and not isinstance(a, str):
-        is_list = isinstance(b, Sequence) and not isinstance(b, str)
-        return is_list and len(a) == len(b) and all(_equal(x, y, pairs) for x, y in zip(a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(_equal(a[key], b[key], pairs) for key in a)
+    if isinstance(a, (list, tuple)):
+        return isinstance(b, (list, tuple)) and len(a) == len(b) and all(_equal(x, y, pairs) for x, y in zip(a, b))
     return repr(a) == repr(b)  # True is not 1, nor 0.0 -0.0; nan is nan
 
 

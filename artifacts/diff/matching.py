@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -107,7 +107,7 @@ class _Matching:
         one, other = self.nodes[0][a], self.nodes[1][b]
         if operator_of(one) != operator_of(other):
             return
-        mine, theirs = list(operands(one)), list(operands(other))
+        mine, theirs = operands(one), operands(other)
         if len(mine) == len(theirs):
             for x, y in zip(mine, theirs):
                 if self._alike(x, y):
@@ -152,20 +152,25 @@ def _users(graph: Graph) -> dict[str, list[tuple[str, int]]]:
     return found
 
 
-def operands(node: Node) -> Iterator[str]:
+def operands(node: Node) -> list[str]:
     """The nodes that a node reads, in order."""
-    yield from _references((node.args, node.kwargs))
+    found: list[str] = []
+    for tree in (*node.args, *node.kwargs.values()):
+        _collect(tree, found)
+    return found
 
 
-def _references(tree: Any) -> Iterator[str]:
-    if isinstance(tree, NodeRef):
-        yield tree.node
-    elif isinstance(tree, Mapping):
+def _collect(tree: Any, found: list[str]) -> None:
+    """Types are compared as they are: to ask abstract classes takes most of a comparison's time."""
+    kind = type(tree)
+    if kind is NodeRef:
+        found.append(tree.node)
+    elif kind is dict:
         for value in tree.values():
-            yield from _references(value)
-    elif isinstance(tree, Sequence) and not isinstance(tree, str):
+            _collect(value, found)
+    elif kind is list or kind is tuple:
         for value in tree:
-            yield from _references(value)
+            _collect(value, found)
 
 
 def operator_of(node: Node) -> str:

@@ -53,6 +53,11 @@ class Context:
         """Whether one compiler made both: another has other words for the same guards."""
         return self.texts[0].compiler == self.texts[1].compiler
 
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """What both compilers say of tensors, besides their sizes."""
+        return TRAITS if self.one_compiler else TRAITS_OF_STOCK
+
     def renamed(self, text: str) -> str:
         """A text of the first in the names of the second."""
         return _WORD.sub(lambda word: self.names.get(word[0], word[0]), text)
@@ -96,7 +101,7 @@ def _bytecode(first: Bytecode, second: Bytecode, context: Context) -> StageDiff:
 
 
 def _graphs(first: Graph, second: Graph, context: Context) -> StageDiff:
-    return diff_graphs(first, second, context.texts, traits=TRAITS if context.one_compiler else TRAITS_OF_STOCK)
+    return diff_graphs(first, second, context.texts, traits=context.traits)
 
 
 def _passes(first: Pass, second: Pass, context: Context) -> StageDiff:

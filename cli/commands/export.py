@@ -10,6 +10,7 @@ import argparse
 import os
 import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
 from ..errors import CommandError
@@ -26,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--out", metavar="FILE", required=True, help="the package to write (.ptd)")
     add("--dynamic", metavar="ARGUMENT:DIM[=NAME]", action="append", default=[],
         help="a dimension that varies, for a module that the script calls; may be given several times")
+    add("--cpp", metavar="FOLDER", help="refuse what cannot be called from C++ without Python, and write a header "
+        "and a loader for C++ programs there")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -44,19 +47,31 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{script} has no {name}{did_you_mean(name, names)}")
     request = _request(found[name], name, calls, arguments.dynamic)
     try:
-        made = export(**request)
+        made = export(**(request | ({"cpp": True} if arguments.cpp else {})))
         path = made.save(arguments.out)
     except (ExportError, ValueError) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"can't write {arguments.out}: {error.strerror}") from None
+    written = _write_loader(arguments.cpp) if arguments.cpp else ()
     size = path.stat().st_size
     if arguments.json:
         print_json(file=str(path), bytes=size, entry_points=[entry.signature.name for entry in made.package.entries],
-                   signature=str(made), weights=len(made.package.weights))
+                   signature=str(made), weights=len(made.package.weights), cpp=[str(each) for each in written])
     else:
         say(f"{path}: {size:,} bytes, {len(made.package.weights)} weights\n{made}")
+        for each in written:
+            say(f"{each}: for C++ programs")
     return 0
+
+
+def _write_loader(folder: str) -> tuple[Path, ...]:
+    from ...engine.package.native import write_to
+
+    try:
+        return write_to(Path(folder))
+    except OSError as error:
+        raise CommandError(f"can't write to {folder}: {error.strerror}") from None
 
 
 def _namespace(script: str) -> tuple[dict[str, Any], dict[int, tuple[Any, Any]]]:

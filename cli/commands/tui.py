@@ -6,6 +6,7 @@ happen. Where no program runs yet, it waits for one.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     served = "TEXTUAL_DRIVER" in os.environ  # by `ptdebug serve`: a browser is the terminal
     if not served and not all(s is not None and s.isatty() for s in (sys.__stdin__, sys.__stderr__)):
         raise CommandError(f"the workbench needs a terminal; as text: ptdebug show {arguments.selector}")
+    gc.set_threshold(50_000, 20, 1000)  # to walk what is loaded, or all lines of a large recording, takes a while
     from ...tui.app import run as open_workbench
 
     if arguments.follow and arguments.selector == "@" and not _runs():

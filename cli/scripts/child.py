@@ -24,7 +24,7 @@ import torch
 
 from ...artifacts.recorder import NullRecorder
 from ...artifacts.records import AnyRecord, Breaks, Recompile
-from ...replay.failures.new_memory import fill_new_memory
+from ...replay.recorded.new_memory import fill_new_memory
 from ...replay.reduce.expressions import operation
 from ...replay.reduce.values import HOOK, Recorder
 from ...tracer.frames import dispatch

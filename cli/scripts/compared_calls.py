@@ -15,6 +15,7 @@ from ...artifacts.records import AnyRecord, Breaks, Frame, Guards
 from ...engine.runtime.entry import eager_form
 from ...replay.ladder.rungs import run_graph
 from ...replay.program.effects import Value, differences, gradients, mark, reachable, variables, written
+from ...replay.recorded.new_memory import fill_new_memory
 from ...replay.verdicts.compare import Comparison
 from ...tracer.frames import dispatch
 from ...tracer.fx.backend_call import CapturedGraph
@@ -152,9 +153,10 @@ class Call:
         self.leaves = [(place, value) for place, value in self.before.items()
                        if isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad]
 
-    def eager(self) -> Ran:
-        """In eager. Raises CopyLost."""
+    def eager(self, memory: int = 0) -> Ran:
+        """In eager, with a pattern in new memory if one is given. Raises CopyLost."""
         def run() -> Ran:
+            fill_new_memory(memory)
             dispatch.set_stance("force_eager")
             return Ran(self._left())
 

@@ -29,7 +29,7 @@ from ...artifacts.external_exceptions import came_from_outside
 from ...operators import effects, meta, probing
 from ...operators.overlap import repeats
 from ..graphs.functional_graph import AtenGraph, Captured, fake_mode_of
-from ..graphs.random_fills import RANDOM_FILLS
+from ..graphs.random_fills import fill_of
 from ..unsupported import EngineUnsupported
 from .attention import FUNCTIONS, attend, attend_as_one, written_out
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
@@ -136,7 +136,7 @@ class AtenTracer(TorchDispatchMode):
         supply, attentions = iter(inputs), written_out(module.graph)
         result: Any = ()
         for node in module.graph.nodes:
-            _check_target(node.target)
+            _check_node(node)
             self.enter(node)
             load = values.__getitem__
             before = versions(node, values)
@@ -288,7 +288,7 @@ class AtenTracer(TorchDispatchMode):
             raise EngineUnsupported(f"{func} mutates its arguments in a way that cannot be functionalized")
         if keyword.iskeyword(func._overloadname):
             raise EngineUnsupported(f"{func} cannot be a node of a graph: its name contains a Python keyword")
-        if func in RANDOM_FILLS:
+        if fill_of(func) is not None:
             args = (self._to_fill(func, args[0]), *args[1:])
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
@@ -420,8 +420,11 @@ def _unsupported(why: str) -> None:
         raise EngineUnsupported(why)
 
 
-def _check_target(target: Any) -> None:
-    """Refuses operators that only eager can run."""
+def _check_node(node: torch.fx.Node) -> None:
+    """Refuses what only eager can run: operators, and another default dtype, which later ones do not say."""
+    target: Any = node.target
+    if target is torch.set_default_dtype and torch.get_default_dtype() not in (*node.args, *node.kwargs.values()):
+        raise EngineUnsupported("the graph itself sets another default dtype")
     if isinstance(target, torch._ops.HigherOrderOperator):
         raise EngineUnsupported(f"the higher-order operator {target.name()} runs in eager")
     overload = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target

@@ -417,7 +417,7 @@ class WrapperWriter:
         offset = f"{base}.storage_offset()" + (f" + {self.expr(start - first)}" if start != first else "")
         if output.dtype != real.dtype:
             old, new = real.dtype.itemsize, output.dtype.itemsize
-            if pairs_numbers(real.dtype, output.dtype) and real.numel() != 0:
+            if pairs_numbers(real.dtype, output.dtype):
                 base = self.paired_view(base, real, output.dtype)
             else:
                 window = 0 if real.numel() == 0 else max(1, new // old)  # view(dtype) wants unit strides
@@ -430,7 +430,7 @@ class WrapperWriter:
     def paired_view(self, base: str, real: torch.Tensor, dtype: torch.dtype) -> str:
         """Python for all memory of `base` as complex numbers or as reals, in a way that gradients flow through."""
         span = 1 + sum((_symbolic(n) - 1) * _symbolic(s) for n, s in zip(real.shape, real.stride()))
-        count = f"{base}.storage_offset() + {self.expr(span)}"
+        count = f"{base}.storage_offset() + {self.expr(span)}" if real.numel() != 0 else "0"
         if dtype.is_complex:
             return f"torch.view_as_complex({base}.as_strided((({count}) // 2, 2), (2, 1), 0))"
         return f"torch.view_as_real({base}.as_strided(({count},), (1,), 0))"

@@ -14,8 +14,9 @@ import torch
 from ...dependencies import msgspec
 from ..toolchain import cpp_build
 from . import checked_zip, disk, state
+from .half import Half
 from .history import Done
-from .parts import Half, Parts, decode
+from .parts import Parts, decode
 
 SCHEMA = "ptdebug-cache/1"
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -1,55 +1,12 @@
-"""A compiled graph as data: what must be kept to run it again, and how that becomes callable.
-
-Text and plain data only. The objects that a wrapper's names refer to are stored as references (an operator by its name,
-a tensor by its elements); kernels come from the C++ file, which is found built or built again
-(`../toolchain/cpp_build.py`).
-"""
+"""A compiled graph as data: its wrappers, and what calls them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-import torch
+from collections.abc import Callable
 
 from ...dependencies import msgspec
 from ..aot.autograd.function import AutogradMetadata
-from ..codegen.cpp_wrapper.load import load as load_native
-from ..codegen.cpp_wrapper.state import Native
-from ..graphs.functional_graph import LAZY_VIEWS
-from ..runtime.cuda_graphs.facts import GraphFacts
 from ..runtime.entry import EntryFacts
-from ..runtime.runtime import STANDARD, callable_of, load
-from ..toolchain.cpp_build import build, functions_of
-from .values import NAMESPACES, Uncacheable, bytes_of
-
-Record = TypeVar("Record")
-CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds
-
-
-class Reference(msgspec.Struct, frozen=True):
-    """What a name of a wrapper refers to: "operator" NAME, "device" NAME, "view" (a key of LAZY_VIEWS), "nodes" (names
-    of nodes, for messages), "tensor" (its dtype, and `content`), "number" (a complex one)."""
-
-    kind: str
-    name: str = ""
-    nodes: tuple[str, ...] = ()
-    size: tuple[int, ...] = ()
-    stride: tuple[int, ...] = ()
-    content: bytes = b""
-    number: tuple[float, float] = (0.0, 0.0)
-
-
-class Half(msgspec.Struct, frozen=True):
-    """One wrapper, the C++ file that its kernels are in ("" for none), and their names in the order of its table; and
-    what the same wrapper in that file needs, where there is one. `graphs`: what CUDA graphs of it must know."""
-
-    text: str
-    names: dict[str, Reference]
-    source: str = ""
-    kernels: tuple[str, ...] = ()
-    native: Native | None = None
-    graphs: GraphFacts | None = None
+from .half import Half, decode_as
 
 
 class FoldingPart(msgspec.Struct, frozen=True):
@@ -80,112 +37,6 @@ MakeParts = Callable[[], Parts]
 """Describes what was compiled; raises Uncacheable where it cannot be kept."""
 
 
-def encode(parts: Any) -> bytes:
-    """`parts`, or a record that holds some of them, as bytes; equal parts give equal bytes."""
-    return msgspec.msgpack.encode(parts, enc_hook=str, order="deterministic")
-
-
 def decode(content: bytes) -> Parts:
     """The parts that `encode` wrote. Raises msgspec.DecodeError for anything else."""
     return decode_as(content, Parts)
-
-
-def decode_as(content: bytes, kind: type[Record]) -> Record:
-    """The record of this class that `encode` wrote. Raises msgspec.DecodeError for anything else."""
-    found: Record = msgspec.msgpack.decode(content, type=kind, dec_hook=_from_text)
-    return found
-
-
-def _from_text(kind: type, text: Any) -> Any:
-    return getattr(torch, text.removeprefix("torch.")) if kind is torch.dtype else kind(text)
-
-
-# ---- wrappers --------------------------------------------------------------------------------------------------------
-class Source(Protocol):
-    """A wrapper's text, and the objects that its names refer to (see `../codegen/wrapper.py`)."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def names(self) -> Mapping[str, Any]: ...
-    @property
-    def operators(self) -> Mapping[str, str]: ...
-
-
-def half_of(
-    wrapper: Source, source: str = "", kernels: tuple[str, ...] = (), native: Native | None = None,
-    graphs: GraphFacts | None = None,
-) -> Half:
-    """A wrapper as data, with the C++ of its kernels. Raises Uncacheable for an object that has no description."""
-    own = {name: value for name, value in wrapper.names.items() if name not in STANDARD and name not in kernels}
-    found = {name: _reference(value, wrapper.operators.get(name)) for name, value in own.items()}
-    if sum(len(reference.content) for reference in found.values()) > CONSTANTS_LIMIT:
-        raise Uncacheable("the graph contains large tensors")
-    return Half(wrapper.text, found, source, kernels, native, graphs)
-
-
-def _reference(value: Any, operator: str | None) -> Reference:
-    if operator is not None:
-        if operator.partition(".")[0] not in NAMESPACES:
-            raise Uncacheable(f"the custom operator {operator}")
-        return Reference("operator", operator)
-    if isinstance(value, torch.device):
-        return Reference("device", str(value))
-    if isinstance(value, torch.Tensor):
-        return _tensor(value)
-    if type(value) is complex:
-        return Reference("number", number=(value.real, value.imag))
-    if type(value) is tuple and all(type(name) is str for name in value):
-        return Reference("nodes", nodes=value)
-    lazy = next((kind for kind, view in LAZY_VIEWS.items() if view is value), None)
-    if lazy is not None:
-        return Reference("view", lazy)
-    raise Uncacheable(f"the wrapper refers to a value of type {type(value).__qualname__}")
-
-
-def _tensor(value: torch.Tensor) -> Reference:
-    plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
-    if not plain or value.is_quantized or value.is_conj() or value.is_neg() or value.requires_grad:
-        raise Uncacheable("the wrapper refers to a tensor that is not strided")
-    order = sorted(range(value.dim()), key=lambda i: (value.stride()[i], value.shape[i]), reverse=True)
-    if not value.permute(order).is_contiguous():
-        raise Uncacheable("the wrapper refers to a tensor that is not dense")
-    name = str(value.dtype).removeprefix("torch.")
-    return Reference("tensor", name, size=tuple(value.shape), stride=tuple(value.stride()), content=bytes_of(value))
-
-
-def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[..., Any]:
-    """The wrapper as a function; tracebacks show it under `filename`. Its kernels are in the library at `path`; None:
-    where the cache has it, or it is built. Raises what `build` raises."""
-    names = {name: _object(reference) for name, reference in half.names.items()}
-    if not half.kernels:
-        return load(half.text, names, filename)
-    if path is None:
-        library = build(half.source, half.kernels)
-        path, functions = library.path, library.functions
-    else:
-        functions = functions_of(path, half.kernels)
-    call = load(half.text, {**names, **functions}, filename)
-    return call if half.native is None else load_native(path, half.native, names, call)
-
-
-def _object(reference: Reference) -> Any:
-    match reference.kind:
-        case "operator":
-            found: Any = torch.ops
-            for name in reference.name.split("."):
-                found = getattr(found, name)
-            return callable_of(found)
-        case "device":
-            return torch.device(reference.name)
-        case "view":
-            return LAZY_VIEWS[reference.name]
-        case "nodes":
-            return reference.nodes
-        case "number":
-            return complex(*reference.number)
-    dtype = getattr(torch, reference.name)
-    tensor = torch.empty_strided(reference.size, reference.stride, dtype=dtype)
-    if reference.content:
-        tensor.copy_(torch.frombuffer(bytearray(reference.content), dtype=dtype).reshape(reference.size))
-    return tensor

@@ -42,6 +42,9 @@ class JointGraph:
     graph output that does to positions in `cuts`: those that no path leads to through another.
 
     `written` has the graph outputs that the program writes in place before it returns them, and how often.
+
+    `kept_inputs` and `kept_results` are the inputs and graph outputs whose memory eager's autograd keeps for the
+    backward, each with the tangents whose backward raises where the program writes to it after the call.
     """
 
     forward: AtenGraph
@@ -55,6 +58,8 @@ class JointGraph:
     cuts: tuple[int, ...] = ()
     related: dict[int, tuple[int, ...]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
+    kept_inputs: dict[int, frozenset[int]] = field(default_factory=dict)
+    kept_results: dict[int, frozenset[int]] = field(default_factory=dict)
 
     @property
     def module(self) -> torch.fx.GraphModule:

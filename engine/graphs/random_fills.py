@@ -5,12 +5,12 @@ the fill itself is called, on new memory with the strides of the first argument.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
 
-from ...operators.traits import operators_with
 from ..kernels.mt19937 import fill_bernoulli
 
 aten = torch.ops.aten
@@ -37,7 +37,15 @@ def _fill(name: str) -> Callable[..., torch.Tensor]:
     return _filling(_bernoulli_ if name == "bernoulli_.float" else getattr(getattr(aten, packet), overload))
 
 
-RANDOM_FILLS: dict[Any, Callable[..., torch.Tensor]] = {
-    functional: _fill(name) for functional, name in operators_with("fills")
-}
-"""Functional form -> what is called for it."""
+@cache
+def random_fills() -> Mapping[Any, Callable[..., torch.Tensor]]:
+    """Functional form -> what is called for it."""
+    from ...operators.traits import operators_with  # a second to import, of which few loaded graphs have need
+
+    return {functional: _fill(name) for functional, name in operators_with("fills")}
+
+
+def fill_of(operator: Any) -> Callable[..., torch.Tensor] | None:
+    """What is called for this functional form; None for other operators."""
+    random = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
+    return random_fills().get(operator) if random else None

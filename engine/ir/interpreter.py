@@ -17,7 +17,7 @@ import torch
 from sympy.logic.boolalg import Boolean
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
-from ..graphs.random_fills import RANDOM_FILLS
+from ..graphs.random_fills import fill_of
 from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity, scalar_buffer
 
 ELEMENTWISE: dict[str, Callable[..., torch.Tensor]] = {
@@ -151,7 +151,7 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
 
 def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.Symbol, Any]) -> None:
     """Run an operator of ATen; its results become the step's buffers, and define the symbols that it binds."""
-    called = RANDOM_FILLS.get(step.target, step.target)
+    called = fill_of(step.target) or step.target
     result = called(*resolve(step.args, memory, symbols), **resolve(dict(step.kwargs), memory, symbols))
     results = result if isinstance(result, (tuple, list)) else (result,)
     made = {name: value for name, value in zip(step.outputs, results) if name is not None}

@@ -82,7 +82,7 @@ def _brief(s: Statement) -> str:
 
 
 def _extent(axis: Axis) -> str:
-    return f"{axis.symbol} in {format_expr(axis.extent)}"
+    return f"{axis.symbol.name} in {format_expr(axis.extent)}"
 
 
 def _threads(threads: Threads) -> str:
@@ -127,7 +127,7 @@ def _tile(node: TileBlocks) -> str:
 
 
 def _band(node: Band) -> str:
-    loops = " ".join(str(a.symbol) for a in node.axes)
+    loops = " ".join(a.symbol.name for a in node.axes)
     return f"nest over {loops}" if loops else "nest"
 
 

@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from ...artifacts.records import CodeLine, Kernel
 from ..toolchain.cpp_build import BuildFailed, BuiltLibrary, CannotBuild, build, said, vector_report
+
+KERNELS: dict[str, OwnKernel] = {}
+"""Those that were defined, by the name of their function."""
 
 
 @dataclass
@@ -17,6 +22,21 @@ class OwnKernel:
     source: str
     entry: str
     arguments: tuple[Any, ...]
+    packaged: Path | None = None
+
+    def __post_init__(self) -> None:
+        KERNELS[self.entry] = self
+
+    @property
+    def digest(self) -> str:
+        """Says which source it is."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+
+    def adopt(self, path: Path) -> None:
+        """Use the library at `path`, which a package brought along, unless there is one already: no compiler runs."""
+        if "function" not in self.__dict__:
+            self.packaged = path
+            assert self.function
 
     @cached_property
     def built(self) -> BuiltLibrary:
@@ -26,7 +46,7 @@ class OwnKernel:
     @cached_property
     def function(self) -> Any:
         """What Python calls; raises as `built`."""
-        found = ctypes.CDLL(str(self.built.path))[self.entry]
+        found = ctypes.CDLL(str(self.packaged or self.built.path))[self.entry]
         found.argtypes = self.arguments
         return found
 

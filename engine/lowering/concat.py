@@ -153,7 +153,7 @@ def _all(e: BodyBuilder, conditions: Sequence[str]) -> str:
 def _slice_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, dim: int = 0, start: Any = None,
                    end: Any = None, step: Any = 1) -> Value:
     at = dim % len(x.size)
-    begin, length = slice_start(start, x.size[at]), source.size[at]
+    begin, length = slice_start(node, start, x.size[at], at), source.size[at]
     if type(step) is not int or 0 in source.size:
         raise NoLowering("slice_scatter of nothing or with a symbolic step")
 

@@ -43,7 +43,7 @@ def _statement(s: Statement, identifier: str) -> LoopStatement:
 
 
 def _axes(axes: Sequence[Axis]) -> tuple[LoopAxis, ...]:
-    return tuple(LoopAxis(str(a.symbol), format_expr(a.extent)) for a in axes)
+    return tuple(LoopAxis(a.symbol.name, format_expr(a.extent)) for a in axes)
 
 
 def _number(size: object) -> int | str:

@@ -11,7 +11,7 @@ import torch.fx
 
 from ...operators.traits import traits_named
 from ..graphs.aliasing import viewed
-from ..graphs.random_fills import RANDOM_FILLS
+from ..graphs.random_fills import fill_of
 from ..ir.affine import sizes
 from ..ir.ir import ExternCall
 from ..unsupported import EngineUnsupported
@@ -94,7 +94,7 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     fake = node.meta.get("val")
     if target in COPYING:
         target = _copying(node)
-    if target in RANDOM_FILLS:
+    if fill_of(target) is not None:
         args = (_memory_like(graph, args[0]), *args[1:])
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []

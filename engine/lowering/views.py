@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 import torch.fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy.functions import PythonMod
 
 from ...operators.overlap import is_dense
@@ -258,17 +259,21 @@ def _from_start(position: Size, extent: Size) -> Size:
 def _slice(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int = 0, start: Any = None, end: Any = None,
            step: Any = 1) -> Value:
     at = dim % len(x.size)
-    begin = slice_start(start, x.size[at])
+    begin = slice_start(node, start, x.size[at], at)
     return x.through(shape_of(node), lambda index: index[:at] + (index[at] * step + begin,) + index[at + 1:])
 
 
-def slice_start(start: Any, extent: Size) -> Size:
-    """The first position of a slice, as Python counts."""
+def slice_start(node: torch.fx.Node, start: Any, extent: Size, dim: int) -> Size:
+    """The first position of a slice, as Python counts, of a dimension of the first argument of `node`."""
     if start is None:
         return 0
     if type(start) is int and type(extent) is int:
         return min(max(start + extent, 0) if start < 0 else start, extent)
     begin = _from_start(start, extent)
+    if type(start) is int and start < 0:
+        sliced: Any = node.args[0]
+        enough = statically_known_true(sliced.meta["val"].shape[dim] >= -start)
+        return begin if enough else size(sympy.Max(0, begin))
     if less(begin, size(extent + 1)):
         return begin
     raise NoLowering("a symbolic slice that may start beyond the end")

@@ -1,7 +1,8 @@
 """The file of a package: a zip of machine code, wrappers, weights and signatures, each with its checksum.
 
 `manifest.json` (what it was made for), `entries/NAME` (signature and wrapper), `kernels/NAME.so` and `.cpp`,
-`weights.safetensors`, `decisions.json` (what the compiler decided, and why).
+`own/NAME-DIGEST.so` (kernels of ptdebug that these call), `weights.safetensors`, `decisions.json` (what the
+compiler decided, and why); for programs without Python `cpp.txt` and `constants.safetensors`.
 """
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ import torch
 from ...dependencies import msgspec
 from ...version import __version__
 from ..graph_cache import checked_zip
-from ..graph_cache.parts import Half, decode_as, encode
+from ..graph_cache.half import decode_as, encode
 from ..toolchain.cpp_build import cpu_features
-from .signature import Signature
+from . import cpp_interface as cpp
+from .entry import Entry
 
 SCHEMA = "ptdebug-package/1"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWN = re.compile(r"own/([a-z0-9_]+)-([0-9a-f]+)\.so")
 _INSTRUCTIONS = re.compile(r"(sse|ssse|avx|fma|bmi|f16c|amx|abm|adx|aes|sha|vaes|vpclmul|gfni|movbe|popcnt|pclmul)\w*")
 
 
@@ -37,15 +40,6 @@ class Weight(msgspec.Struct, frozen=True):
     complex128: bool = False
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One entry point: its signature, its wrapper without the C++ source, and what the graph writes."""
-
-    signature: Signature
-    half: Half
-    written: tuple[int, ...] = ()
-    uncounted: tuple[int, ...] = ()
-
-
 class Manifest(msgspec.Struct, frozen=True):
     """What is in the file and what it was made for; `files` are checksums by name."""
 
@@ -59,12 +53,14 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Package(msgspec.Struct, frozen=True):
-    """A package in memory. `kernels` are (machine code, C++ source) by entry point; nothing of it has run."""
+    """A package in memory. `kernels` are (machine code, C++ source) by entry point, `own` (machine code, digest of the
+    source) of kernels of ptdebug by function; nothing of it has run."""
 
     entries: tuple[Entry, ...]
     kernels: dict[str, tuple[bytes, str]]
     weights: dict[str, torch.Tensor]
     decisions: bytes = b"[]"
+    own: dict[str, tuple[bytes, str]] = {}
 
 
 def instructions() -> tuple[str, ...]:
@@ -86,7 +82,10 @@ def packed(package: Package) -> bytes:
         files[f"entries/{entry.signature.name}"] = encode(entry)
     for name, (code, source) in package.kernels.items():
         files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"] = code, source.encode()
-    files["weights.safetensors"] = save({name: _row(tensor) for name, tensor in package.weights.items()})
+    files |= {f"own/{name}-{digest}.so": code for name, (code, digest) in package.own.items()}
+    for name, tensors in ((cpp.WEIGHTS, package.weights), (cpp.CONSTANTS, cpp.held_by(package.entries))):
+        files[name] = save({each: _row(tensor) for each, tensor in tensors.items()})
+    files["cpp.txt"] = cpp.text(package.entries, package.weights, files, package.own, instructions())
     layouts = {name: Weight(tuple(t.shape), tuple(t.stride()), t.dtype is torch.complex128)
                for name, t in package.weights.items()}
     names = tuple(entry.signature.name for entry in package.entries)
@@ -143,7 +142,8 @@ def _package(manifest: Manifest, files: Mapping[str, bytes]) -> Package:
     entries = tuple(decode_as(files[f"entries/{name}"], Entry) for name in manifest.entries)
     kernels = {name: (files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"].decode())
                for name in manifest.entries if f"kernels/{name}.so" in files}
-    return Package(entries, kernels, weights, files["decisions.json"])
+    own = {match[1]: (content, match[2]) for name, content in files.items() if (match := _OWN.fullmatch(name))}
+    return Package(entries, kernels, weights, files["decisions.json"], own)
 
 
 def _row(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
-from ..graph_cache.parts import call_of
+from ..graph_cache.half import call_of
+from ..kernels.custom_kernel import KERNELS
 from ..runtime.entry import shares_written, uncounted
 from . import archive
-from .archive import Entry, Package
+from .archive import Package, PackageError
+from .entry import Entry
 from .signature import InputError, Signature, reader
 from .structure import rebuild
 
@@ -39,6 +41,10 @@ class Program:
         self.weights: Mapping[str, torch.Tensor] = MappingProxyType(dict(package.weights))
         self.decisions = archive.decisions_of(package.decisions)
         with _libraries(package) as paths:
+            for name, (_, digest) in package.own.items():
+                if name not in KERNELS or KERNELS[name].digest != digest:
+                    raise PackageError("the package was made by another version of ptdebug: export it again")
+                KERNELS[name].adopt(paths[f"own/{name}"])
             self._entries = {e.signature.name: EntryPoint(e, self.weights, paths.get(e.signature.name))
                              for e in package.entries}
 
@@ -117,7 +123,9 @@ def _no_autocast() -> AbstractContextManager[None]:
 def _libraries(package: Package) -> Iterator[dict[str, Path]]:
     """The machine code of a package in files, for as long as it takes to load it."""
     with tempfile.TemporaryDirectory(prefix="ptdebug-package-") as folder:
-        paths = {name: Path(folder) / f"{name}.so" for name in package.kernels}
+        code = {name: kernels[0] for name, kernels in package.kernels.items()}
+        code |= {f"own/{name}": content for name, (content, _) in package.own.items()}
+        paths = {name: Path(folder) / f"{name.replace('/', '-')}.so" for name in code}
         for name, path in paths.items():
-            path.write_bytes(package.kernels[name][0])
+            path.write_bytes(code[name])
         yield paths

@@ -89,12 +89,12 @@ class Signature(msgspec.Struct, frozen=True):
             if isinstance(given, ConstantInput):
                 lines.append(f"  {given.path}: {given.value!r}, a constant")
                 continue
-            size = "any size" if given.size is None else f"[{', '.join(_shown(n, titles) for n in given.size)}]"
+            size = "any size" if given.size is None else f"[{', '.join(shown(n, titles) for n in given.size)}]"
             written = ", written" if given.written else ""
             lines.append(f"  {given.path}: {given.dtype} {size} on {given.device}{written}")
         for symbol in self.symbols:
             lines.append(f"  {symbol.title}: {_range(symbol)}")
-        lines += [f"  requires {_shown(condition, titles)}" for condition in self.conditions]
+        lines += [f"  requires {shown(condition, titles)}" for condition in self.conditions]
         return "\n".join(lines)
 
 
@@ -102,7 +102,8 @@ class InputError(ValueError):
     """A call of a package gives something that it was not compiled for; the message names it."""
 
 
-def _shown(number: Number, titles: Mapping[str, str]) -> str:
+def shown(number: Number, titles: Mapping[str, str]) -> str:
+    """A size or condition with the names that the person gave to symbols."""
     return re.sub(r"[A-Za-z_]\w*", lambda found: titles.get(found[0], found[0]), str(number))
 
 
@@ -169,7 +170,7 @@ class _Checks:
         for condition in self.signature.conditions:
             if not self._number(condition, symbols):
                 values = ", ".join(f"{self.titles[name]} = {value}" for name, value in symbols.items())
-                wanted = _shown(condition, self.titles)
+                wanted = shown(condition, self.titles)
                 raise InputError(f"it was compiled for {wanted}, which is not so for {values}")
         return [self._laid_out(given, value, symbols) if isinstance(given, TensorInput) else value
                 for given, value in zip(self.signature.inputs, leaves)]
@@ -189,7 +190,7 @@ class _Checks:
             wanted = f"a strided {given.dtype} tensor on {given.device}"
             raise InputError(f"{given.path} has to be {wanted}, not {value.layout} {dtype} on {value.device}")
         if given.size is not None and value.dim() != len(given.size):
-            sizes = [_shown(n, self.titles) for n in given.size]
+            sizes = [shown(n, self.titles) for n in given.size]
             raise InputError(f"{given.path} has to have {len(sizes)} dimensions [{', '.join(sizes)}], not "
                              f"{list(value.shape)}")
 
@@ -208,7 +209,7 @@ class _Checks:
         size = tuple([self._number(n, symbols) for n in given.size])
         for dim, (wanted, found) in enumerate(zip(size, value.shape)):
             if wanted != found:
-                meant = _shown(given.size[dim], self.titles)
+                meant = shown(given.size[dim], self.titles)
                 what = meant if meant == str(wanted) else f"{meant} = {wanted}"
                 raise InputError(f"dimension {dim} of {given.path} has to be {what}, not {found}")
         stride = tuple([self._number(n, symbols) for n in given.stride])

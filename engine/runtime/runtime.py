@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...artifacts.context import CompileContext
-from ..graphs.random_fills import RANDOM_FILLS
+from ..graphs.random_fills import fill_of
 from ..kernels import attention, depthwise, sgemm, unaligned_product
 
 
@@ -53,7 +53,6 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.mm.default: torch.mm, torch.ops.aten.addmm.default: torch.addmm,
     torch.ops.aten.bmm.default: torch.bmm, torch.ops.aten.baddbmm.default: torch.baddbmm,
     torch.ops.aten.convolution.default: torch.convolution,
-    **RANDOM_FILLS,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
     sgemm.OPERATOR: sgemm.product, unaligned_product.OPERATOR: unaligned_product.unaligned_product,
 }
@@ -81,7 +80,7 @@ def tangent(
 
 def callable_of(operator: Any) -> Callable[..., Any]:
     """What a wrapper calls for an ATen operator: torch's own binding, below its Python."""
-    return CALLED.get(operator) or getattr(operator, "_op", operator)
+    return CALLED.get(operator) or fill_of(operator) or getattr(operator, "_op", operator)
 
 
 def _reinterpret(tensor: torch.Tensor, size: Any, stride: Any, offset: int) -> torch.Tensor:

@@ -1,7 +1,8 @@
 """A scheduled program as records of the stages `fusion` and `schedule`."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import sympy
 
@@ -31,7 +32,7 @@ def _group(program: Program, item: Group | ExternCall, nest: LoopNest | None) ->
             origins=origins,
         )
     members = tuple([b.name for b in item.bodies])
-    order = tuple([f"{a.symbol}<{a.extent}" for a in item.axes])
+    order = tuple([f"{a.symbol.name}<{a.extent}" for a in item.axes])
     origins = tuple([f"loop_ir:{m}#" for m in members])
     return ScheduledGroup(
         item.kernel, "loops", members, item.kernel, order, tuple([r for r in reads if r not in writes]), writes,
@@ -40,18 +41,23 @@ def _group(program: Program, item: Group | ExternCall, nest: LoopNest | None) ->
     )
 
 
-def _bytes(program: Program, names: Iterable[str]) -> Iterator[sympy.Expr]:
+def _bytes(program: Program, names: Iterable[str]) -> Iterator[int | sympy.Expr]:
     for name in dict.fromkeys(names):
         buffer = program.buffers[name]
-        yield sympy.Mul(buffer.dtype.itemsize, *buffer.size)
+        yield _product(buffer.dtype.itemsize, buffer.size)
 
 
-def _operations(group: Group) -> Iterator[sympy.Expr]:
+def _operations(group: Group) -> Iterator[int | sympy.Expr]:
     for body in group.bodies:
         arithmetic = sum(s.op not in ("load", "store", "constant", "index", "cast") for s in body.statements)
-        yield sympy.Mul(arithmetic, *[a.extent for a in body.axes + body.reduction_axes])
+        yield _product(arithmetic, [a.extent for a in body.axes + body.reduction_axes])
 
 
-def _total(parts: Iterable[sympy.Expr]) -> int | None:
+def _product(number: int, sizes: Sequence[sympy.Expr]) -> int | sympy.Expr:
+    known = [int(size) for size in sizes if size.is_Integer]
+    return number * math.prod(known) if len(known) == len(sizes) else sympy.Mul(number, *sizes)
+
+
+def _total(parts: Iterable[int | sympy.Expr]) -> int | None:
     known = list(parts)
-    return sum(map(int, known)) if all(part.is_Integer for part in known) else None
+    return sum(map(int, known)) if all(isinstance(part, int) or part.is_Integer for part in known) else None

@@ -22,6 +22,7 @@ from ...artifacts.records import Decision, Graph, ProcessState, SavedInput, Save
 from ...dependencies import msgspec
 from ..recorded.graphs import ReplayError, dtype
 from ..recorded.inputs import RANDOM, load_input, load_random, read_tensors
+from ..recorded.synthesized import described
 
 COMPILERS = ("ptdebug", "torch:eager", "torch:aot_eager", "torch:inductor")
 
@@ -102,7 +103,7 @@ class Case:
         graph = _artifact(recording, compile_id, "capture", "", Graph)
         stock = str(recording.meta.get("compiler", "")) == "torch"
         trains = stock and "joint" in recording.stages(compile_id)  # which does not say what needs gradients
-        saved = _artifact(recording, compile_id, "runtime", "inputs", SavedInputs) if not stock else SavedInputs(
+        saved = _saved(recording, compile_id, graph) if not stock else SavedInputs(
             tuple(SavedInput(n.id, n.value) for n in graph.nodes if n.op == "placeholder"))
         made_up = not saved.file
         inputs = synthesized(saved.inputs, trains) if made_up else Inputs(
@@ -208,6 +209,15 @@ def synthesized(records: tuple[SavedInput, ...], trains: bool = False, seed: int
             0, 2, made.shape, generator=generator))
         values.append(made.requires_grad_(meta.requires_grad or (trains and kind.is_floating_point)))
     return Inputs.of(tuple(values), tuple(item.name for item in records))
+
+
+def _saved(recording: Recording, compile_id: str, graph: Graph) -> SavedInputs:
+    """The inputs of the recorded call; of a graph that was never called, since its compilation did not end, what the
+    graph says of them."""
+    if not any(info.name == "inputs" for info in recording.artifacts(compile_id, "runtime")):
+        return described(graph)
+    saved: SavedInputs = _artifact(recording, compile_id, "runtime", "inputs", SavedInputs)
+    return saved
 
 
 def _random(folder: Path, saved: SavedInputs) -> dict[str, torch.Tensor]:

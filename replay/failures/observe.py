@@ -20,10 +20,11 @@ from ...engine.graphs.functional_graph import Captured
 from ..ladder.rungs import run_graph
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones
+from ..recorded.new_memory import HUGE, SMALL, filled
 from ..recorded.state import as_compiled, deterministic, restored
 from ..verdicts.compare import Comparison, compare
+from ..verdicts.unwritten import written
 from .case import Case
-from .new_memory import HUGE, SMALL, filled
 from .outcome import PASSED, Outcome
 from .rebuild import rebuild
 
@@ -194,26 +195,11 @@ def _compare(case: Case, ran: Run, eager: Run, wide: Run | None, again: Run | No
     exact = wide.values() if wide is not None else (None,) * len(expected)
     twice = again.values() if again is not None else expected
     for label, value, of_eager, reference, other in zip(labels, ran.values(), expected, exact, twice):
-        value, of_eager, reference = _written((value, of_eager, reference), of_eager, other)
+        value, of_eager, reference = written((value, of_eager, reference), of_eager, other)
         found: Comparison = compare(value, of_eager, reference)
         if found.verdict == "different":
             return Outcome("nan" if _more_nans(value, of_eager) else "values", found.why, label)
     return Outcome(PASSED)
-
-
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-def _written(values: tuple[Any, ...], eager: Any, again: Any) -> tuple[Any, ...]:
-    """Tensors without the elements that two runs of eager have otherwise; all other values as they are."""
-    if not isinstance(eager, torch.Tensor) or eager is again or eager.layout is not torch.strided:
-        return values
-    floats = eager.dtype in _FLOATS
-    same = torch.isclose(eager, again, rtol=0.01, atol=0.0, equal_nan=True) if floats else eager == again
-    if same.all():
-        return values
-    alike = [isinstance(v, torch.Tensor) and v.shape == eager.shape for v in values]
-    return tuple(v[same] if fits else v for v, fits in zip(values, alike))
 
 
 def _more_nans(value: Any, eager: Any) -> bool:

@@ -25,7 +25,7 @@ from ..program.served import ServedCalls
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones, kept_or_made_up
 from ..recorded.state import as_compiled, deterministic
-from ..verdicts import classes
+from ..verdicts.classes import MEMORY_PLAN, NONDETERMINISM, OF_MEMORY, UNINITIALIZED
 from ..verdicts.compare import Comparison, worst
 from ..verdicts.nonfinite import Birth, kind_of
 from . import regenerate
@@ -48,8 +48,7 @@ from .unbacked import bind_unbacked
 from .wrapper_steps import first_step
 
 LOWERED = ("loop_ir", "kernels", "wrapper")
-ALONE_WITHIN = 2.0
-"""Seconds that interpreting the loop IR may take for each kernel to be run alone, too, without anything being wrong."""
+ALONE_WITHIN = 2.0  # seconds of interpreted loop IR, for which each kernel runs alone, too, though nothing is wrong
 
 
 class Ladder:
@@ -154,10 +153,9 @@ class Ladder:
         finally:
             self._tell("")
         found = compare_returned(returned.tensors, self.program.eager.observed())
-        if found.verdict == "different" and returned.unsure:
-            self.rungs.append(Rung("program", "cpu", "absent", why=(
-                "it is not known which of the program's calls was recorded: another one may differ in "
-                f"{', '.join(returned.unsure[:3])}")))
+        unsure = self.program.unwritten or returned.why_unsure
+        if found.verdict == "different" and unsure:
+            self.rungs.append(Rung("program", "cpu", "absent", why=unsure))
             return
         why = f"the program, run again in eager ({returned.run_seconds:.1f} s until then)"
         self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
@@ -275,15 +273,17 @@ class Ladder:
     def _classified(self, stage: str, ran: Execution, found: Comparison) -> Comparison:
         """`found` with its class: what memory, chance and elided roundings do with it."""
         if stage == "capture":
+            if self.program.unwritten:
+                return dataclasses.replace(found, kind=UNINITIALIZED, explanation=self.program.unwritten)
             return self._repeated(found, ran, lambda: self._run_captured(None, None), "eager itself")
         if stage not in LOWERED:
             return found
-        if stage == "kernels":
+        if stage == "kernels" and not self.program.unwritten:
             fault = self._tried(lambda: memory_fault(
                 lambda arena: self.lowered("kernels", None, arena=arena), self._buffers()))
             if fault is not None:
                 fault, self.culprit = fault
-                if fault.kind == classes.NONDETERMINISM:
+                if fault.kind == NONDETERMINISM:
                     with deterministic():  # memory that happens to hold what is right would hide it
                         other = self.lowered("kernels", None, arena=Arena())
                     return self._varying(found, other, fault.explanation)
@@ -291,12 +291,12 @@ class Ladder:
             found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
         if found.verdict != "different" and not found.explanation:
             return found
-        fault = next((rung.comparison for rung in self.rungs if rung.comparison.kind in classes.OF_MEMORY), None)
+        fault = next((r.comparison for r in self.rungs if r.stage in LOWERED and r.comparison.kind in OF_MEMORY), None)
         if stage == "wrapper" and fault is not None:
             return dataclasses.replace(found, kind=fault.kind, explanation=fault.explanation)
         if stage == "wrapper" and found.verdict == "different" and self._tried(self._shared_is_wrong):
             why = "right where each buffer has memory of its own, wrong where buffers share it as planned"
-            return dataclasses.replace(found, kind=classes.MEMORY_PLAN, explanation=why)
+            return dataclasses.replace(found, kind=MEMORY_PLAN, explanation=why)
         random = self._tried(lambda: self._random(stage, ran)) or {}
         return explained(found, self.program, self.work, lambda work, given: self.lowered(stage, work, random=given),
                          self.collector, self.variant, random)
@@ -321,7 +321,7 @@ class Ladder:
     def _varying(self, found: Comparison, other: Execution, why: str) -> Comparison:
         """`found`, or what is worse of another run, of results that differ from run to run."""
         both = worst([found, worst(self.program.observed(other)), Comparison("rounding")])
-        return dataclasses.replace(both, kind=classes.NONDETERMINISM, explanation=why)
+        return dataclasses.replace(both, kind=NONDETERMINISM, explanation=why)
 
     def _tried(self, run: Callable[[], Any]) -> Any:
         """The result of an examination; None where it fails: what cannot be examined further is reported as it is."""
@@ -336,8 +336,7 @@ class Ladder:
         random: Mapping[str, Any] | None = None,
     ) -> Execution:
         """Run a stage of the lowered graph, or of another generation of it."""
-        work = work or self.work
-        return lowered(stage, work, self._inputs(), arena, shared, random)
+        return lowered(stage, work or self.work, self._inputs(), arena, shared, random)
 
     def _recorded_aten(self, stage: str, name: str) -> Execution:
         record = self._aten_record(stage, name)
@@ -389,7 +388,7 @@ class Ladder:
         self, stage: str, name: str, whole: Comparison, seen: Sequence[Compared], nodes: Sequence[Compared]
     ) -> Difference:
         """The first value that is different; of a lowered stage, the first inside of its loops."""
-        if whole.kind == classes.MEMORY_PLAN:
+        if whole.kind == MEMORY_PLAN:
             return self._tried(self._where_shared) or Difference(stage, "results", None, whole)
         if self.culprit:
             return at_buffer(self, stage, self.culprit, whole)
@@ -459,7 +458,7 @@ class Ladder:
             ran = self.lowered("kernels", None, shared=True)
         wrong = next((v for v in self._compared("kernels", "", ran) if v.comparison.verdict == "different"), None)
         return None if wrong is None else Difference("wrapper", wrong.name, wrong.location, dataclasses.replace(
-            wrong.comparison, kind=classes.MEMORY_PLAN), at=wrong.at)
+            wrong.comparison, kind=MEMORY_PLAN), at=wrong.at)
 
     def parts(self) -> Iterator[LoweredPart]:
         """What was lowered, each with the inputs that it gets in the loop IR."""
@@ -492,7 +491,7 @@ class Ladder:
     def _eager_births(self) -> list[Birth]:
         """Where what is not finite comes from in eager: if results have some, or the person asks."""
         eager = self.program.eager
-        if not self.options.nan and not any(map(kind_of, eager.observed())):
+        if not self.options.nan and (self.program.unwritten or not any(map(kind_of, eager.observed()))):
             return []
         found = graph_births(self.captured, eager, self.program.wide, self._inputs(), "capture", self._lines,
                              input_names(self.captured, self.kept.inputs))

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
+from ...artifacts.listing import short_place
 from ...artifacts.records import Graph, TensorMeta
+from ..recorded.new_memory import HUGE, SMALL, filled
 from ..recorded.state import deterministic
 from ..verdicts.compare import DRAWS, Comparison, compare, judge
+from ..verdicts.unwritten import same_elements, written
 from .rungs import Execution
 
 Noise = torch.Generator | None
@@ -30,13 +33,30 @@ class Reference:
         self._drawn = drawn or run
         nodes = record.nodes if record is not None else ()
         self._metas = {node.id: node.value for node in nodes}
-        self._undefined = {node.id for node in nodes if _ALLOCATION.search(node.target)}
+        self._undefined = {node.id: node for node in nodes if _ALLOCATION.search(node.target)}
 
     @cached_property
     def eager(self) -> Execution:
         """As it is. Raises what the graph raises."""
-        with deterministic():
+        with deterministic(), filled(HUGE if self._undefined else 0):
             return self._run(None, None)
+
+    @cached_property
+    def _other_memory(self) -> Execution | None:
+        """The same where other numbers were in the memory that the graph allocates; None where it allocates none."""
+        with suppress(Exception), deterministic(), filled(SMALL):
+            return self._run(None, None) if self._undefined else None
+        return None
+
+    @cached_property
+    def unwritten(self) -> str:
+        """How eager's own results show what was in memory that the graph does not write; "" if they do not."""
+        other = self._other_memory
+        if other is None or all(same_elements(*pair) is None for pair in zip(self.eager.observed(), other.observed())):
+            return ""
+        places = [f"{name} ({short_place(node.stack[-1])})" if node.stack else name
+                  for name, node in self._undefined.items()]
+        return f"eager's own results depend on what was in memory that nothing has written: {', '.join(places[:3])}"
 
     @cached_property
     def wide(self) -> Execution | None:
@@ -58,8 +78,9 @@ class Reference:
         """The verdict on each value of `ran` that the program sees."""
         values, expected = ran.observed(), self.eager.observed()
         wide = self.wide.observed() if self.wide is not None else (None,) * len(values)
-        return [self._judged(value, eager, exact, lambda ran, i=i: ran.observed()[i])  # type: ignore[misc]
-                for i, (value, eager, exact) in enumerate(zip(values, expected, wide))]
+        again = self._other_memory.observed() if self._other_memory is not None else expected
+        return [self._judged(value, eager, exact, lambda ran, i=i: ran.observed()[i], other)  # type: ignore[misc]
+                for i, (value, eager, exact, other) in enumerate(zip(values, expected, wide, again))]
 
     def node(self, value: Any, name: str) -> Comparison | None:
         """The verdict on a value of the node `name`; None where there is nothing to compare it with."""
@@ -68,7 +89,8 @@ class Reference:
             return None
         exact = self._of(self.wide, value, name) if self.wide is not None else None
         own = like(value, expected)
-        return self._judged(own, expected, exact, lambda ran: self._of(ran, value, name))
+        other = self._of(self._other_memory, value, name) if self._other_memory is not None else expected
+        return self._judged(own, expected, exact, lambda ran: self._of(ran, value, name), other)
 
     def expected(self, value: Any, name: str) -> Any:
         """Eager's value of the node `name`; of several results, that which `value` is."""
@@ -95,11 +117,16 @@ class Reference:
             return self._drawn(None, None)
         return None
 
-    def _judged(self, value: Any, eager: Any, exact: Any, of: Callable[[Execution], Any]) -> Comparison:
-        found = compare(value, eager, exact)
+    def _judged(self, value: Any, eager: Any, exact: Any, of: Callable[[Execution], Any], other: Any) -> Comparison:
+        """The verdict on what eager has written: `other` are its values where memory held other numbers."""
+        def own(*values: Any) -> tuple[Any, ...]:
+            return written(values, eager, other)
+
+        mine, its, wide = own(value, eager, exact)
+        found = compare(mine, its, wide)
         if found.verdict != "different" or self._undrawn is None:
             return found
-        return judge(found, value, eager, exact, [of(draw) for draw in self.draws], of(self._undrawn))
+        return judge(found, mine, its, wide, own(*map(of, self.draws)), own(of(self._undrawn))[0])
 
 
 def _is_workspace(value: Any, meta: Any) -> bool:

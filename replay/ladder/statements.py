@@ -25,6 +25,7 @@ from ...engine.scheduler.cpu import loop_nests
 from ...engine.stages import Wrapped
 from ...engine.toolchain.cpp_build import Building
 from ..verdicts.compare import Comparison, compare, worst_place
+from .arena import Arena
 from .steps import Memory, copied, run_group, run_steps
 
 UNSEEN = ("store", "constant", "index", "indirect", "bitcast")
@@ -70,7 +71,7 @@ def wrong_statement(
         for body in step.bodies:
             interpreter.run_body(body, memory, symbols)
 
-    run_steps(work.aten, work.plan.program, work.plan.items, inputs, group)
+    run_steps(work.aten, work.plan.program, work.plan.items, inputs, group, Arena())
     return found[0] if found else None
 
 

@@ -45,7 +45,8 @@ def run_wrapper(work: Wrapped, inputs: tuple[Any, ...]) -> Execution:
 
 
 def kernels_alone(work: Wrapped, inputs: tuple[Any, ...]) -> list[tuple[str, Comparison]]:
-    """Each kernel alone: on what it gets in the loop IR, beside what its loop bodies make of it there."""
+    """Each kernel alone: on what it gets in the loop IR, beside what its loop bodies make of it there. In memory full
+    of a pattern: what an earlier run left there would be right where a kernel reads before it writes."""
     found: list[tuple[str, Comparison]] = []
 
     def group(step: Group, memory: Memory, symbols: Mapping[sympy.Symbol, Any]) -> None:
@@ -58,7 +59,7 @@ def kernels_alone(work: Wrapped, inputs: tuple[Any, ...]) -> list[tuple[str, Com
         left = [name for name in dict.fromkeys(written(step)) if name in own]
         found.append((step.kernel, worst([compare(own[name], memory[name], exact.get(name)) for name in left])))
 
-    run_steps(work.aten, work.plan.program, work.plan.items, inputs, group)
+    run_steps(work.aten, work.plan.program, work.plan.items, inputs, group, Arena())
     return found
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch.utils._pytree import tree_leaves
 
-from ...engine.graphs.random_fills import RANDOM_FILLS
+from ...engine.graphs.random_fills import fill_of
 from ..recorded.inputs import clones
 from .stopwatch import Stopwatch
 
@@ -30,7 +30,7 @@ def run_nodes(
             elif node.op == "get_attr":
                 live[node] = getattr(module, str(node.target))
             elif node.op == "call_function":
-                target: Any = RANDOM_FILLS.get(node.target, node.target)
+                target: Any = fill_of(node.target) or node.target
                 args = torch.fx.node.map_arg(node.args, live.get)
                 kwargs = torch.fx.node.map_arg(node.kwargs, live.get)
                 try:

@@ -51,6 +51,13 @@ class Returned:
     run_seconds: float = 0.0
     lines: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
+    @property
+    def why_unsure(self) -> str:
+        """Why it may be another call than the recorded one; "" if it is that one."""
+        others = ", ".join(self.unsure[:3])
+        known = "it is not known which of the program's calls was recorded: another one may differ in "
+        return f"{known}{others}" if others else ""
+
 
 class ProgramRuns:
     """The program of a recording, run in eager for the calls of `compile_ids`.

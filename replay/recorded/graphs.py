@@ -26,11 +26,11 @@ from ...artifacts.fx_graphs import LIMIT_CONSTANT
 from ...artifacts.records import AutogradFunction, Graph, Node, NodeRef
 from ...operators.autograd_plans import FunctionPlan
 from .allowed import ATTRIBUTES, allowed, allowed_method
-from .sizes import SizeError, bounded_lshift, bounded_pow, evaluate
+from .sizes import SizeError, bounded_ilshift, bounded_ipow, bounded_lshift, bounded_pow, evaluate
 
 BOUNDED: dict[Any, Callable[..., Any]] = {
-    operator.pow: bounded_pow, operator.ipow: bounded_pow, pow: bounded_pow, operator.lshift: bounded_lshift,
-    operator.ilshift: bounded_lshift, torch.ops.aten._reshape_alias: torch.ops.aten.as_strided,
+    operator.pow: bounded_pow, operator.ipow: bounded_ipow, pow: bounded_pow, operator.lshift: bounded_lshift,
+    operator.ilshift: bounded_ilshift, torch.ops.aten._reshape_alias: torch.ops.aten.as_strided,
     torch.ops.aten._reshape_alias.default: torch.ops.aten.as_strided.default,
 }
 """Functions that could run without end on integers, or read outside of a tensor's memory, and their replacements."""

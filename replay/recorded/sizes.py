@@ -35,6 +35,16 @@ def bounded_pow(base: Any, exponent: Any, *modulus: Any) -> Any:
     return pow(base, exponent, *modulus)
 
 
+def bounded_ipow(base: Any, exponent: Any) -> Any:
+    """`base **= exponent`, which writes a tensor."""
+    return bounded_pow(base, exponent) if isinstance(base, int) else operator.ipow(base, exponent)
+
+
+def bounded_ilshift(number: Any, places: Any) -> Any:
+    """`number <<= places`, which writes a tensor."""
+    return bounded_lshift(number, places) if isinstance(number, int) else operator.ilshift(number, places)
+
+
 def bounded_lshift(number: Any, places: Any) -> Any:
     """`number << places`, refused where an integer would become too large."""
     if type(number) in (int, bool) and type(places) in (int, bool) and places + number.bit_length() > 1 << 16:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...artifacts.records import NodeRef, ProcessState, TensorMeta
+from ...artifacts.records import Node, NodeRef, ProcessState, TensorMeta
 from ...dependencies import msgspec
 from ..failures.case import Case
 from .ddmin import Reduction
@@ -109,7 +109,7 @@ def _nodes(reduction: Reduction[Case]) -> None:
         _results(reduction)
         _as_inputs(reduction)
         start = reduction.best
-        reduction.first(_with_arguments(start))
+        reduction.first(_with_arguments(start)) or reduction.first(_alike_with_arguments(start))
         _results_before(reduction)
         if reduction.best.key() == before.key():
             return
@@ -144,6 +144,26 @@ def _with_arguments(case: Case) -> Iterator[Case]:
             if made is not None and known[name].op != "get_attr":
                 (same if _shape(known[name].value) == _shape(node.value) else others).append(made)
     yield from (*same, *others)
+
+
+def _alike_with_arguments(case: Case) -> Iterator[Case]:
+    """The same of all calls of one function at once: a kernel made of equal parts needs each of them as it is."""
+    alike: dict[tuple[str, str], list[Node]] = {}
+    for node in computed(case.graph):
+        alike.setdefault((node.op, node.target), []).append(node)
+    for nodes in alike.values():
+        given = [list(dict.fromkeys(arguments(node))) for node in nodes]
+        for position in range(min(map(len, given)) if len(nodes) > 1 else 0):
+            names = {node.id: names[position] for node, names in zip(nodes, given)}
+            made = substituted(case, {name: NodeRef(_end_of(name, names)) for name in names})
+            if made is not None:
+                yield made
+
+
+def _end_of(name: str, names: Mapping[str, str]) -> str:
+    while name in names:
+        name = names[name]
+    return name
 
 
 def _shape(value: Any) -> Any:

@@ -14,7 +14,7 @@ from ..failures.outcome import Outcome
 from ..failures.signature import Signature
 from ..recorded.graphs import ReplayError
 from ..repro.graph_source import GraphSource
-from ..repro.graphs import case_repro
+from ..repro.graphs import REDUCED, case_repro
 from ..repro.verify import Verified, verify
 from ..workers.pool import Pool
 from .ddmin import Reduction
@@ -103,7 +103,8 @@ def write_minified(minified: MinifiedGraph, path: Path, facts: Sequence[str] = (
 def _write(minified: MinifiedGraph, path: Path, facts: Sequence[str]) -> None:
     small, count = minified.small, minified.operators()
     title = f"{minified.signature}: {count} operator{'s' * (count != 1)} of {len(computed(minified.original.graph))}."
-    repro = case_repro(small, title=title, facts=(*facts, *_about_neighbour(minified)))
+    origin = {} if small.made_up else {"origin": REDUCED}
+    repro = case_repro(small, title=title, facts=(*facts, *_about_neighbour(minified)), **origin)
     minified.files = repro.write(path)
     beside = [os.path.abspath(place) for place in sys.path] if small.imports else []
     minified.verified = verify(minified.files, path=beside)

@@ -67,6 +67,8 @@ def live_after(graph: Graph, position: int) -> list[str]:
 
 def writes(node: Node) -> bool:
     """Whether a node changes a tensor, or the state of the process: it matters although nothing reads it."""
+    if not node.op.startswith("call_"):  # an input may be called `L_x_`
+        return False
     name = node.target.rpartition(".")[2] if node.op == "call_function" else node.target
     if node.op == "call_function" and node.target.startswith("aten."):
         name = node.target.split(".")[1]

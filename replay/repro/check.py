@@ -102,9 +102,15 @@ def written(value: Any, eager: Any, again: Any) -> Any:
     return value[torch.isclose(eager, again, rtol=0.01, equal_nan=True) if eager.dtype in SMALL else eager == again]
 
 
+def started() -> Any:
+    """The function and its arguments. Random numbers start from one seed, or where `make` lets them."""
+    torch.manual_seed(0)
+    return make()
+
+
 def run(compiler: str = "eager", wide: bool = False) -> dict[str, Any]:
     """What one call shows: its results, its arguments afterwards, and the gradients of what requires them."""
-    function, arguments = make()
+    function, arguments = started()
     owner = function if isinstance(function, torch.nn.Module) else getattr(function, "__self__", None)
     module = owner if isinstance(owner, torch.nn.Module) else torch.nn.Module()
     if wide:
@@ -114,7 +120,6 @@ def run(compiler: str = "eager", wide: bool = False) -> dict[str, Any]:
     if COPIED:
         arguments = tree_map(lambda v: v.clone() if is_tensor(v) and v.requires_grad else v, arguments)
     called = compiled_by(compiler, function)
-    torch.manual_seed(0)
     with torch.set_grad_enabled(TRAINING), Float64() if wide else forcing(compiler):
         results = [torch.as_tensor(v) if type(v).__module__ == "numpy" else v for v in tree_leaves(called(*arguments))]
         seen = {f"result {number}": value for number, value in enumerate(results)}
@@ -197,7 +202,9 @@ def main() -> None:
     except Exception as error:
         traceback.print_exc()
         outcome("invalid", f"eager raises {type(error).__name__}")
-    drew = not torch.equal(torch.get_rng_state(), torch.manual_seed(0).get_state())
+    after = torch.get_rng_state()
+    started()
+    drew = not torch.equal(after, torch.get_rng_state())
     exact: dict[str, Any] = {}
     try:
         exact = run(wide=True) if REFERENCE else {}

@@ -16,7 +16,7 @@ from .names import input_names
 from .objects import BUILT, LOADED, Objects
 from .program_source import Reached, is_of_program
 from .script import Body, Header, Repro, compose
-from .state_source import state_lines
+from .state_source import random_facts, state_lines
 from .tensors import Tensors, made_up, random_tensor
 
 
@@ -24,7 +24,8 @@ def frame_repro(compilation: Compilation, construct: bool = False) -> Repro:
     """The script with the function of a compilation. `construct`: modules are made as the program makes them. Raises
     ReplayError where its source or its objects are not known well enough; the captured graph can be written then."""
     call = FrameCall(compilation, construct)
-    header = Header(compilation.title("The function"), (*compilation.facts(compilation.id), *call.facts()))
+    header = Header(compilation.title("The function"), (*compilation.facts(compilation.id), *call.facts(),
+                                                         *random_facts(compilation.graph)))
     settings = call.settings()
     return compose(Body(header, call.definitions, call.make, call.tensors, call.imports, settings, call.globals))
 

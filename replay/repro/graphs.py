@@ -9,19 +9,24 @@ import torch
 
 from ...artifacts.records import Graph, Node, ProcessState, TensorMeta
 from ..failures.case import Case
-from ..recorded.inputs import bind_symbols
+from ..recorded.inputs import RANDOM, bind_symbols
 from .graph_source import GraphSource, changed_inputs, no_source
 from .names import Source, input_names
 from .script import Body, Header, Repro, compose
-from .state_source import state_lines
+from .state_source import random_facts, random_lines, state_lines
 from .tensors import Tensors, described
+
+RECORDED = "are the recorded ones"
+REDUCED = "come from the recorded ones, or what eager computes of these"
+MADE_UP = "come from random ones of the recorded layouts"
 
 
 def graph_repro(
     graph: Graph, inputs: Sequence[Any], *, training: bool = False, compiler: str = "ptdebug",
     forced: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None, title: str = "",
     facts: Sequence[str] = (), sources: Sequence[str] = (), source: Source = no_source, recorded: bool = True,
-    load: Sequence[str] = (), state: ProcessState | None = None,
+    load: Sequence[str] = (), state: ProcessState | None = None, random: Mapping[str, torch.Tensor] | None = None,
+    origin: str = RECORDED,
 ) -> Repro:
     """The script that runs `graph` on `inputs` (values of its placeholders), compiled and in eager.
 
@@ -29,7 +34,7 @@ def graph_repro(
     `sources` say where the program's frame found the inputs, which gives them their names; `source` has the program's
     files, which give the other values theirs. Without `recorded`, inputs are made up from their metadata.
     `load` are modules (MODULE, or MODULE:FUNCTION, which is called) that define operators of other libraries; `state`
-    is torch's around the call.
+    is torch's around the call, `random` that of generators; `origin` says what recorded inputs are.
     Raises ReplayError for what has no source text.
     """
     names = input_names(sources) if len(sources) == len(inputs) else _names(graph)
@@ -47,10 +52,11 @@ def graph_repro(
         "REFERENCE": not (changed and tensors.has_shared()), "OPTIONS": compile_options(graph, options),
         "FORCED": dict(forced or {}),
     }
-    make = [*([] if recorded else ["torch.manual_seed(0)"]), "return graph, [",
+    random_state = random_lines(graph, random or {}, tensors) if recorded else []
+    make = [*(random_state if recorded else ["torch.manual_seed(0)"]), "return graph, [",
             *(f"    {text},  # {name}: {described(value)}" for text, name, value in zip(values, names, inputs)), "]"]
-    header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.",
-                    (*facts, *_about_inputs(recorded, tensors)))
+    about = [_about_inputs(origin if recorded else "", tensors), *random_facts(graph, bool(random_state))]
+    header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.", (*facts, *about))
     return compose(Body(header, [*out.classes, *([""] * 2 if out.classes else []), *function], make, tensors,
                         [*out.imports, *_loading(load), *state_lines(state)], settings, constants))
 
@@ -63,8 +69,10 @@ def case_repro(case: Case, **settings: Any) -> Repro:
             value.requires_grad_()
     compiler = "torch" if case.compiler == "torch:inductor" else case.compiler
     settings.setdefault("sources", [item.name for item in case.inputs.records])
+    settings.setdefault("origin", MADE_UP if case.made_up else RECORDED)
     return graph_repro(case.graph, values, training=case.training, compiler=compiler, forced=case.forced,
-                       options=case.options, load=case.imports, state=case.state, **settings)
+                       options=case.options, load=case.imports, state=case.state, random=case.inputs.random(),
+                       **settings)
 
 
 def emit_graph(case: Case | Graph, inputs: Sequence[Any] = (), **settings: Any) -> str:
@@ -111,8 +119,7 @@ def compile_options(graph: Graph, options: Mapping[str, Any] | None) -> dict[str
     return ({"dynamic": True} if symbolic else {}) | ({"options": own} if own else {})
 
 
-def _about_inputs(recorded: bool, tensors: Tensors) -> list[str]:
-    if not recorded:
-        return ["The inputs are made up (torch.randn, torch.randint) from their recorded shapes, strides and dtypes."]
-    return ["The inputs are the recorded ones" + (
-        ", in the .safetensors file beside this one." if tensors.file else ".")]
+def _about_inputs(origin: str, tensors: Tensors) -> str:
+    inputs = origin or "are made up (torch.randn, torch.randint) from their recorded shapes, strides and dtypes"
+    saved = any(not key.startswith(RANDOM) for key in tensors.file)
+    return f"The inputs {inputs}{', in the .safetensors file beside this one' if origin and saved else ''}."

@@ -31,7 +31,7 @@ def captured_graph(compilation: Compilation, _name: str = "") -> Repro:
         forced=case.forced, options=case.options,
         title=compilation.title("The captured graph"), facts=compilation.facts(f"{compilation.id}:capture"),
         sources=compilation.sources, source=compilation.recording.source, recorded=compilation.is_recorded,
-        state=compilation.kept.state,
+        state=compilation.kept.state, random=case.inputs.random(),
     )
 
 

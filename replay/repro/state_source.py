@@ -1,10 +1,20 @@
 """The state of the process around a call, as statements of a script."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
-from ...artifacts.records import ProcessState
+import torch
+
+from ...artifacts.records import Graph, ProcessState
+from ..recorded.inputs import RANDOM
 from ..recorded.state import FLAGS, read_state
+from .tensors import Tensors
+
+_DRAWS = re.compile(
+    r"rand|dropout|bernoulli|normal(_|\b)|multinomial|uniform|exponential|poisson|rrelu|geometric|cauchy|gumbel|"
+    r"fractional_max_pool|attention|lstm|gru|rnn_")
+"""What may draw random numbers, by the name of the function."""
 
 
 def state_lines(state: ProcessState | None) -> list[str]:
@@ -31,6 +41,32 @@ def _lines(state: ProcessState, fresh: ProcessState) -> Iterator[str]:
             yield f"torch.use_deterministic_algorithms({value != 'off'}, warn_only={value == 'warn'})"
         elif "float32_matmul_precision" not in changed or not name.startswith("fp32_precision."):  # which it sets
             yield FLAGS[name].text.format(value)
+
+
+def draws(graph: Graph) -> bool:
+    """Whether a graph may draw random numbers."""
+    inner = [held for held in graph.inner.values() if isinstance(held, Graph)]
+    return any(node.op.startswith("call_") and _DRAWS.search(node.target) for node in graph.nodes) or any(
+        map(draws, inner))
+
+
+def random_facts(graph: Graph, restored: bool = False) -> list[str]:
+    """What a script says of random numbers; nothing where none are drawn."""
+    start = "as they did at the recorded call" if restored else "from seed 0"
+    return [f"Random numbers start {start}."] if draws(graph) else []
+
+
+def random_lines(graph: Graph, states: Mapping[str, torch.Tensor], tensors: Tensors) -> list[str]:
+    """Statements that bring random number generators to these states, which go to the file of `tensors`; none for a
+    graph that draws nothing."""
+    lines = []
+    for device, state in states.items() if draws(graph) else ():
+        if device == "cpu" or re.fullmatch(r"cuda:\d+", device):
+            key = RANDOM + device
+            tensors.file[key] = state
+            call = "torch.set_rng_state" if device == "cpu" else "torch.cuda.set_rng_state"
+            lines.append(f"{call}(saved[{key!r}]{'' if device == 'cpu' else f', {device!r}'})")
+    return lines
 
 
 def _word(name: str) -> str:

@@ -11,7 +11,7 @@ from ptdebug.artifacts.context import CHANGED_INPUTS
 from ptdebug.engine import stages as compiler
 from ptdebug.engine.codegen.cpp_wrapper import load
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.graph_cache import parts
+from ptdebug.engine.graph_cache import half
 
 from .programs import capture, clones, recording_context, same_storage
 
@@ -255,7 +255,7 @@ def test_a_graph_from_disk_has_its_wrapper(monkeypatch, tmp_path):
     monkeypatch.setenv("PTDEBUG_GRAPH_CACHE", "1")
     table, x = torch.arange(4.0), torch.randn(4)
     from_disk = []
-    monkeypatch.setattr(parts, "load_native", lambda *given: from_disk.append(given[1]) or load.load(*given))
+    monkeypatch.setattr(half, "load_native", lambda *given: from_disk.append(given[1]) or load.load(*given))
     for _ in range(2):
         fast = ptdebug.compile(lambda x: (x * 2).cumsum(0) + torch.tensor([1.0, 2.0, 3.0, 4.0]) * table,
                                options={"cpp_wrapper": True}, isolate_recompiles=True)

@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.graph_cache import disk, load_or_compile
+from ptdebug.engine.graph_cache import disk
+from ptdebug.engine.graph_cache.cache import load_or_compile
 from ptdebug.engine.graph_cache.key import key_of
 from ptdebug.engine.graph_cache.values import Uncacheable
 from ptdebug.tracer.frames import dispatch

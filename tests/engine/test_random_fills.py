@@ -105,3 +105,17 @@ def test_operators_of_the_program_run_in_its_order() -> None:
         fast = ptdebug.compile(lambda x, y: (operators.one(x.sigmoid()), x + operators.other(y)))
         fast(torch.ones(4, 3), torch.ones(4, 3))
     assert seen == ["one", "other"]
+
+
+def test_another_default_dtype_inside_of_a_graph_is_eagers() -> None:
+    def program(x):
+        torch.set_default_dtype(torch.float64)
+        made = torch.randn(3), torch.arange(3) / 3, torch.ones(3) + x
+        torch.set_default_dtype(torch.float32)
+        return made
+
+    x = torch.randn(3)
+    torch.manual_seed(0)
+    expected = program(x)
+    torch.manual_seed(0)
+    torch.testing.assert_close(ptdebug.compile(program)(x), expected, rtol=0, atol=0)

@@ -16,7 +16,8 @@ from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Absent, Decision, Kernel
 from ptdebug.dependencies import msgspec
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.graph_cache import disk, load_or_compile
+from ptdebug.engine.graph_cache import disk
+from ptdebug.engine.graph_cache.cache import load_or_compile
 from ptdebug.engine.graph_cache.key import key_of, recorded_key_of
 
 from .programs import Captured, Keeping, capture, recording_context

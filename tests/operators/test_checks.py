@@ -68,3 +68,55 @@ def test_what_eager_takes_is_captured(place: int, dynamic: bool | None) -> None:
     compiled = ptdebug.compile(TAKEN[place], dynamic=dynamic)
     assert [_outcome(compiled, rows) for rows in (3, 5)] == [_outcome(TAKEN[place], rows) for rows in (3, 5)]
     assert stats()["graph_breaks"] == 0
+
+
+def _set(whole: torch.Tensor, index: Any, value: torch.Tensor) -> torch.Tensor:
+    whole[index] = value
+    return whole
+
+
+THREE = torch.arange(3)
+OF_KEPT_VALUES: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: x.unique().squeeze(), lambda x: x.unique()[None].squeeze(1).shape, lambda x: x[x > 2].squeeze_(),
+    lambda x: x.unique()[-2:] * 2, lambda x: _set(x.unique(), slice(-2, None), torch.tensor(9.0)),
+    lambda x: torch.zeros(9).index_put((THREE,), x.unique(), accumulate=True),
+    lambda x: _set(torch.zeros(2, 4), (slice(None), THREE), x.unique()),
+    lambda x: torch.slice_scatter(torch.zeros(9), x.unique(), 0, 0, 3),
+    lambda x: torch.select_scatter(torch.zeros(2, 3), x.unique(), 0, 1),
+    lambda x: torch.diagonal_scatter(torch.zeros(3, 3), x.unique()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(OF_KEPT_VALUES)))
+def test_sizes_that_the_data_decide_are_checked_when_they_are_known(place: int) -> None:
+    """Three values fit; one is squeezed or broadcast, or refused; two are refused."""
+    function = OF_KEPT_VALUES[place]
+    compiled = ptdebug.compile(function)
+    for given in ([1.0, 2.0, 3.0], [4.0, 4.0, 4.0], [1.0, 3.0, 3.0]):
+        outcomes = []
+        for called in (function, compiled):
+            try:
+                outcomes.append(str(called(torch.tensor(given))))
+            except Exception as error:
+                outcomes.append(type(error).__name__)
+        assert outcomes[0] == outcomes[1]
+
+
+def test_a_size_that_python_asks_for_breaks_the_graph() -> None:
+    """`item` needs one element; that is no internal error."""
+    reset()
+    compiled = ptdebug.compile(lambda x: (x * 2)[x > 3].item(), backend="eager")
+    assert compiled(torch.tensor([1.0, 4.0])) == 8.0
+    assert stats()["graph_breaks"] == 1
+
+
+def test_slices_from_the_end_of_sizes_that_vary() -> None:
+    """Where there are fewer elements they begin at 0; a graph serves several such sizes."""
+
+    def program(x: torch.Tensor) -> Any:
+        return x[-5:-2] * 2, x[-5::2] * 2, _set(x * 1, slice(-5, -1), torch.tensor(9.0))
+
+    compiled = ptdebug.compile(program, dynamic=True)
+    for rows in (8, 4, 3, 6):
+        x = torch.arange(2.0 * rows).view(rows, 2)
+        assert str(compiled(x)) == str(program(x))

@@ -16,7 +16,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.cli.main import main
-from ptdebug.replay.failures.new_memory import HUGE, filled
+from ptdebug.replay.recorded.new_memory import HUGE, filled
 
 from . import driver, programs
 from .fault import Edit, NotPlanted, planted

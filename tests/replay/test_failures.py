@@ -10,6 +10,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Autocast, TensorMeta
 from ptdebug.engine import compile
 from ptdebug.engine.lowering import LOWERINGS
@@ -75,6 +76,16 @@ def test_random_numbers_start_as_at_the_recorded_call(tmp_path):
         assert any(torch.equal(value, found) for value in values.values() if isinstance(value, torch.Tensor))
         assert observe(one).passed
     assert "random:cpu" in case.inputs.flats and "random:cpu" not in {item.tensor for item in case.inputs.records}
+
+
+def test_a_compilation_that_did_not_end_has_inputs_of_its_graph(tmp_path, monkeypatch):
+    with ptdebug.record("r", out=tmp_path) as recording:
+        ptdebug.compile(lambda x: x.sin(), backend="eager")(X)
+    found = Recording.artifacts
+    monkeypatch.setattr(Recording, "artifacts", lambda self, *which, **by: [
+        info for info in found(self, *which, **by) if info.name != "inputs"])
+    case = Case.from_recording(recording, recording.compiles()[0].id)
+    assert case.made_up and case.inputs.values()[0].shape == X.shape
 
 
 def test_the_state_around_the_call_is_restored():

@@ -147,6 +147,30 @@ written(shared(), shared())
 
 
 @torch.compile
+def of_integers(x):
+    x <<= 1
+    x **= 2
+    x //= 3
+    x |= 5
+    return x
+
+
+of_integers(torch.arange(5))
+
+
+@torch.compile
+def unwritten(x):
+    y, z = torch.empty(64), torch.empty_like(x)
+    y[::2] = 1
+    return y, y * 2, z.sort()[0], x + 1
+
+
+dirt = [torch.full((64,), 1e3 * number) for number in range(9)]
+del dirt
+unwritten(x)
+
+
+@torch.compile
 def odd_tensors(number, empty, expanded, lazy, negative):
     return number * expanded + empty.sum(), lazy * 2, negative + 1
 
@@ -460,14 +484,19 @@ def test_nothing_is_wrong(replayed: dict[str, list[dict[str, Any]]]) -> None:
 
 def test_the_program_is_met_at_the_recorded_call(replayed: dict[str, list[dict[str, Any]]]) -> None:
     for function, rungs in replayed.items():
+        told = [rung for rung in rungs if rung["class"] == "uninitialized-memory"]
+        assert ["empty (calls.py:" in rung["explanation"] for rung in told] == [True] * (function == "unwritten"), told
         for rung in (rung for rung in rungs if rung["stage"] == "program"):
             if function in CANNOT_BE_TOLD:
                 assert rung["verdict"] == "absent" and CANNOT_BE_TOLD[function] in rung["why"], rung
+            elif function == "unwritten":
+                assert rung["verdict"] == "equal" or "nothing has written: empty (calls.py:" in rung["why"], rung
             elif not function.startswith("torch_dynamo_resume"):
                 assert rung["verdict"] == "equal", (function, rung)
 
 
-ABSENT = ("no pass changed the graph", "shares memory", "lazily conjugated", "random.random", "after a graph break")
+ABSENT = ("no pass changed the graph", "shares memory", "lazily conjugated", "random.random", "after a graph break",
+          "nothing has written")
 
 
 def test_every_rung_runs(replayed: dict[str, list[dict[str, Any]]]) -> None:

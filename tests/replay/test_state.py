@@ -4,6 +4,7 @@ from __future__ import annotations
 import enum
 import functools
 import random
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ import pytest
 import torch
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Autocast
+from ptdebug.replay.failures.case import Case
 from ptdebug.replay.program.identity import describe, describe_at, identify
 from ptdebug.replay.recorded.inputs import clones, kept_or_made_up, load_random
 from ptdebug.replay.recorded.memory import pieces, seen
 from ptdebug.replay.recorded.state import FLAGS, deterministic, read_state, restored
+from ptdebug.replay.repro.graphs import write_repro
 from ptdebug.tracer.frames import dispatch
 
 
@@ -74,6 +77,9 @@ def test_random_numbers_start_from_the_state_of_the_call(tmp_path: Path) -> None
         kept = recording.artifact(recording.compiles()[0].id, "runtime", "inputs")
         with restored(kept.state, load_random(recording.path, kept)), deterministic():
             assert torch.equal(torch.rand(4), result)
+        (script, _) = write_repro(tmp_path / "repro.py", Case.from_recording(recording, recording.compiles()[0].id))
+    function, arguments = runpy.run_path(str(script))["started"]()
+    assert torch.equal(function(*arguments)[0], result)
     after = torch.get_rng_state()
     with deterministic():
         torch.rand(4)

@@ -44,3 +44,9 @@ class Unsupported(Exception):
 
     def __str__(self) -> str:
         return f"{self.reason.code}: {self.text()}".removesuffix(": ")
+
+
+def stopped_by(error: Exception) -> Unsupported:
+    """The graph break that an exception of the tracer stands for: one that it raised as such, or a question about a
+    data-dependent size, asked while it handled an instruction."""
+    return error if isinstance(error, Unsupported) else Unsupported(Reason.DATA_DEPENDENT_SHAPE)

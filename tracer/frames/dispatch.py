@@ -90,6 +90,7 @@ class Dispatcher:
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
         """The verdict for a frame that no entry serves. Raises only the errors of `raised_errors.py`."""
+        eval_frame.free_dropped_trees()
         try:
             alone = runs_alone()
             verdict = self._verdict(frame, frame_state)

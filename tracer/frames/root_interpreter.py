@@ -4,10 +4,12 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
 from ...artifacts.interruptions import pause
 from ..breaks.explain import explain
 from ..breaks.reasons import Reason
-from ..breaks.unsupported import Unsupported
+from ..breaks.unsupported import Unsupported, stopped_by
 from ..bytecode.resume_function import name_stack_arguments
 from ..interpreter import opcodes as opcodes  # fills the table of handlers
 from ..interpreter.interpreter import Interpreter
@@ -67,9 +69,9 @@ class RootInterpreter(Interpreter):
                 if not self.unwind(error.value):
                     self.stack = on_stack
                     return self._stop(Unsupported(Reason.RAISES, error.value, **error.context))
-            except Unsupported as error:
+            except (Unsupported, GuardOnDataDependentSymNode) as error:
                 self.stack = on_stack
-                return self._stop(error)
+                return self._stop(stopped_by(error))
             self.trace.step += 1
         return None
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
 from ...artifacts.context import CompileContext
 from ...artifacts.interruptions import pause
 from ...artifacts.records import Location
 from ..breaks.reasons import Reason
-from ..breaks.unsupported import Unsupported
+from ..breaks.unsupported import Unsupported, stopped_by
 from ..bytecode.instructions import CodeInfo, Instruction, code_info
 from ..bytecode.resume_function import STACK_ARGUMENT
 from ..effects.random_inputs import RandomCalls
@@ -202,9 +204,10 @@ class Interpreter:
                 self.note_place(error)
                 if not self.unwind(error.value):
                     raise
-            except Unsupported as error:
-                self.note_place(error)
-                raise
+            except (Unsupported, GuardOnDataDependentSymNode) as error:
+                stop = stopped_by(error)
+                self.note_place(stop)
+                raise stop from error
             if self.returned is not None:
                 return self.returned
             if self.yielded is not None:

@@ -75,6 +75,14 @@ def _nobody() -> None:
     return None
 
 
+_OUTLIVING: list[Any] = []  # guard trees of entries that were dropped, perhaps while C++ was reading them
+
+
+def free_dropped_trees() -> None:
+    """Called where no guard runs in this thread."""
+    _OUTLIVING.clear()
+
+
 class EntryGuards(_DeletedToStock):
     """The guard tree of one cache entry, as torch's C++ wants it.
 
@@ -115,8 +123,11 @@ class EntryGuards(_DeletedToStock):
 
     def invalidate(self, reason: str) -> None:
         """Drop this entry, because an object that its guards compare by id has died. Does nothing when it is not
-        installed."""
+        installed. Where a guard may be running (the hook is off), the tree outlives the entry: garbage that Python
+        collects meanwhile may be what the entry was made for, and C++ goes on with the tree when the guard returns."""
         self.dead = reason
+        if current_callback() is None:
+            _OUTLIVING.append(self.root)
         if self.extra_state is not None and self.cache_entry is not None and _Invalidated is not None:  # None at exit
             self.extra_state.invalidate(self.cache_entry, _Invalidated(reason, self.compile_id))
 

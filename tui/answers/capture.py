@@ -4,8 +4,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ...artifacts.diff.compilations import Comparison, Side
-from ...artifacts.diff.summary import compilation_sentences
 from ...artifacts.listing import plural, short_place
 from ...artifacts.recording import RecordingError
 from ...artifacts.records import Guard, Guards, Recompile, Runtime
@@ -61,6 +59,9 @@ def _recompilation(session: Session, owner: str, found: Recompile, name: str) ->
 
 
 def _other_now(session: Session, first: str, second: str) -> list[str]:
+    from ...artifacts.diff.compilations import Comparison, Side  # the table of questions is loaded at the start
+    from ...artifacts.diff.summary import compilation_sentences
+
     try:
         return compilation_sentences(
             Comparison(Side.of(session.recording, first), Side.of(session.recording, second)).all())

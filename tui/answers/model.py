@@ -4,11 +4,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...artifacts.diff.graphs import node_text
 from ...artifacts.input_names import input_names, named_text
 from ...artifacts.listing import plural, short_place
 from ...artifacts.records import Graph, Node, ref
-from ...artifacts.render_graph import value_text
+from ...artifacts.render_graph import node_text, value_text
 from ..session import Session, Target
 from .answer import Answer, fixed
 

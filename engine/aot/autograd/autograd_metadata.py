@@ -22,12 +22,14 @@ def autograd_metadata_of(halves: Partitioned) -> AutogradMetadata:
     tangents = tuple(k - inside for k in joint.tangents)
     changed = set(joint.forward.mutations.values()) | set(joint.assigned.values())
     unreached = tuple(i for i, needs in zip(joint.gradients, joint.reached) if not needs)
+    watched = _watched(halves)
     return AutogradMetadata(
         results, sum(s.kind != "size" for s in halves.saved), len(halves.numbers), tangents,
-        tuple(i for i in range(results) if i not in tangents), _reached(joint), joint.shared, *_reads(halves),
+        tuple(i for i in range(results) if i not in tangents), _reached(joint), joint.shared, *_reads(halves, watched),
         len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached,
         eager_facts(joint, frozenset(s.node for s in halves.saved)), joint.forward.uncounted,
         joint.order, joint.cuts, tuple((k - inside, count) for k, count in joint.written.items()),
+        tuple(k - inside for k in watched[0]), watched[1],
     )
 
 
@@ -48,18 +50,32 @@ def _reached(joint: JointGraph) -> tuple[frozenset[int], ...]:
     return tuple(found)
 
 
-def _reads(halves: Partitioned) -> tuple[tuple[frozenset[int], ...], tuple[frozenset[int], ...]]:
+def _watched(halves: Partitioned) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The graph outputs and the inputs that eager keeps and these halves do not save themselves."""
+    joint = halves.joint
+    outputs: Any = joint.module.graph.output_node().args[0]
+    saved = {s.node for s in halves.saved}
+    inputs = [n.name for n in joint.module.graph.find_nodes(op="placeholder")]
+    results = tuple(k for k in joint.kept_results if outputs[k].name not in saved)
+    return results, tuple(i for i in joint.kept_inputs if inputs[i] not in saved)
+
+
+def _reads(
+    halves: Partitioned, watched: tuple[tuple[int, ...], tuple[int, ...]]
+) -> tuple[tuple[frozenset[int], ...], tuple[frozenset[int], ...]]:
     """(`reads`, `alone`) of the node: for each tangent the saved tensors that are read with what it leads to, and the
     sets of tangents that lead, alone, to where that is done or to a number that makes NaN of zeros."""
+    joint = halves.joint
     count = sum(s.kind != "size" for s in halves.saved)
-    tangents = len(halves.joint.tangents)
+    kept = [*(joint.kept_results[k] for k in watched[0]), *(joint.kept_inputs[i] for i in watched[1])]
+    tangents = len(joint.tangents)
     if tangents == 1:  # it is there, or nothing is computed
-        return (frozenset(range(count)),), ()
+        return (frozenset(range(count + len(kept))),), ()
     placeholders = list(halves.backward.module.graph.find_nodes(op="placeholder"))
     none = frozenset[int]()
     saved = {node: frozenset((i,)) for i, node in enumerate(placeholders[:count])}
     leads = {node: frozenset((k,)) for k, node in enumerate(placeholders[-tangents:])}
-    reads = [set[int]() for _ in range(tangents)]
+    reads = [{count + j for j, needed in enumerate(kept) if k in needed} for k in range(tangents)]
     alone: dict[frozenset[int], None] = {}
     for node in halves.backward.module.graph.nodes:
         if node.op in ("placeholder", "output"):

@@ -30,7 +30,8 @@ class AutogradMetadata:
     no others. `changed` are the inputs that the graph writes, `unreached` those that require grad and that no tangent
     leads to, `uncounted` the forward's, `order` the joint graph's. `cuts` are the results of the captured graph that
     other results depend on (`dependent_results.py`). `written` are results that the program writes in place, each with
-    autograd's count of that.
+    autograd's count of that. `watched_results` and `watched_inputs` are saved so that autograd sees whether they have
+    been written since, as in eager, which keeps them: `reads` counts them behind the saved tensors, in this order.
     """
 
     results: int
@@ -50,6 +51,8 @@ class AutogradMetadata:
     order: tuple[int, ...] = ()
     cuts: tuple[int, ...] = ()
     written: tuple[tuple[int, int], ...] = ()
+    watched_results: tuple[int, ...] = ()
+    watched_inputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,15 @@ class CompiledGraph(torch.autograd.Function):
             torch._C._autograd._unsafe_set_version_counter(tuple([values[k] for k in counted]), counts)
         count = facts.results
         last = count + facts.saved_tensors
-        ctx.save_for_backward(*values[count:last])
-        if _hooks(True) is not None:
-            ctx.layouts = tuple(map(_layout, values[count:last]))
+        saved = values[count:last]
+        if _hooks(True) is not None:  # autograd looks for no writes then
+            ctx.layouts = tuple(map(_layout, saved))
+        elif facts.watched_results or facts.watched_inputs:
+            made = [values[k] for k in facts.watched_results]
+            saved = (*saved, *made, *[inputs[i] for i in facts.watched_inputs])
+        ctx.save_for_backward(*saved)
         if len(facts.tangents) > 1:
-            ctx.versions = tuple([tensor._version for tensor in values[count:last]])
+            ctx.versions = tuple([tensor._version for tensor in saved])
         end = len(values) - facts.numbers
         ctx.sizes = values[last:end]
         results = values[:count]
@@ -148,7 +155,7 @@ def gradients(ctx: Any, given: list[Any], free: Callable[..., None]) -> Sequence
         return _exact(graph, call, given) if zeros else (None,) * facts.arguments
     if unknown:
         return _exact(graph, call, given)
-    values += [*ctx.sizes, *given]
+    values[facts.saved_tensors:] = [*ctx.sizes, *given]
     if _autocasts():
         with torch._C._DisableAutocast():
             found = graph.backward(values)
@@ -191,7 +198,7 @@ def _has_changed(
 ) -> bool:
     """Whether what the tangents that are not `missing` need was written after the forward."""
     reads = [reads for k, reads in enumerate(facts.reads) if k not in missing]
-    return any(saved[i]._version != versions[i] for i in frozenset[int]().union(*reads))
+    return any(saved[i]._version != versions[i] for i in frozenset[int]().union(*reads) if i < len(saved))
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from ...graphs.functional_graph import AtenGraph, Captured, FromGraph, Output, V
 from ...unsupported import EngineUnsupported
 from ..aten_graph import AtenTracer, functionalization
 from ..output_aliasing import further_writes, mutated_inputs, uncounted_writes
+from .graph_walks import freed_together, saved_memory, walk, watched
 from .result_dependence import relations
 from .result_sources import Results, results_of
 
@@ -45,6 +46,11 @@ class JointTracer(AtenTracer):
         super().enter(node)
         self._starts.append(torch.autograd._get_sequence_nr())
         self._sources.append(node)
+
+    def is_checkpointed(self, node: Any) -> bool:
+        """Whether a node of autograd's belongs to a checkpointed region, whose tensors eager does not keep."""
+        position = bisect_right(self._starts, node._sequence_nr()) - 1
+        return 0 <= position < len(self._sources) and "recompute" in self._sources[position].meta
 
     def source(self) -> torch.fx.Node | None:
         """The captured node that runs, or whose derivative runs; sums of gradients belong to what ran before."""
@@ -109,18 +115,22 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
             return None
         _refuse_inference_mode(captured)
         edges = [inputs[i].edge for i in wanted]
-        walks = [_walk(results.values[k]) for k in differentiated]
+        walks = [walk(results.values[k]) for k in differentiated]
         reached = tuple(frozenset(k for k, w in enumerate(walks) if (e.node, e.output_nr) in w.edges) for e in edges)
-        shared = _shared(walks)
+        saved = saved_memory(walks)
+        shared = freed_together(walks, saved)
+        own = dict(list(enumerate(results.values))[len(mutated):])
+        read = {i: v for i, v in enumerate(wrapped) if isinstance(v, torch.Tensor) and i not in mutated}
+        kept = [watched(tensors, walks, saved, tracer.is_checkpointed) for tensors in (read, own)]
         cuts, related = relations(captured, returned, results, differentiated) if not tracked else ((), {})
         order: list[int] = []
         for i in wanted:
             if inputs[i].is_leaf:
                 inputs[i].value.register_hook(functools.partial(_note, order, i))
-        kept = [value for value in (*wrapped, *results.values) if isinstance(value, torch.Tensor)]
-        before = _contents(kept)
+        tensors = [value for value in (*wrapped, *results.values) if isinstance(value, torch.Tensor)]
+        before = _contents(tensors)
         gradients = _differentiate(tracer, results, differentiated, edges)
-        if _contents(kept) != before:
+        if _contents(tensors) != before:
             raise EngineUnsupported("the backward of a custom operator mutates a tensor of the forward")
         with tracer, torch.no_grad():
             values = [*map(_unwrap, results.values), *map(_resolved, gradients)]
@@ -136,7 +146,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
     return JointGraph(
         forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared, tuple(order),
-        cuts, related, _written(captured, results.outputs),
+        cuts, related, _written(captured, results.outputs), *kept,
     )
 
 
@@ -234,53 +244,6 @@ def _contents(values: Sequence[torch.Tensor]) -> list[int]:
 def _note(order: list[int], position: int, _: torch.Tensor) -> None:
     """A hook: the gradient of the input at `position` has arrived."""
     order.append(position)
-
-
-@dataclass(frozen=True)
-class _Walk:
-    """What autograd's graph leads to from one result: nodes, and edges (node, number of its output)."""
-
-    nodes: set[Any]
-    edges: set[tuple[Any, int]]
-
-
-def _walk(root: Any) -> _Walk:
-    start = torch.autograd.graph.get_gradient_edge(root)
-    stack: list[Any] = [start.node]
-    found = _Walk({start.node}, {(start.node, start.output_nr)})
-    while stack:
-        for node, number in stack.pop().next_functions:
-            found.edges.add((node, number))
-            if node is not None and node not in found.nodes:
-                found.nodes.add(node)
-                stack.append(node)
-    return found
-
-
-def _shared(walks: list[_Walk]) -> tuple[frozenset[int], ...]:
-    """For each result those whose backward runs through one of the nodes that this result's frees."""
-    freeing = {node for node in set[Any]().union(*(walk.nodes for walk in walks)) if _saves_tensors(node)}
-    freed = [walk.nodes & freeing for walk in walks]
-    return tuple(frozenset(k for k, others in enumerate(freed) if own & others) for own in freed)
-
-
-def _saves_tensors(node: Any) -> bool:
-    """Whether a node of autograd's has saved tensors, which it frees when it has run."""
-    kind: Any = type(node)
-    try:
-        found = [getattr(node, name) for name in _names_of_saved(kind)]
-    except RuntimeError:  # one of them has been changed in place since
-        return True
-    return any(len(value) > 0 if isinstance(value, tuple) else value is not None for value in found)
-
-
-@functools.cache
-def _names_of_saved(kind: type) -> tuple[str, ...]:
-    """The attributes that unpack the tensors which nodes of a class save (`saved_tensors` is a Function's)."""
-    names = dir(kind)
-    of_functions = "_raw_saved_tensors"  # a Function's, whose other name is another
-    raw = (name.removeprefix("_raw") for name in names if name.startswith("_raw_saved_") and name != of_functions)
-    return (*raw, "saved_tensors") if "saved_tensors" in names else tuple(raw)
 
 
 def _unwrap(value: Any) -> Any:

@@ -13,7 +13,7 @@ from ...graphs.autograd_graphs import BACKWARD, JointGraph, Partitioned
 from ...lowering.realization import leaving, scattered
 from ...lowering.registry import COMPOSITE, LOWERINGS, REDUCTION
 from .costs import bytes_of
-from .min_cut import Node, outputs_of, root
+from .min_cut import Node, is_view, outputs_of, root
 
 
 def compiled_peak(graph: torch.fx.Graph, held: Iterable[str] = ()) -> int:
@@ -64,7 +64,9 @@ def eager_saved(joint: JointGraph) -> int:
 
 def _peak(nodes: list[Node], counted: set[Node], given: set[Node], ends: set[Node]) -> int:
     """Bytes alive at once: `counted` from where they are made, `given` from the start, to the last use of any view."""
-    roots = {node: root(node) for node in nodes}
+    roots: dict[Node, Node] = {}
+    for node in nodes:
+        roots[node] = roots[node.all_input_nodes[0]] if is_view(node) else node
     last: dict[Node, int] = {}
     for position, node in enumerate(nodes):
         for used in node.all_input_nodes:
@@ -74,8 +76,9 @@ def _peak(nodes: list[Node], counted: set[Node], given: set[Node], ends: set[Nod
     freed: dict[int, int] = {}
     now = 0
     for node in given:
-        now += bytes_of(node.meta.get("val"))
-        freed[last.get(node, 0)] = freed.get(last.get(node, 0), 0) + bytes_of(node.meta.get("val"))
+        size = bytes_of(node.meta.get("val"))
+        now += size
+        freed[last.get(node, 0)] = freed.get(last.get(node, 0), 0) + size
     highest = now
     for position, node in enumerate(nodes):
         if node in counted and roots[node] is node and not isinstance(node.meta.get("val"), (tuple, list)):

@@ -29,6 +29,7 @@ from ...graphs.functional_graph import (
 from ...unsupported import EngineUnsupported
 from ..aten_graph import functionalization
 from ..output_aliasing import check_view, lazy_kind
+from .graph_walks import storage_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class _Finder:
         self.wrapped = wrapped
         self.values = values
         tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
-        self.owners = {_storage(value): i for i, value in reversed(tensors)}
+        self.owners = {storage_of(value): i for i, value in reversed(tensors)}
         self.base: dict[int, torch.Tensor] = {}  # storage -> what is returned of it, where several results share it
         self.position: dict[int, int] = {}  # id of a tensor -> its graph output
         self.seen: dict[int, Output] = {}
@@ -74,7 +75,7 @@ class _Finder:
         for value in returned:
             if isinstance(value, torch.Tensor) and torch._is_functional_tensor(value):
                 torch._sync(value)
-                groups.setdefault(_storage(value), {})[id(value)] = value
+                groups.setdefault(storage_of(value), {})[id(value)] = value
         for storage, members in groups.items():
             if storage not in self.owners and len(members) > 1:
                 self.base[storage] = _common_base(list(members.values()))
@@ -98,7 +99,7 @@ class _Finder:
         if not torch._is_functional_tensor(value):  # a constant that the graph returns as it is
             return FromGraph(self._returned(value))
         torch._sync(value)
-        owner = self.owners.get(_storage(value))
+        owner = self.owners.get(storage_of(value))
         if owner is not None:
             _same_kind(self.inputs[owner], value)
             _check_history(self.wrapped[owner], value)
@@ -109,7 +110,7 @@ class _Finder:
             detached = _detached(self.inputs[owner], value)
             made = creation(fake, self.recorded, self.inputs[owner])
             return ViewOfInput(owner, *_layout(shown, lazily), detached, lazily, view=is_view(fake), creation=made)
-        base = self.base.get(_storage(value))
+        base = self.base.get(storage_of(value))
         if base is None:
             return self._own(value)
         if base is value:
@@ -132,10 +133,6 @@ class _Finder:
             self.values.append(value)
             self.position[id(value)] = len(self.values) - 1
         return self.position[id(value)]
-
-
-def _storage(value: torch.Tensor) -> int:
-    return value.untyped_storage()._cdata
 
 
 def _layout(value: torch.Tensor, lazily: str = "") -> tuple[tuple[Any, ...], tuple[Any, ...], Any, torch.dtype]:

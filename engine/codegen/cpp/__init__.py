@@ -50,8 +50,8 @@ class CppSource:
         return "\n".join([line.text for line in self.lines]) + "\n"
 
 
-def generate(plan: ScheduledPlan) -> CppSource:
-    """The C++ file of all groups of `plan` that run on the CPU. No lines when there is none.
+def generate(plan: ScheduledPlan, always: bool = False) -> CppSource:
+    """The C++ file of all groups of `plan` that run on the CPU. No lines when there is none, unless `always`.
 
     Kernels that differ in names only (the layers of a model) are written and compiled once.
 
@@ -77,7 +77,7 @@ def generate(plan: ScheduledPlan) -> CppSource:
         else:
             twins.setdefault(start, []).append(own.lines)
         entries.append(Entry(kernel.signature, function, kernel.pointer_types, kernel.nest.threaded))
-    if not entries:
+    if not entries and not always:
         return CppSource((), ())
     for start, texts in twins.items():
         _merge_origins(writer.lines, start, texts)

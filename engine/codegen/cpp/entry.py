@@ -24,7 +24,7 @@ PyObject* PyErr_Occurred();
 PyObject* PyErr_Format(PyObject*, const char*, ...);
 void* PyEval_SaveThread();
 void PyEval_RestoreThread(void*);
-extern PyObject* PyExc_TypeError;
+extern PyObject* PyExc_TypeError __attribute__((weak));  // programs without Python load the library, too
 }"""
 
 

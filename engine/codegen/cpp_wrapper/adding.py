@@ -12,6 +12,15 @@ from .state import NativeSource
 from .writer import NativeWriter
 
 
+def _place(aten: AtenGraph, origins: tuple[str, ...]) -> str:
+    """The program's line of the first of these nodes that has one."""
+    for node in aten.module.graph.nodes:
+        if node.name in origins and node.meta.get("stack"):
+            location = node.meta["stack"][0]
+            return f" ({location.file}:{location.line})"
+    return ""
+
+
 def add_wrapper(
     aten: AtenGraph, plan: Plan, source: CppSource, context: CompileContext
 ) -> tuple[CppSource, NativeSource | None]:
@@ -21,13 +30,14 @@ def add_wrapper(
         context.decide("wrapper", "graph", options, "python", "the option cpp_wrapper is off")
         return source, None
     try:
-        if not source.entries:
+        if not source.body:
             raise NoCppWrapper("the graph has no C++ kernels to put it beside")
         if any(isinstance(item, Group) and item.device.type != "cpu" for item in plan.items):
             raise NoCppWrapper("the graph has kernels of a GPU, too")
-        wrapper = NativeWriter(aten, plan, source.entries).write()
+        wrapper = NativeWriter(aten, plan, source.entries, context.without_python).write()
     except (NoCppWrapper, NotImplementedError) as reason:
-        context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
+        place = _place(aten, reason.origins) if isinstance(reason, NoCppWrapper) else ""
+        context.decide("python-wrapper", "graph", ("python",), "python", f"{reason}{place}")
         return source, None
     if context.decide("wrapper", "graph", options, "cpp", "the option cpp_wrapper is on") == "python":
         return source, None

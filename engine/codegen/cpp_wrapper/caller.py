@@ -44,7 +44,7 @@ class Caller:
             writer.line("const int64 code = run(in, numbers, sizes, out);")
             if self.long_running:
                 writer.line("PyEval_RestoreThread(lock);")
-            writer.line(f"if (code == {AGAIN}) return {_python()};")
+            writer.line(f"if (code == {AGAIN} || code < 0) return {_python()};")
             writer.line(f"if (code) return called({_state(RAISE)}, PyLong_FromLong(code));")
             self._changed(writer)
             self._tuple(writer)

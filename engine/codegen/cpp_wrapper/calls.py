@@ -46,7 +46,7 @@ class Arguments:
 
     def of(self, call: ExternCall, parameters: tuple[Parameter, ...]) -> list[str]:
         """The C++ of all arguments but the results, in order. Raises NoCppWrapper."""
-        values = _bound(call)
+        values = bound(call)
         texts: list[str] = []
         rest = list(parameters)
         for value in values:
@@ -79,7 +79,7 @@ class Arguments:
             case "double", int() | float() if not isinstance(value, bool):
                 if self.whole_numbers:  # a double where the operator would see an integer
                     raise NoCppWrapper("a number beside integers")
-                return _double(float(value))
+                return double(float(value))
             case "const char*", str():
                 return f'"{value}"'
         raise NoCppWrapper(f"an argument {parameter.name} of type {type(value).__name__}")
@@ -123,7 +123,7 @@ def function_of(call: ExternCall) -> tuple[str, tuple[Parameter, ...], bool]:
     return function, parameters[: -count], False
 
 
-def _bound(call: ExternCall) -> list[Any]:
+def bound(call: ExternCall) -> list[Any]:
     """The value of each argument of the operator's schema."""
     values = []
     for position, argument in enumerate(call.target._schema.arguments):
@@ -134,7 +134,8 @@ def _bound(call: ExternCall) -> list[Any]:
     return values
 
 
-def _double(value: float) -> str:
+def double(value: float) -> str:
+    """The C++ of a double."""
     if value != value:
         return '__builtin_nan("")'
     if value in (float("inf"), float("-inf")):

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from .shim import USED, WRAP, parameters_of
 
+_EXPORTED = 'extern "C" __attribute__((visibility("default")))'
+
 OBJECTS = """\
 extern "C" {
 PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, int64, PyObject*);
@@ -18,6 +20,7 @@ void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
 }
 typedef struct TorchTensor* Tensor;  // torch's AtenTensorHandle
+typedef struct TorchList* List;
 struct Object { int64 count; void* type; void* tensor; };  // a tensor of Python
 static void *tensor_type, *parameter_type, *int_type;
 static PyObject* (*wrap)(Tensor);  // takes the tensor out of its handle"""
@@ -86,16 +89,30 @@ def declarations(functions: tuple[str, ...]) -> str:
 def connection(functions: tuple[str, ...]) -> str:
     """C++ of what `load.py` calls: gives the library its addresses, and returns the callable with its state."""
     lines = [
+        "static const struct { const char* name; void** place; } torch_functions[] = {",
+        *[f'  {{"{name}", (void**)&{name}}},' for name in functions],
+        "};",
         'static PyMethodDef wrapper_method = {"call", call, 0x80, nullptr};',
-        'extern "C" __attribute__((visibility("default"))) PyObject* ptdebug_wrapper(void** from, PyObject* state) {',
-        "  void** const to[] = {&tensor_type, &parameter_type, &int_type, (void**)&wrap,",
-        *[f"    (void**)&{name}," for name in functions],
-        "  };",
-        f"  for (int k = 0; k < {4 + len(functions)}; k++) *to[k] = from[k];",
+        f"{_EXPORTED} PyObject* ptdebug_wrapper(void** from, PyObject* state) {{",
+        "  tensor_type = from[0], parameter_type = from[1], int_type = from[2], *(void**)&wrap = from[3];",
+        f"  for (int k = 0; k < {len(functions)}; k++) *torch_functions[k].place = from[4 + k];",
         "  return PyCMethod_New(&wrapper_method, state, nullptr, nullptr);",
         "}",
     ]
     return "\n".join(lines)
+
+
+def without_python(functions: tuple[str, ...]) -> str:
+    """C++ of what a program without Python calls (`engine/package/native`): the same, connected by names."""
+    return f"""\
+{_EXPORTED} const char* ptdebug_connect(void* (*find)(const char*)) {{  // the name of a function that is not there
+  for (int k = 0; k < {len(functions)}; k++)
+    if (!(*torch_functions[k].place = find(torch_functions[k].name))) return torch_functions[k].name;
+  return nullptr;
+}}
+{_EXPORTED} int64 ptdebug_call(const Tensor* in, const int64* numbers, int64* sizes, Owned* out) {{
+  return run(in, numbers, sizes, out);
+}}"""
 
 
 def used_by(called: list[str]) -> tuple[str, ...]:
@@ -103,4 +120,4 @@ def used_by(called: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*USED, *called)))
 
 
-__all__ = ["HELPERS", "WRAP", "connection", "declarations", "used_by"]
+__all__ = ["HELPERS", "WRAP", "connection", "declarations", "used_by", "without_python"]

@@ -17,7 +17,8 @@ from .shim import WRAP, address
 from .state import Native
 
 AGAIN = 1
-"""What the C++ returns where nothing was written yet: the Python wrapper does the call again, and raises."""
+"""What the C++ returns where nothing was written yet: the Python wrapper does the call again, and raises. A negative
+code says the same, and which index is out of range."""
 
 FAILED, OUT_OF_BOUNDS = 2, 3
 """What it returns after inputs were written or, in a backward, released: torch failed; the index of

@@ -1,6 +1,8 @@
 """What a C++ wrapper returns: which results are inputs, Python values, or tensors that the graph computes."""
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,4 +104,10 @@ def _number(value: Any) -> tuple[str, Any]:
     raise NoCppWrapper(f"a result of type {type(value).__name__}")
 
 
-
+def described(results: Sequence[Result]) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+    """Each result as data: its kind, its number among those of this kind (of an input, which), and its places."""
+    found, counts = [], Counter[str]()
+    for result in results:
+        found.append((result.kind, result.value if result.kind == "input" else counts[result.kind], result.places))
+        counts[result.kind] += 1
+    return tuple(found)

@@ -18,7 +18,7 @@ import torch
 from ...kernels import attention, sgemm
 from ...unsupported import NoCppWrapper
 
-HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "c/shim_cpu.h")
+HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "c/shim_cpu.h", "../../stable/c/shim.h")
 
 WRAP = "_Z16THPVariable_WrapON2at10TensorBaseE"
 """`PyObject* THPVariable_Wrap(at::TensorBase&&)`: the one function outside the C interface, which has none for it."""
@@ -42,7 +42,8 @@ OWN: dict[str, Any] = {own.ENTRY: own for own in (attention, sgemm)}
 
 _DECLARATION = re.compile(r"AOTI_TORCH_EXPORT\s+AOTITorchError\s+(\w+)\(([^;]*)\);")
 _COMMENT = re.compile(r"//[^\n]*")
-_SPELLING = {"AtenTensorHandle": "Tensor", "int64_t": "int64", "int32_t": "int32", "uint8_t": "uint8"}
+_SPELLING = {"AtenTensorHandle": "Tensor", "int64_t": "int64", "int32_t": "int32", "uint8_t": "uint8",
+             "uint64_t": "uint64", "size_t": "uint64", "StableIValue": "uint64", "StableListHandle": "List"}
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,16 @@ def _library(name: str) -> ctypes.CDLL | None:
         return ctypes.CDLL(str(Path(torch.__path__[0], "lib", f"lib{name}.so")))
     except OSError:
         return None
+
+
+@cache
+def abi_version() -> int:
+    """The number that the C interface has for this version of torch."""
+    function = getattr(_library("torch_cpu"), "aoti_torch_abi_version", None)
+    if function is None:
+        raise NoCppWrapper("this torch does not tell the version of its C interface")
+    function.restype = ctypes.c_uint64
+    return int(function())
 
 
 @cache

@@ -9,13 +9,16 @@ from ....dependencies import msgspec
 
 class Native(msgspec.Struct, frozen=True):
     """A C++ wrapper: the functions of torch that its library is given, in the order of its table; the names of the
-    tensors that the graph holds; results that are Python's own values; and the nodes whose indices it checks after
-    inputs were written."""
+    tensors that the graph holds; results that are Python's own values; and the nodes whose indices it checks. For who
+    calls it without Python: the kind of each input (see `Caller`), and of each result its kind, its number among those
+    of this kind (of an input, which), and its places."""
 
     functions: tuple[str, ...]
     held: tuple[str, ...] = ()
     plain: tuple[bool | int | float | str | None, ...] = ()
     bounds: tuple[str, ...] = ()
+    inputs: str = ""
+    results: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

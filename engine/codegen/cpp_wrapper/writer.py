@@ -21,22 +21,24 @@ from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
 from ..cpp.source_writer import Writer
+from . import dispatched
 from .attention import operands, scale, task
 from .caller import Caller
 from .calls import Arguments, function_of
-from .entry import HELPERS, connection, declarations, used_by
+from .entry import HELPERS, connection, declarations, used_by, without_python
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
 from .memory import plan_memory
-from .results import results_of
-from .shim import dtype_code, tensors_are_known
+from .results import described, results_of
+from .shim import abi_version, dtype_code, tensors_are_known
 from .state import Native, NativeSource
 
 
 class NativeWriter:
-    """Writes one wrapper. `entries` are the kernels of the file."""
+    """Writes one wrapper. `entries` are the kernels of the file; with `dispatch` it calls operators without a function
+    of their own in the C interface, too."""
 
-    def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry]) -> None:
+    def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry], dispatch: bool = False) -> None:
         self.aten, self.plan, self.program, self.writer = aten, plan, plan.program, Writer()
         self.entries = {entry.signature.name: entry for entry in entries}
         signatures = {name: entry.signature for name, entry in self.entries.items()}
@@ -55,6 +57,7 @@ class NativeWriter:
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
         self.layouts: dict[tuple[tuple[sympy.Expr, ...], bool], str] = {}
         self.count = 0
+        self.dispatch = dispatch
 
     # ---- the text
     def write(self) -> NativeSource:
@@ -68,10 +71,15 @@ class NativeWriter:
         file.line()
         file.line("// The wrapper. Of torch it uses the functions of its stable C interface, by address.")
         file.line(f"{declarations(functions)}\n{HELPERS}\n")
+        if set(dispatched.FUNCTIONS) <= set(functions):
+            file.line(dispatched.HELPERS)
         file.lines += self.writer.lines
         file.line(connection(functions))
+        if not self.backward:
+            file.line(without_python(functions))
         plain = tuple(r.value for r in self.results if r.kind == "plain")
-        return NativeSource(Native(functions, self.held, plain, tuple(self.bounds)), tuple(file.lines))
+        native = Native(functions, self.held, plain, tuple(self.bounds), self._kinds(), described(self.results))
+        return NativeSource(native, tuple(file.lines))
 
     def _check(self) -> None:
         """Refuse at once what has no C++ form."""
@@ -103,7 +111,11 @@ class NativeWriter:
                 if isinstance(item, Group):
                     self._group(item)
                 else:
-                    self._extern(item)
+                    try:
+                        self._extern(item)
+                    except NoCppWrapper as reason:
+                        reason.origins = item.origins
+                        raise
                 self._free(position)
             self._copies()
             self._results()
@@ -232,10 +244,10 @@ class NativeWriter:
             self.writer.line(f"{call};", origins)
             return
         status = self.unique("status")
-        code = str(AGAIN)
-        if self.written:
-            code = f"{OUT_OF_BOUNDS + len(self.bounds) - 1} + {status}"
-            self.bounds += signature.bounds
+        code = f"{OUT_OF_BOUNDS + len(self.bounds) - 1} + {status}"
+        if not self.written:
+            code = f"-({code})"
+        self.bounds += signature.bounds
         self.writer.line(f"if (int64 {status} = {call}) return {code};", origins)
 
     def _writes_input(self, item: Group | ExternCall) -> bool:
@@ -249,7 +261,13 @@ class NativeWriter:
         if call.target is sgemm.OPERATOR:
             self._product(call, origins)
             return
-        function, parameters, given = function_of(call)
+        try:
+            function, parameters, given = function_of(call)
+        except NoCppWrapper:
+            if not self.dispatch or call.binds:
+                raise
+            self._dispatched(call, origins)
+            return
         self.called.append(function)
         views = list(views_in((call.args, dict(call.kwargs))))
         whole = any(not self.program.buffers[v.buffer].dtype.is_floating_point for v in views)
@@ -267,12 +285,31 @@ class NativeWriter:
         made = [buffer_name(name) if name is not None else self.unique("unused") for name in call.outputs]
         self.writer.line(f"Owned {', '.join(made)};", origins)
         self._must(f"{function}({', '.join([*arguments, *[f'&{m}.tensor' for m in made]])})", origins)
+        self._made_outside(call, origins)
+
+    def _made_outside(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        """The results of a library call, in the strides that kernels were generated for."""
         for name in call.outputs:
             if name is not None:
                 buffer = self.program.buffers[name]
                 self.handles[name] = f"{buffer_name(name)}.tensor"
                 if 0 not in buffer.size:  # of a workspace, the fake is empty
                     self._must(f"with_strides({buffer_name(name)}, {self._shape(buffer)})", origins, "!")
+
+    def _dispatched(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        """A call through the dispatcher."""
+        self.called += dispatched.FUNCTIONS
+        self.written = self.written or self._writes_input(call)
+        statement = lambda text: self.writer.line(text, origins)
+        must = lambda condition: self._must(f"({condition})", origins, "!")
+        results = dispatched.Dispatched(self.tensor, statement, must, self.unique).write(call, abi_version())
+        names = [*call.outputs, *[None] * (len(results) - len(call.outputs))]
+        for name, result in zip(names, results):
+            made = buffer_name(name) if name is not None else self.unique("unused")
+            self.writer.line(f"Owned {made};", origins)
+            self.writer.line(f"{made}.tensor = {result};", origins)
+        self.counted.update(call.mutates)
+        self._made_outside(call, origins)
 
     def _attention(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         results = [None if name is None else self.program.buffers[name] for name in call.outputs]

@@ -37,8 +37,11 @@ from .foreach import PARTS
 def loop_schedule(nest: LoopNest, shared: bool = False) -> LoopSchedule:
     """The record of a nest; `shared`: it is that of the members of a `Foreach`, which threads share."""
     nodes = list(walk(nest.body))
+    there = set(map(type, nodes))
 
     def found(*kinds: type) -> tuple[str, ...]:
+        if there.isdisjoint(kinds):
+            return ()
         return tuple(dict.fromkeys(describe_node(node) for node in nodes if isinstance(node, kinds)))
 
     tiles, scatters = found(TileBlocks), found(Owners, Privatized)
@@ -81,10 +84,10 @@ def _threads(node: Node) -> tuple[str, ...]:
 def _loops_under(node: Node, count: int) -> list[str]:
     """The symbols of the outermost loops inside of a node."""
     for first in inside(node):
-        symbol = [str(first.axis.symbol)] if isinstance(first, Loop | Lanes) else []
+        symbol = [first.axis.symbol.name] if isinstance(first, Loop | Lanes) else []
         if isinstance(first, TileBlocks):
             tile = first.tile
-            symbol = [str(a.symbol) for a in ((tile.row, tile.column) if isinstance(tile, Tile) else (tile.row,))]
+            symbol = [a.symbol.name for a in ((tile.row, tile.column) if isinstance(tile, Tile) else (tile.row,))]
         rest = _loops_under(first, count - len(symbol)) if count > len(symbol) else []
         return [*symbol, *rest]
     return []
@@ -94,4 +97,4 @@ def _vectors(nodes: list[Node], bits: int) -> tuple[str, ...]:
     axes = [node.axis for node in nodes if isinstance(node, Loop | InterleavedLoop) and node.kind == VECTOR]
     axes += [node.lane for node in nodes if isinstance(node, JammedRows)]
     width = "" if bits == 512 else f", {bits} bits"
-    return tuple(dict.fromkeys(f"{a.symbol}{width}" for a in axes))
+    return tuple(dict.fromkeys(f"{a.symbol.name}{width}" for a in axes))

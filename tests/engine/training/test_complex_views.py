@@ -56,3 +56,9 @@ def test_a_conjugated_view_of_another_result_runs_in_eager():
 def test_gradients_conjugate_complex_factors_that_are_numbers(shape, dtype):
     x = torch.randn(shape, dtype=dtype, requires_grad=True)
     check(lambda x: (x * 2j, (x / (1 - 0.1j)).abs(), 0.3j * x - 1j), x)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_views_of_no_elements(shape):
+    check(lambda z: (z.imag.t(), torch.view_as_real(z)), torch.randn(shape, dtype=torch.complex64, requires_grad=True))
+    check(lambda x: torch.view_as_complex(x), torch.randn(*shape, 2, requires_grad=True))

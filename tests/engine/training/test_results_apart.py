@@ -230,3 +230,35 @@ def test_gradients_of_results_with_inputs_of_their_own_are_handed_over():
     first, second = compiled(*inputs)
     (first.sum() + second.sum()).backward()
     assert sorted(seen) == sorted(tensor.grad.data_ptr() for tensor in inputs)
+
+
+@pytest.mark.parametrize("place", [0, 1, "x"])
+def test_what_eager_keeps_is_watched_whatever_is_saved_in_its_place(place):
+    """A mask is saved for ReLU and clamp, an intermediate where a result is a view of it."""
+    def program(x):
+        hidden = x.clamp(0, 1).exp()
+        return hidden.t(), (hidden * 2 - 3).relu()
+
+    def surroundings(function, leaf):
+        x = leaf * 1
+        results = function(x)
+        written = x if place == "x" else results[place]
+        with torch.no_grad():
+            written.detach()[0].fill_(3)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            sum(y.sum() for y in results).backward()
+        return ()
+
+    both(surroundings, program, P(4, 3))
+
+
+def test_a_copy_of_what_eager_keeps_may_be_written():
+    def surroundings(function, x):
+        y, z = function(x)
+        with torch.no_grad():
+            y.zero_()
+            z.zero_()
+        (y.sum() + z.sum()).backward()
+        return grads(x)
+
+    both(surroundings, lambda x: (x.relu() * 1, x.amax(1).clone()), P(4, 3))

@@ -82,7 +82,7 @@ def f(xs, w):
 def calls():
     return [([torch.randn(100, 64 + k) for k in range(5)], torch.randn(64, 90))]
 """, ("horizontal", "needed = [self._written.get(n, -1) for n in reads] +", "needed = []  + ")),
-    _fault("column_sum_drops_a_row", "column-sum:.*", """
+    _fault("column_sum_drops_a_row", "(split-reduction|column-sum):.*", """
 def f(x, y):
     z = x * y
     a = z.sum(0)  # here

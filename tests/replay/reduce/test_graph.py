@@ -13,9 +13,11 @@ import torch.nn.functional as F
 from ptdebug.artifacts.records import NodeRef
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.failures.signature import Signature
+from ptdebug.replay.reduce.ddmin import Reduction
+from ptdebug.replay.reduce.graph import reduce_graph
 from ptdebug.replay.reduce.inputs import refreshed, resized
 from ptdebug.replay.reduce.minify import MinifiedGraph, minify_graph, write_minified
-from ptdebug.replay.reduce.subgraph import computed, eager_values, extract, results
+from ptdebug.replay.reduce.subgraph import arguments, computed, eager_values, extract, results
 from ptdebug.replay.workers.pool import Pool
 
 from ..cases import case_of
@@ -124,6 +126,9 @@ def test_writes_to_what_is_needed_are_kept() -> None:
     assert part is not None and targets(part) == ["operator.mul", "add_", "relu_", "sin"]
     other = extract(case, {}, results(case.graph)[1:])
     assert other is not None and targets(other) == ["operator.add"]
+    case = case_of(lambda L_x_, y: (L_x_ + 1, y.sin()), torch.randn(3), torch.randn(2))
+    part = extract(case, {}, results(case.graph)[1:])
+    assert part is not None and [node.id for node in computed(part.graph, "placeholder")] == ["y"]
 
 
 def test_sizes_shrink_in_arguments_too() -> None:
@@ -134,3 +139,17 @@ def test_sizes_shrink_in_arguments_too() -> None:
     small = resized(case, 6, 3)
     view = computed(small.graph)[0]
     assert view.args == (NodeRef("x"), 4, 3, 5) or view.args[1:] == (4, 3, 5)
+
+
+def _kinds_of_results(case: Case) -> list[Any]:
+    known = {node.id: node for node in case.graph.nodes}
+    made = [known[name] for name in results(case.graph) if known[name].op != "placeholder"]
+    return [(node.target, [known[name].op for name in arguments(node)]) for node in made]
+
+
+def test_what_has_to_be_alike_is_reduced_together() -> None:
+    def alike(cases):
+        return [len(kinds := _kinds_of_results(case)) == 3 and len(set(map(str, kinds))) == 1 for case in cases]
+
+    case = case_of(lambda a, b, c: tuple(x * x.sigmoid() for x in (a, b, c)), *(torch.ones(2) for _ in range(3)))
+    assert len(computed(reduce_graph(Reduction(case, alike)).graph)) == 3

@@ -1,0 +1,32 @@
+"""The form of a recording's database, which the writer makes and the reader relies on."""
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+DATABASE = "recording.db"
+TABLES = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGER, started REAL,
+                      status TEXT, reason TEXT, seconds TEXT);
+CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
+CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
+                       hash BLOB, facts TEXT, UNIQUE(compile, stage, name));
+CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);
+CREATE INDEX decisions_of ON decisions(compile);
+CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
+CREATE INDEX absents_of ON absents(compile);
+CREATE TABLE sources(path TEXT PRIMARY KEY, hash BLOB);
+CREATE TABLE notes(seq INTEGER PRIMARY KEY, text TEXT);
+"""
+RUNNING = "running"  # the status of a compilation that has not ended
+
+
+def stopped_mark(database: Path) -> Path:
+    """The file that says why recording stopped before the process ended, if it did."""
+    return database.with_suffix(".stopped")
+
+
+def content_hash(content: bytes) -> bytes:
+    """The key under which a content is stored."""
+    return hashlib.blake2b(content, digest_size=16).digest()

@@ -1,0 +1,189 @@
+"""What a program without Python reads of a package: `cpp.txt`, lines of fields that tabs separate.
+
+`native/ptdebug_package.cpp` reads it, and says the same of a call that does not fit as `signature.py`. Sizes and
+conditions are in postfix notation, with symbols as `$0`, `$1` in the order of their lines. Weights and constants are
+named with their place in the file of all tensors.
+"""
+from __future__ import annotations
+
+import ast
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from ..codegen.cpp_wrapper.shim import abi_version, dtype_code
+from ..graph_cache.half import tensor_of
+from .entry import Entry
+from .signature import ConstantInput, Number, Signature, shown
+
+SCHEMA = "ptdebug-cpp/1"
+WEIGHTS, CONSTANTS = "weights.safetensors", "constants.safetensors"
+_OPERATIONS: dict[type, str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.Eq: "==",
+    ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.And: "and", ast.Or: "or",
+    ast.Not: "not", ast.USub: "neg",
+}
+_FUNCTIONS = {"Max": "max", "Min": "min", "max": "max", "min": "min", "Mod": "%", "PythonMod": "%", "FloorDiv": "//",
+              "Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">="}
+
+
+class NotFromCpp(ValueError):
+    """An entry point cannot be called without Python; the message says why."""
+
+
+def held_by(entries: Sequence[Entry]) -> dict[str, torch.Tensor]:
+    """The tensors that the C++ wrappers hold besides weights, by entry point and name."""
+    return {f"{entry.signature.name}/{name}": tensor_of(entry.half.names[name])
+            for entry in entries if entry.half.native is not None for name in entry.half.native.held}
+
+
+def text(
+    entries: Sequence[Entry], weights: Mapping[str, torch.Tensor], files: Mapping[str, bytes],
+    own: Mapping[str, tuple[bytes, str]], cpu: Sequence[str],
+) -> bytes:
+    """The content of `cpp.txt`; `files` has the two files of tensors, `own` the kernels of ptdebug,
+    `cpu` the instructions that the code needs."""
+    lines = [["format", SCHEMA], ["torch", str(abi_version()), str(torch.__version__)], ["cpu", *cpu]]
+    for kind, file, tensors in (("weight", WEIGHTS, weights), ("constant", CONSTANTS, held_by(entries))):
+        places = _places(files[file])
+        for name, tensor in tensors.items():
+            begin, end = places[name]
+            lines.append([kind, name, str(dtype_code(tensor.dtype)), file, str(begin), str(end),
+                          _numbers(tensor.shape), _numbers(tensor.stride())])
+    lines += [["own", name, f"own/{name}-{digest}.so"] for name, (_, digest) in own.items()]
+    for entry in entries:
+        try:
+            lines += list(_entry(entry))
+        except NotFromCpp as reason:
+            lines.append(["refused", entry.signature.name, str(reason)])
+    return "".join("\t".join(map(_field, line)) + "\n" for line in lines).encode()
+
+
+def reason_against(entry: Entry) -> str:
+    """Why an entry point cannot be called without Python; "" where it can."""
+    try:
+        list(_entry(entry))
+    except NotFromCpp as reason:
+        return str(reason)
+    return ""
+
+
+def _field(value: str) -> str:
+    return value.translate({9: " ", 10: " ", 13: " "})
+
+
+def _places(content: bytes) -> dict[str, tuple[int, int]]:
+    """Where each tensor of a safetensors file begins and ends in it."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8:8 + length])
+    begin = 8 + length
+    return {name: (begin + each["data_offsets"][0], begin + each["data_offsets"][1])
+            for name, each in header.items() if name != "__metadata__"}
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return " ".join(map(str, values))
+
+
+# ---- an entry point --------------------------------------------------------------------------------------------------
+def _entry(entry: Entry) -> Iterator[list[str]]:
+    """Its lines. Raises NotFromCpp."""
+    signature, native = entry.signature, entry.half.native
+    if native is None:
+        raise NotFromCpp(entry.python_only or "its wrapper is Python's")
+    titles = {symbol.name: symbol.title for symbol in signature.symbols}
+    order = {symbol.name: f"${k}" for k, symbol in enumerate(signature.symbols)}
+    leaves = [k for k, given in enumerate(signature.inputs) if not isinstance(given, ConstantInput)]
+    yield ["entry", signature.name]
+    yield ["bounds", *native.bounds]
+    for leaf in leaves:
+        given = signature.inputs[leaf]
+        assert not isinstance(given, ConstantInput)
+        dtype = getattr(torch, given.dtype)
+        if given.written and dtype.is_complex:
+            raise NotFromCpp(f"{given.path} is complex and written")
+        shape = [] if given.size is None or given.stride is None else [
+            _postfixes(given.size, order), _postfixes(given.stride, order),
+            f"[{', '.join(shown(n, titles) for n in given.size)}]"]
+        yield ["input", given.path, str(dtype_code(dtype)), given.dtype, str(int(given.written)),
+               str(int(dtype.is_complex)), *shape]
+    for symbol in signature.symbols:
+        high = "" if symbol.high is None else str(symbol.high)
+        yield ["symbol", symbol.title, str(leaves.index(symbol.leaf)), str(symbol.dim), str(symbol.low), high]
+    for condition in signature.conditions:
+        yield ["condition", _postfix(condition, order), shown(condition, titles)]
+    yield from _graph_inputs(entry, leaves)
+    yield from _results(signature, entry, leaves)
+
+
+def _graph_inputs(entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
+    native = entry.half.native
+    assert native is not None
+    for place, kind in zip(entry.signature.places, native.inputs):
+        if kind == "n":
+            raise NotFromCpp("it takes numbers that vary")
+        if kind == "t":
+            yield ["argument", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0 else [
+                "argument", "weight", place.weight]
+    for name in native.held:
+        yield ["argument", "constant", f"{entry.signature.name}/{name}"]
+
+
+def _results(signature: Signature, entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
+    """What each tensor or computed number of the result is; constants have no line."""
+    native = entry.half.native
+    assert native is not None
+    made = {place: (kind, number) for kind, number, places in native.results for place in places}
+    for kind in ("made", "size"):
+        yield ["count", kind, str(sum(1 for result in native.results if result[0] == kind))]
+    for result in signature.results:
+        if result.leaf >= 0:
+            yield ["result", "leaf", str(leaves.index(result.leaf))]
+        elif result.weight:
+            yield ["result", "weight", result.weight]
+        elif result.output >= 0:
+            kind, number = made[result.output]
+            if kind == "input":
+                place = signature.places[number]
+                yield (["result", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0
+                       else ["result", "weight", place.weight])
+            elif kind != "plain":
+                yield ["result", kind, str(number)]
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+def _postfixes(values: Sequence[Number], order: Mapping[str, str]) -> str:
+    return ",".join(_postfix(value, order) for value in values)
+
+
+def _postfix(value: Number, order: Mapping[str, str]) -> str:
+    """A size, stride or condition in postfix notation. Raises NotFromCpp for what has none."""
+    return str(value) if isinstance(value, int) else " ".join(_tokens(ast.parse(value, mode="eval").body, order))
+
+
+def _tokens(node: ast.expr, order: Mapping[str, str]) -> list[str]:
+    match node:
+        case ast.Constant(value=bool() | int() as value):
+            return [str(int(value))]
+        case ast.Name(id=name) if name in order:
+            return [order[name]]
+        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATIONS:
+            return [*_tokens(left, order), *_tokens(right, order), _OPERATIONS[type(operation)]]
+        case ast.Compare(left=left, ops=[operation], comparators=[right]) if type(operation) in _OPERATIONS:
+            return [*_tokens(left, order), *_tokens(right, order), _OPERATIONS[type(operation)]]
+        case ast.UnaryOp(op=operation, operand=operand) if type(operation) in _OPERATIONS:
+            return [*_tokens(operand, order), _OPERATIONS[type(operation)]]
+        case ast.BoolOp(op=operation, values=values):
+            return _joined([_tokens(each, order) for each in values], _OPERATIONS[type(operation)])
+        case ast.Call(func=ast.Name(id=name), args=values) if name in _FUNCTIONS:
+            return _joined([_tokens(each, order) for each in values], _FUNCTIONS[name])
+    raise NotFromCpp(f"the size {ast.unparse(node)} has no form without Python")
+
+
+def _joined(parts: list[list[str]], operation: str) -> list[str]:
+    found = parts[0]
+    for part in parts[1:]:
+        found = [*found, *part, operation]
+    return found

@@ -1,0 +1,510 @@
+// Loads and runs packages of `ptdebug export` without Python: see ptdebug_package.h. What is in a package for this is
+// told by ptdebug's engine/package/cpp_interface.py.
+#include "ptdebug_package.h"
+
+#include "ptdebug_files.h"
+
+#include <dlfcn.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+using Strings = std::vector<std::string>;
+using Sizes = std::vector<int64_t>;
+
+thread_local std::string last_error;
+
+void must(AOTITorchError code, const char* what) {
+  if (code) fail(std::string(what) + " failed in torch, which wrote why to stderr");
+}
+
+Strings split(const std::string& text, char at) {
+  Strings parts;
+  size_t begin = 0;
+  for (size_t end; (end = text.find(at, begin)) != std::string::npos; begin = end + 1)
+    parts.push_back(text.substr(begin, end - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+Sizes numbers(const std::string& text) {
+  Sizes found;
+  std::istringstream words(text);
+  for (int64_t n; words >> n;) found.push_back(n);
+  return found;
+}
+
+struct Handle {  // a tensor that is owned
+  AtenTensorHandle tensor = nullptr;
+  Handle() = default;
+  Handle(Handle&& other) noexcept : tensor(other.take()) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(tensor, other.tensor);
+    return *this;
+  }
+  ~Handle() {
+    if (tensor) aoti_torch_delete_tensor_object(tensor);
+  }
+  AtenTensorHandle take() {
+    AtenTensorHandle taken = tensor;
+    tensor = nullptr;
+    return taken;
+  }
+};
+
+Handle empty(const Sizes& size, const Sizes& stride, int32_t dtype) {
+  Handle made;
+  must(aoti_torch_empty_strided(size.size(), size.data(), stride.data(), dtype, aoti_torch_device_type_cpu(), 0,
+                                &made.tensor), "allocating a tensor");
+  return made;
+}
+
+using Libraries = std::map<std::string, std::unique_ptr<Library>>;
+thread_local const Libraries* own_kernels;  // of the package that is being loaded, by function
+
+void* find_function(const char* name) {
+  const auto own = own_kernels->find(name);
+  if (own != own_kernels->end()) return own->second->find(name);
+  if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
+  static void* const torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  return torch ? dlsym(torch, name) : nullptr;
+}
+
+// ---- sizes in symbols: postfix notation, with the meaning that Python gives to operators ----
+int64_t floor_divided(int64_t a, int64_t b) {
+  if (b == 0) fail("a size divides by 0");
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+int64_t power(int64_t base, int64_t exponent) {
+  int64_t value = 1;
+  for (; exponent > 0; exponent--) value *= base;
+  return value;
+}
+
+int64_t evaluated(const Strings& tokens, const Sizes& symbols) {
+  Sizes stack;
+  for (const std::string& token : tokens) {
+    if (token[0] == '$') {
+      stack.push_back(symbols.at(std::stoul(token.substr(1))));
+    } else if (std::isdigit(token[0]) || (token[0] == '-' && token.size() > 1)) {
+      stack.push_back(std::stoll(token));
+    } else if (token == "neg" || token == "not") {
+      stack.back() = token == "neg" ? -stack.back() : !stack.back();
+    } else {
+      const int64_t b = stack.back();
+      stack.pop_back();
+      int64_t& a = stack.back();
+      if (token == "+") a += b;
+      else if (token == "-") a -= b;
+      else if (token == "*") a *= b;
+      else if (token == "//") a = floor_divided(a, b);
+      else if (token == "%") a -= b * floor_divided(a, b);
+      else if (token == "**") a = power(a, b);
+      else if (token == "max") a = std::max(a, b);
+      else if (token == "min") a = std::min(a, b);
+      else if (token == "==") a = a == b;
+      else if (token == "!=") a = a != b;
+      else if (token == "<") a = a < b;
+      else if (token == "<=") a = a <= b;
+      else if (token == ">") a = a > b;
+      else if (token == ">=") a = a >= b;
+      else if (token == "and") a = a && b;
+      else if (token == "or") a = a || b;
+      else fail("the package has an operation that is unknown here: " + token);
+    }
+  }
+  return stack.at(0);
+}
+
+std::vector<Strings> expressions(const std::string& text) {
+  std::vector<Strings> found;
+  if (!text.empty())
+    for (const std::string& each : split(text, ',')) found.push_back(split(each, ' '));
+  return found;
+}
+
+struct Input {
+  std::string path, dtype_name, shown;
+  int32_t dtype;
+  bool written, copied, read;
+  std::vector<Strings> size, stride;
+};
+
+struct Symbol {
+  std::string title;
+  int64_t input, dim, low, high;  // -1: no bound
+};
+
+struct Place {
+  std::string kind;
+  int64_t number;
+  AtenTensorHandle tensor;
+};
+
+std::string list(const Sizes& values) {
+  std::string text = "[";
+  for (int64_t value : values) text += (text.size() > 1 ? ", " : "") + std::to_string(value);
+  return text + "]";
+}
+
+struct Layout {
+  Sizes size, stride;
+};
+
+Layout layout_of(AtenTensorHandle tensor) {
+  int64_t rank, *size, *stride;
+  must(aoti_torch_get_dim(tensor, &rank), "reading a tensor");
+  must(aoti_torch_get_sizes(tensor, &size), "reading a tensor");
+  must(aoti_torch_get_strides(tensor, &stride), "reading a tensor");
+  return {Sizes(size, size + rank), Sizes(stride, stride + rank)};
+}
+
+class NoGradients {
+ public:
+  NoGradients() : before_(aoti_torch_grad_mode_is_enabled()) { aoti_torch_grad_mode_set_enabled(false); }
+  ~NoGradients() { aoti_torch_grad_mode_set_enabled(before_); }
+
+ private:
+  bool before_;
+};
+}  // namespace
+
+// ---- an entry point ----
+struct PtdebugEntry {
+  std::string name, refused;
+  Strings bounds;
+  std::vector<Input> inputs;
+  std::vector<Symbol> symbols;
+  std::vector<std::pair<Strings, std::string>> conditions;
+  std::vector<Place> arguments, results;
+  int64_t made = 0, sizes = 0;
+  std::string described;
+  std::unique_ptr<Library> library;
+  int64_t (*call)(const AtenTensorHandle*, const int64_t*, int64_t*, AtenTensorHandle*) = nullptr;
+
+  void run(const AtenTensorHandle* given, int64_t count, AtenTensorHandle* outputs, int64_t wanted) {
+    if (count != static_cast<int64_t>(inputs.size()))
+      fail(name + " takes " + std::to_string(inputs.size()) + " tensors, not " + std::to_string(count));
+    if (wanted != static_cast<int64_t>(results.size()))
+      fail(name + " returns " + std::to_string(results.size()) + " tensors, not " + std::to_string(wanted));
+    const NoGradients without;
+    std::vector<Handle> copies(count);
+    std::vector<AtenTensorHandle> leaves(given, given + count);
+    check(leaves, copies);
+    std::vector<AtenTensorHandle> in;
+    for (const Place& each : arguments) in.push_back(each.kind == "leaf" ? leaves[each.number] : each.tensor);
+    Sizes computed(sizes + 1);
+    std::vector<Handle> out(made);
+    std::vector<AtenTensorHandle> raw(made + 1);
+    const int64_t code = call(in.data(), nullptr, computed.data(), raw.data());
+    for (int64_t k = 0; k < made; k++) out[k].tensor = raw[k];
+    if (code) fail(why(code));
+    std::vector<Handle> found;
+    for (const Place& each : results) found.push_back(result(each, given, out, computed));
+    for (int64_t k = 0; k < wanted; k++) outputs[k] = found[k].take();
+  }
+
+ private:
+  std::string why(int64_t code) const {
+    const int64_t index = std::abs(code) - 3;  // 1 and 2: torch failed; further: which check
+    if (code == 1 || index < 0 || index >= static_cast<int64_t>(bounds.size()))
+      return name + ": an operation of torch failed, which wrote why to stderr, or memory ran out";
+    return name + ": index out of range in `" + bounds[index] + "`";
+  }
+
+  void check(std::vector<AtenTensorHandle>& leaves, std::vector<Handle>& copies) const {
+    std::vector<Layout> layouts;
+    for (size_t k = 0; k < inputs.size(); k++) layouts.push_back(kind(inputs[k], leaves[k]));
+    Sizes values;
+    for (const Symbol& symbol : symbols) values.push_back(in_range(symbol, layouts[symbol.input].size[symbol.dim]));
+    for (const auto& [tokens, shown] : conditions)
+      if (!evaluated(tokens, values)) fail("it was compiled for " + shown + ", which is not so for " + told(values));
+    for (size_t k = 0; k < inputs.size(); k++)
+      if (inputs[k].read && lay_out(inputs[k], layouts[k], values, leaves[k], copies[k])) leaves[k] = copies[k].tensor;
+    apart(leaves, layouts);
+  }
+
+  Layout kind(const Input& input, AtenTensorHandle tensor) const {
+    if (!tensor) fail(input.path + " has to be a tensor, not null");
+    int32_t dtype, device, layout;
+    must(aoti_torch_get_dtype(tensor, &dtype), "reading a tensor");
+    must(aoti_torch_get_device_type(tensor, &device), "reading a tensor");
+    must(aoti_torch_get_layout(tensor, &layout), "reading a tensor");
+    if (dtype != input.dtype || device != aoti_torch_device_type_cpu() || layout != aoti_torch_layout_strided())
+      fail(input.path + " has to be a strided " + input.dtype_name + " tensor on cpu");
+    Layout found = layout_of(tensor);
+    if (input.read && found.size.size() != input.size.size())
+      fail(input.path + " has to have " + std::to_string(input.size.size()) + " dimensions " + input.shown + ", not " +
+           list(found.size));
+    return found;
+  }
+
+  int64_t in_range(const Symbol& symbol, int64_t value) const {
+    if (value < symbol.low || (symbol.high >= 0 && value > symbol.high)) {
+      const std::string range = std::to_string(symbol.low) +
+                                (symbol.high < 0 ? " or more" : " to " + std::to_string(symbol.high));
+      fail("dimension " + std::to_string(symbol.dim) + " of " + inputs[symbol.input].path + " (" + symbol.title +
+           ") has to be " + range + ", not " + std::to_string(value));
+    }
+    return value;
+  }
+
+  std::string told(const Sizes& values) const {
+    std::string text;
+    for (size_t k = 0; k < symbols.size(); k++)
+      text += (k ? ", " : "") + symbols[k].title + " = " + std::to_string(values[k]);
+    return text;
+  }
+
+  // Whether a copy had to be made in the layout for which the code was generated.
+  bool lay_out(const Input& input, const Layout& found, const Sizes& values, AtenTensorHandle tensor,
+               Handle& copy) const {
+    Sizes size, stride;
+    for (const Strings& each : input.size) size.push_back(evaluated(each, values));
+    for (const Strings& each : input.stride) stride.push_back(evaluated(each, values));
+    bool same = !input.copied;
+    for (size_t dim = 0; dim < size.size(); dim++) {
+      if (size[dim] != found.size[dim])
+        fail("dimension " + std::to_string(dim) + " of " + input.path + " has to be " + std::to_string(size[dim]) +
+             ", not " + std::to_string(found.size[dim]));
+      same = same && (size[dim] == 1 || stride[dim] == found.stride[dim]);
+    }
+    if (same) return false;
+    if (input.written)
+      fail(input.path + " is written, so it has to have the strides " + list(stride) + ", not " + list(found.stride));
+    copy = empty(size, stride, input.dtype);
+    must(aoti_torch_copy_(copy.tensor, tensor, 0), "copying an input");
+    return true;
+  }
+
+  // What is written must not share memory with another input. Weights are memory of the package.
+  void apart(const std::vector<AtenTensorHandle>& leaves, const std::vector<Layout>& layouts) const {
+    for (size_t k = 0; k < inputs.size(); k++)
+      for (size_t other = 0; inputs[k].written && other < inputs.size(); other++) {
+        if (other == k) continue;
+        const auto [begin, end] = span(leaves[k], layouts[k]);
+        const auto [low, high] = span(leaves[other], layouts[other]);
+        if (begin < high && low < end)
+          fail(inputs[k].path + " is written, and shares memory with " + inputs[other].path);
+      }
+  }
+
+  static std::pair<const char*, const char*> span(AtenTensorHandle tensor, const Layout& layout) {
+    void* at;
+    int64_t storage, elements, count = 1;
+    must(aoti_torch_get_data_ptr(tensor, &at), "reading a tensor");
+    must(aoti_torch_get_storage_size(tensor, &storage), "reading a tensor");
+    must(aoti_torch_get_storage_numel(tensor, &elements), "reading a tensor");
+    const int64_t width = elements ? storage / elements : 0;
+    for (size_t dim = 0; dim < layout.size.size(); dim++) {
+      if (layout.size[dim] == 0) return {nullptr, nullptr};
+      count += (layout.size[dim] - 1) * layout.stride[dim];
+    }
+    return {static_cast<char*>(at), static_cast<char*>(at) + count * width};
+  }
+
+  Handle result(const Place& place, const AtenTensorHandle* given, std::vector<Handle>& out, const Sizes& sizes) const {
+    Handle made;
+    if (place.kind == "size") {
+      made = empty({}, {}, aoti_torch_dtype_int64());
+      void* at;
+      must(aoti_torch_get_data_ptr(made.tensor, &at), "returning a number");
+      std::memcpy(at, &sizes[place.number], sizeof(int64_t));
+      return made;
+    }
+    const AtenTensorHandle source = place.kind == "made"   ? out[place.number].tensor
+                                    : place.kind == "leaf" ? given[place.number]
+                                                           : place.tensor;
+    must(aoti_torch_new_tensor_handle(source, &made.tensor), "returning a result");
+    return made;
+  }
+};
+
+// ---- a package ----
+struct PtdebugPackage {
+  File file;
+  std::map<std::string, Handle> weights, constants;
+  Libraries own;
+  std::vector<std::unique_ptr<PtdebugEntry>> entries;
+
+  explicit PtdebugPackage(const char* path) : file(path) {
+    const auto [begin, size] = file.member("cpp.txt");
+    std::istringstream text(std::string(begin, size));
+    for (std::string line; std::getline(text, line);) {
+      const Strings fields = split(line, '\t');
+      if (fields[0] == "entry") {
+        entries.push_back(std::make_unique<PtdebugEntry>());
+        entries.back()->name = fields.at(1);
+      } else if (entries.empty() || fields[0] == "refused") {
+        read(fields, path);
+      } else {
+        read(fields, *entries.back());
+      }
+    }
+    for (const auto& entry : entries)
+      if (entry->refused.empty()) connect(*entry);
+  }
+
+ private:
+  void read(const Strings& fields, const std::string& path) {
+    if (fields[0] == "format" && fields.at(1) != "ptdebug-cpp/1") {
+      fail(path + " has the format " + fields[1] + ", and this loader reads ptdebug-cpp/1");
+    } else if (fields[0] == "torch") {
+      if (std::stoull(fields.at(1)) != aoti_torch_abi_version())
+        fail(path + " was compiled for torch " + fields.at(2) + ", and this is another: export it again");
+    } else if (fields[0] == "cpu") {
+      fits(fields, path);
+    } else if (fields[0] == "weight" || fields[0] == "constant") {
+      (fields[0] == "weight" ? weights : constants)[fields.at(1)] = tensor(fields);
+    } else if (fields[0] == "own") {
+      own[fields.at(1)] = std::make_unique<Library>(fields.at(1), file.member(fields.at(2)));
+    } else if (fields[0] == "refused") {
+      entries.push_back(std::make_unique<PtdebugEntry>());
+      entries.back()->name = fields.at(1);
+      entries.back()->refused = fields.at(2);
+    }
+  }
+
+  static void fits(const Strings& fields, const std::string& path) {
+    std::ifstream about("/proc/cpuinfo");
+    std::set<std::string> flags;
+    for (std::string line; flags.empty() && std::getline(about, line);) {
+      if (line.compare(0, 5, "flags") && line.compare(0, 8, "Features")) continue;
+      std::istringstream words(line);
+      for (std::string word; words >> word;) flags.insert(word);
+    }
+    std::string lacking;
+    for (size_t k = 1; k < fields.size(); k++)
+      if (!fields[k].empty() && !flags.count(fields[k])) lacking += (lacking.empty() ? "" : ", ") + fields[k];
+    if (!lacking.empty())
+      fail(path + " was compiled for a CPU with " + lacking + ", which this one lacks: export it there");
+  }
+
+  Handle tensor(const Strings& fields) const {
+    const auto [content, length] = file.member(fields.at(3));
+    const size_t begin = std::stoull(fields.at(4)), end = std::stoull(fields.at(5));
+    if (begin > end || end > length) file.damaged(fields[1] + " is not in it");
+    Handle made = empty(numbers(fields.at(6)), numbers(fields.at(7)), std::stoi(fields.at(2)));
+    void* at;
+    must(aoti_torch_get_data_ptr(made.tensor, &at), "loading a weight");
+    if (end > begin) std::memcpy(at, content + begin, end - begin);
+    return made;
+  }
+
+  AtenTensorHandle held(const std::map<std::string, Handle>& tensors, const std::string& name) const {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) file.damaged("it has no tensor " + name);
+    return found->second.tensor;
+  }
+
+  Place place(const Strings& fields) const {
+    const std::string& kind = fields.at(1);
+    if (kind == "weight") return {kind, 0, held(weights, fields.at(2))};
+    if (kind == "constant") return {kind, 0, held(constants, fields.at(2))};
+    return {kind, std::stoll(fields.at(2)), nullptr};
+  }
+
+  void read(const Strings& fields, PtdebugEntry& entry) const {
+    const std::string& what = fields[0];
+    if (what == "bounds") {
+      entry.bounds = Strings(fields.begin() + 1, fields.end());
+    } else if (what == "input") {
+      const bool read = fields.size() > 6;
+      entry.inputs.push_back({fields.at(1), fields.at(3), read ? fields.at(8) : "", std::stoi(fields.at(2)),
+                              fields.at(4) == "1", fields.at(5) == "1", read,
+                              read ? expressions(fields.at(6)) : std::vector<Strings>(),
+                              read ? expressions(fields.at(7)) : std::vector<Strings>()});
+    } else if (what == "symbol") {
+      entry.symbols.push_back({fields.at(1), std::stoll(fields.at(2)), std::stoll(fields.at(3)),
+                               std::stoll(fields.at(4)), fields.at(5).empty() ? -1 : std::stoll(fields.at(5))});
+    } else if (what == "condition") {
+      entry.conditions.emplace_back(split(fields.at(1), ' '), fields.at(2));
+    } else if (what == "argument" || what == "result") {
+      (what == "argument" ? entry.arguments : entry.results).push_back(place(fields));
+    } else if (what == "count") {
+      (fields.at(1) == "made" ? entry.made : entry.sizes) = std::stoll(fields.at(2));
+    }
+  }
+
+  void connect(PtdebugEntry& entry) const {
+    own_kernels = &own;
+    entry.library = std::make_unique<Library>(entry.name, file.member("kernels/" + entry.name + ".so"));
+    using Connect = const char* (*)(void* (*)(const char*));
+    const auto connected = reinterpret_cast<Connect>(entry.library->find("ptdebug_connect"));
+    entry.call = reinterpret_cast<decltype(entry.call)>(entry.library->find("ptdebug_call"));
+    if (!connected || !entry.call) file.damaged("kernels/" + entry.name + ".so has no function to call");
+    if (const char* missing = connected(find_function)) fail(std::string("this torch has no ") + missing);
+  }
+};
+
+// ---- the interface ----
+template <typename Result, typename Body>
+static Result guarded(Result failed, Body body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    last_error = error.what();
+    return failed;
+  }
+}
+
+extern "C" {
+const char* ptdebug_error(void) { return last_error.c_str(); }
+
+PtdebugPackage* ptdebug_load(const char* path) {
+  return guarded<PtdebugPackage*>(nullptr, [&] { return new PtdebugPackage(path); });
+}
+
+void ptdebug_free(PtdebugPackage* package) { delete package; }
+
+PtdebugEntry* ptdebug_entry(PtdebugPackage* package, const char* name) {
+  return guarded<PtdebugEntry*>(nullptr, [&] {
+    std::string names;
+    for (const auto& entry : package->entries) {
+      names += (names.empty() ? "" : ", ") + entry->name;
+      if (name && entry->name != name) continue;
+      if (!entry->refused.empty()) fail(entry->name + " runs from Python only: " + entry->refused);
+      return entry.get();
+    }
+    fail(std::string("no entry point ") + (name ? name : "") + ": there is " + names);
+  });
+}
+
+int64_t ptdebug_inputs(const PtdebugEntry* entry) { return entry->inputs.size(); }
+
+int64_t ptdebug_outputs(const PtdebugEntry* entry) { return entry->results.size(); }
+
+const char* ptdebug_input(const PtdebugEntry* entry, int64_t position) {
+  static thread_local std::string text;
+  if (position < 0 || position >= ptdebug_inputs(entry)) return nullptr;
+  const Input& input = entry->inputs[position];
+  text = input.path + ": " + input.dtype_name + " " + (input.read ? input.shown : "any size");
+  return text.c_str();
+}
+
+int ptdebug_run(PtdebugEntry* entry, const AtenTensorHandle* inputs, int64_t input_count, AtenTensorHandle* outputs,
+                int64_t output_count) {
+  return guarded<int>(1, [&] {
+    entry->run(inputs, input_count, outputs, output_count);
+    return 0;
+  });
+}
+
+AtenTensorHandle ptdebug_weight(PtdebugPackage* package, const char* name) {
+  return guarded<AtenTensorHandle>(nullptr, [&] {
+    const auto found = package->weights.find(name);
+    if (found == package->weights.end()) fail(std::string("no weight ") + name);
+    return found->second.tensor;
+  });
+}
+}

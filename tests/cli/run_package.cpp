@@ -1,0 +1,63 @@
+#include <ptdebug_package.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <vector>
+
+// Reads calls from stdin: a line `ENTRY N`, then for each of N inputs a line `FILE DTYPE SIZE...`. Prints for each call
+// the results, a line each (`DTYPE SIZES : VALUES`, as float or int64), or the error.
+int main(int, char** arguments) {
+  PtdebugPackage* package = ptdebug_load(arguments[1]);
+  if (!package) return std::cout << ptdebug_error() << "\n", 1;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream head(line);
+    std::string name;
+    int64_t count;
+    head >> name >> count;
+    std::vector<std::vector<char>> data(count);
+    std::vector<AtenTensorHandle> inputs(count);
+    for (int64_t k = 0; k < count; k++) {
+      std::getline(std::cin, line);
+      std::istringstream words(line);
+      std::string file, dtype;
+      words >> file >> dtype;
+      std::vector<int64_t> size, stride;
+      for (int64_t n; words >> n;) size.push_back(n);
+      int64_t step = 1;
+      stride.resize(size.size());
+      for (size_t dim = size.size(); dim-- > 0; step *= size[dim]) stride[dim] = step;
+      std::ifstream content(file, std::ios::binary);
+      data[k].assign(std::istreambuf_iterator<char>(content), {});
+      const int32_t code = dtype == "int64" ? aoti_torch_dtype_int64() : aoti_torch_dtype_float32();
+      aoti_torch_create_tensor_from_blob(data[k].data(), size.size(), size.data(), stride.data(), 0, code,
+                                         aoti_torch_device_type_cpu(), 0, &inputs[k]);
+    }
+    PtdebugEntry* entry = ptdebug_entry(package, name.c_str());
+    std::vector<AtenTensorHandle> outputs(entry ? ptdebug_outputs(entry) : 0);
+    if (!entry || ptdebug_run(entry, inputs.data(), count, outputs.data(), outputs.size())) {
+      std::cout << "error: " << ptdebug_error() << "\n";
+      outputs.clear();
+    }
+    for (AtenTensorHandle output : outputs) {
+      int32_t dtype;
+      int64_t elements;
+      void* at;
+      aoti_torch_get_dtype(output, &dtype);
+      aoti_torch_get_numel(output, &elements);
+      aoti_torch_get_data_ptr(output, &at);
+      for (int64_t k = 0; k < elements; k++) {
+        if (dtype == aoti_torch_dtype_int64()) std::printf("%ld ", static_cast<int64_t*>(at)[k]);
+        else std::printf("%.9g ", static_cast<float*>(at)[k]);
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+      aoti_torch_delete_tensor_object(output);
+    }
+    for (AtenTensorHandle input : inputs) aoti_torch_delete_tensor_object(input);
+  }
+  ptdebug_free(package);
+}

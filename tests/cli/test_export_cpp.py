@@ -1,0 +1,121 @@
+"""Exported packages called from C++: a program without Python gets what the model computes, or a clear error."""
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.cli.exporting import ExportError
+from ptdebug.engine.package.native import write_to
+from ptdebug.engine.toolchain.cpp_build import find_compiler
+
+Call = tuple[str, tuple[torch.Tensor, ...]]
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Calls a package in a process without Python, and returns the lines that it prints: results, errors."""
+    folder = tmp_path_factory.mktemp("cpp")
+    write_to(folder / "native")
+    torch_folder = Path(torch.__path__[0])
+    command = [find_compiler(), "-std=c++17", "-O0", "-Wall", "-Werror", f"-I{folder / 'native'}",
+               f"-I{torch_folder / 'include'}", str(Path(__file__).parent / "run_package.cpp"),
+               str(folder / "native" / "ptdebug_package.cpp"), "-o", str(folder / "run"), f"-L{torch_folder / 'lib'}",
+               f"-Wl,-rpath,{torch_folder / 'lib'}", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-ldl"]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+
+    def call(package: Path, *calls: Call, code: int = 0) -> list[str]:
+        lines = []
+        for name, inputs in calls:
+            lines.append(f"{name} {len(inputs)}")
+            for k, tensor in enumerate(inputs):
+                path = folder / f"input{len(lines)}-{k}"
+                path.write_bytes(tensor.contiguous().numpy().tobytes())
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                lines.append(" ".join([str(path), dtype, *map(str, tensor.shape)]))
+        done = subprocess.run([folder / "run", package], input="\n".join(lines), capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done.stdout.splitlines()
+
+    return call
+
+
+def numbers(line: str, like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([float(word) for word in line.split()], dtype=like.dtype).reshape(like.shape)
+
+
+class Decoder(torch.nn.Module):
+    """A cache that calls write to, indices that may be out of range, a number of the sizes, and an argument that is
+    returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(10, 8)
+        self.linear = torch.nn.Linear(8, 8)
+        self.register_buffer("seen", torch.zeros(8))
+        self.table = torch.arange(8.0)
+
+    def forward(self, ids: torch.Tensor, x: torch.Tensor, scale: float = 2.0) -> dict[str, object]:
+        y = torch.relu(self.linear(self.words(ids)) * scale + x + self.table)
+        self.seen.add_(y.sum((0, 1)))
+        return {"y": y, "length": ids.shape[1], "parts": (x, self.seen), "none": None}
+
+    def last(self, ids: torch.Tensor) -> torch.Tensor:
+        words = self.words(ids[:, -1])
+        return words.softmax(-1) + self.seen + torch.cdist(words, words).sum()  # called through the dispatcher
+
+    def plain(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)  # without a kernel
+
+
+def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Decoder().eval()
+    ids, x = torch.randint(10, (3, 4)), torch.randn(3, 4, 8)
+    dims = {"ids": {0: torch.export.Dim("batch", max=9), 1: "length"}, "x": {0: "batch", 1: "length"}}
+    points = {"forward": ptdebug.EntryPoint((ids, x), {"scale": 3.0}, dims),
+              "last": ptdebug.EntryPoint((ids,), method="last"), "plain": ptdebug.EntryPoint((x,), method="plain")}
+    path = ptdebug.export(model, entry_points=points, cpp=True).save(tmp_path / "m.ptd")
+    ids2, x2 = torch.randint(10, (5, 6)), torch.randn(5, 6, 8)
+    wrong = torch.full((5, 6), 11)
+    lines = run(
+        path, ("forward", (ids2, x2)), ("last", (ids,)), ("forward", (wrong, x2)), ("forward", (ids2, x2[:4])),
+        ("forward", (torch.zeros(10, 6, dtype=torch.int64), torch.zeros(10, 6, 8))), ("forward", (ids2, ids2)),
+        ("forward", (ids2.float(), x2)), ("forward", (ids2,)), ("other", ()), ("last", (ids,)),
+        ("plain", (x,)))
+    with torch.no_grad():
+        wanted, after = model(ids2, x2, 3.0), model.last(ids)
+    assert torch.allclose(numbers(lines[0], wanted["y"]), wanted["y"], atol=1e-6)
+    assert lines[1] == "6 " and torch.equal(numbers(lines[2], x2), x2)
+    assert torch.allclose(numbers(lines[3], model.seen), model.seen, rtol=1e-5)
+    assert torch.allclose(numbers(lines[4], after), after, rtol=1e-5)
+    assert lines[5] == "error: forward: index out of range in `embedding`"
+    assert lines[6:12] == [
+        "error: dimension 0 of x has to be 5, not 4", "error: dimension 0 of ids (batch) has to be 2 to 9, not 10",
+        "error: x has to be a strided float32 tensor on cpu", "error: ids has to be a strided int64 tensor on cpu",
+        "error: forward takes 2 tensors, not 1", "error: no entry point other: there is forward, last, plain"]
+    assert lines[12] == lines[4]  # nothing that was refused wrote to the buffer
+    assert torch.allclose(numbers(lines[13], x), model.linear(x), atol=1e-6)
+
+
+def test_what_cannot_run_without_python_is_told(run: Run, tmp_path: Path) -> None:
+    def values(x: torch.Tensor) -> torch.Tensor:
+        return torch.histc(x, 4, 0.0, 1.0) + 1
+
+    x = torch.rand(3, 3)
+    with pytest.raises(ExportError, match=r"forward cannot .* without Python: aten.histc.*test_ex"):
+        ptdebug.export(values, (x,), cpp=True)
+    path = ptdebug.export(values, (x,)).save(tmp_path / "values.ptd")
+    (line,) = run(path, ("forward", (x,)))
+    assert line.startswith("error: forward runs from Python only: aten.histc")
+    content = path.read_bytes()
+    place = content.index(b"refused\tforward")
+    for damaged, why in ((content[: len(content) // 2], "it has no directory"), (b"", "it is empty"),
+                         (content[:place] + b"R" + content[place + 1:], "cpp.txt in it is not what was written")):
+        path.write_bytes(damaged)
+        assert why in run(path, code=1)[0]
