@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any, Generic, TypeVar
 
 from .external_exceptions import came_from_outside
+from .function_times import FunctionTimes
 from .interruptions import pause
 from .recorder import NullRecorder, Recorder
 from .records import AnyRecord, Decision, Location, Option, Ref
@@ -62,6 +63,7 @@ class CompileContext:
     overrides: Mapping[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)
+    functions: FunctionTimes = field(default_factory=FunctionTimes)
     recording: bool = False  # False: `describe` functions are not called
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
     restartable: bool = False  # compiled code that raises has changed no input, or sets CHANGED_INPUTS

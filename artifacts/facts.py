@@ -11,7 +11,7 @@ from typing import Any
 from .decode import EncodedNodes
 from .records import Frame, Graph, Kernel, Runtime, Schedule, Wrapper
 
-_LIBRARY_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+)\(")
+LIBRARY_CALL = re.compile(r"^\s+(?:\w+ = )?(extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+)\(")
 """A line of Inductor's wrapper that calls an extern kernel."""
 NOT_OPERATIONS = ("placeholder", "get_attr", "output")
 
@@ -40,7 +40,7 @@ FACTS: Mapping[type, Callable[[Any], Facts]] = {
     Graph: lambda record: {"operations": operations(record)},
     Schedule: _schedule,
     Kernel: lambda record: {"kernels": len(record.kernels)},
-    Wrapper: lambda record: {"library_calls": sum(bool(_LIBRARY_CALL.search(line.text)) for line in record.lines)},
+    Wrapper: lambda record: {"library_calls": sum(bool(LIBRARY_CALL.search(line.text)) for line in record.lines)},
     Runtime: lambda record: {"calls": record.calls},
 }
 

@@ -50,6 +50,18 @@ class Argument(Record, frozen=True):
     tensor: TensorMeta | None = None
 
 
+class TracedFunction(Record, frozen=True):
+    """A function that was inlined into the frame's graph: how often, and the seconds that tracing it took, its `own`,
+    and with what it calls."""
+
+    function: str
+    file: str
+    line: int
+    calls: Count
+    own: float
+    seconds: float
+
+
 class Frame(Record, frozen=True):
     """Stage `frame`: the function that was compiled (or skipped), with its arguments and call stack."""
 
@@ -64,6 +76,7 @@ class Frame(Record, frozen=True):
     origin: str = ""  # of a resume function: the function that it resumes, and where
     isolated: bool = False  # the function was also compiled for another torch.compile call; nothing is shared
     arguments_known: bool = True  # False: they were not inspected
+    traced: tuple[TracedFunction, ...] = ()
 
 
 # ---- bytecode, output_bytecode --------------------------------------------------------------------------------------

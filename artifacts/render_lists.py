@@ -33,6 +33,7 @@ from .render_graph import source_text, tensor_text
 from .rounding import rounded
 
 LONG_CHECK = 100  # characters
+TRACED_SHOWN = 30  # of the functions that tracing spent its time in
 OTHERS_SHOWN = 4  # of the other guards that failed, of a recompilation
 
 
@@ -57,6 +58,11 @@ def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Li
         text = source_text(place, source)
         lines.append(Line(printable(f"  {short_place(place)} in {place.function}{': ' + text if text else ''}"),
                           source_ref(place.file, place.line)))
+    lines += [Line("tracing spent its time in (own seconds, with what it calls, calls):")] if record.traced else []
+    for item in record.traced[:TRACED_SHOWN]:
+        text = f"  {item.own:8.4f} {item.seconds:8.4f} {item.calls:5}  {item.function}  "
+        lines.append(Line(printable(text + short_place(Location(item.file, item.line))),
+                          source_ref(item.file, item.line)))
     return Listing(f"frame {record.function}", "text", tuple(lines))
 
 

@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Tried:
     new: tuple[str, ...] = ()
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     last_words: str = ""
+    output: str = ""
 
     @property
     def gone(self) -> bool:
@@ -42,12 +44,13 @@ class Tried:
         """For JSON."""
         counts = {name: {"before": before, "after": after} for name, (before, after) in self.counts.items()}
         return {"gone": self.gone, "still": self.there, "exit_code": self.exit_code, "new_breaks": list(self.new),
-                "counts": counts}
+                "counts": counts, "output": self.output}
 
 
 def try_edit(recording: Recording, found: Break, edit: Edit, text: str, limit: float) -> Tried:
-    """Run the recorded program on a copy in which the edit is made. New files that it writes beside itself go there;
-    elsewhere, and to files that exist, it writes as it always does. Raises CommandError."""
+    """Run the recorded program on a copy in which the edit is made and, where the break goes, without the edit, for
+    what it prints. New files that it writes beside itself go there; elsewhere, and to files that exist, it writes as it
+    always does. Raises CommandError."""
     command, folder = [str(word) for word in recording.meta.get("command", [])], str(recording.meta.get("folder", ""))
     if not command or command[0] in ("-c", "-"):
         raise CommandError("the recording does not say which file was run")
@@ -64,12 +67,30 @@ def try_edit(recording: Recording, found: Break, edit: Edit, text: str, limit: f
         inside = at.relative_to(root) if at.is_relative_to(root) else None
         working = copy / inside if inside is not None and (copy / inside).is_dir() else at
         options = ["--compile-all"] if (recording.meta.get("options") or {}).get("compile-all") else []
-        code, words = _run([*options, *command], working, Path(scratch), limit)
+        run = partial(_run, [*options, *command], working, Path(scratch), limit)
+        code, words, printed = run("try")
         try:
             with Recording.open(Path(scratch, "recordings", "try")) as after:
-                return _compared(recording, after, found, edit, (str(copy), str(root)), code, words)
+                tried = _compared(recording, after, found, edit, (str(copy), str(root)), code, words)
         except RecordingError as error:
             raise CommandError(f"the edited program was not recorded: {words or error}") from None
+        if not tried.gone:
+            return tried
+        (copy / Path(edit.file).resolve().relative_to(root)).write_text(text, encoding="utf-8")
+        return replace(tried, output=_outputs(printed, lambda name: run(name)[2]))
+
+
+def _outputs(edited: list[str], unedited: Callable[[str], list[str]]) -> str:
+    """In words, how what the edited program printed differs from what the unedited one prints (a run each time)."""
+    before = unedited("before")
+    if edited == before:
+        return "it prints the same as without the edit"
+    if unedited("again") != before:
+        return "it prints something else in each run, so what it prints is not compared"
+    lost, new = ([line for line in one if line not in other] for one, other in ((before, edited), (edited, before)))
+    texts = [f"{word} {lines[0]!r}" + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
+             for word, lines in (("without the line", lost), ("with the line", new)) if lines]
+    return f"it prints something else than without the edit: {', '.join(texts) or 'the lines in another order'}"
 
 
 def _mirror(root: Path, copy: Path, edited: Path, text: str) -> None:
@@ -89,10 +110,10 @@ def _mirror(root: Path, copy: Path, edited: Path, text: str) -> None:
             target.symlink_to(path)
 
 
-def _run(command: Sequence[str], folder: Path, scratch: Path, limit: float) -> tuple[int, str]:
-    """The exit code, and the last line of what was said."""
+def _run(command: Sequence[str], folder: Path, scratch: Path, limit: float, name: str) -> tuple[int, str, list[str]]:
+    """The exit code, the last line of what was said, and the lines that were printed."""
     words = [sys.executable, "-m", __name__.partition(".")[0], "run", "-q", "-o", str(scratch / "recordings"), "--name",
-             "try", "--inputs", "none", *command]
+             name, "--inputs", "none", *command]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -100,7 +121,7 @@ def _run(command: Sequence[str], folder: Path, scratch: Path, limit: float) -> t
     except subprocess.TimeoutExpired:
         raise CommandError(f"the program took longer than {limit:g} s: --limit sets that") from None
     said = [line for line in done.stderr.splitlines() if line.strip()]
-    return done.returncode, said[-1] if said else ""
+    return done.returncode, said[-1] if said else "", done.stdout.splitlines()
 
 
 def _compared(

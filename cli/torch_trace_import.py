@@ -16,7 +16,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from ..artifacts.records import AnyRecord, Breaks, Decision, Frame, Guards, Kernel, Pass
+from ..artifacts.records import AnyRecord, Breaks, Decision, Frame, Guards, Kernel, Pass, Wrapper
 from ..artifacts.stages import STAGES
 from ..dependencies import msgspec
 from . import session, torch_trace_guards, torch_trace_text
@@ -191,7 +191,11 @@ def _keep_schedule(compilation: _Compilation, text: str) -> None:
     graph = f"{part}.00_post_grad" if part else "00_post_grad"
     own = {name.rpartition(".")[2] for stage, name in compilation.latest if stage == "kernels"}
     key = "schedule", part
-    compilation.records[key] = torch_trace_text.schedule(text, graph, own)
+    made = torch_trace_text.schedule(text, graph, own)
+    code = compilation.records.get(("wrapper", part))
+    if not made.groups and isinstance(code, Wrapper):  # of a backward, the mapping is empty
+        made = torch_trace_text.called(code, own)
+    compilation.records[key] = made
     compilation.latest.append(key)
     known = compilation.records.get(("passes", graph))
     if isinstance(known, Pass):

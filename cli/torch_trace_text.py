@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..artifacts.facts import LIBRARY_CALL
 from ..artifacts.records import (
     Break,
     Bytecode,
@@ -55,9 +56,15 @@ def _graph(module: ast.ClassDef, name: str, lines: Sequence[str]) -> Graph:
     for argument in function.args.args[1:]:
         known[argument.arg] = argument.arg
         nodes.append(Node(argument.arg, "placeholder", argument.arg, value=_meta(argument.annotation)))
+    typed = {one.target.id: _meta(one.annotation) for one in function.body
+             if isinstance(one, ast.AnnAssign) and one.value is None and isinstance(one.target, ast.Name)}
     place: Location | None = None
     read = function.lineno
     for statement in function.body:
+        if inputs := _unpacked(statement):  # of a joint graph, whose arguments are two lists
+            known = {name: name for name in inputs}
+            nodes = [Node(name, "placeholder", name, value=typed.get(name)) for name in inputs]
+            continue
         while read < statement.lineno:
             found = _PLACE.match(lines[read])
             place = Location(found[1], int(found[2]), found[3]) if found else place
@@ -67,6 +74,16 @@ def _graph(module: ast.ClassDef, name: str, lines: Sequence[str]) -> Graph:
             nodes.append(node)
     held = [node for node in nodes if node.op == "get_attr" and node.target in inside]
     return Graph(name, tuple(nodes), inner={node.id: _graph(inside[node.target], node.id, lines) for node in held})
+
+
+def _unpacked(statement: ast.stmt) -> list[str]:
+    """The names in `a, b, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)`."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+        return []
+    target = statement.targets[0]
+    if not isinstance(target, ast.Tuple) or not ast.unparse(statement.value.func).endswith("tree_flatten_spec"):
+        return []
+    return [one.id for one in target.elts if isinstance(one, ast.Name)]
 
 
 def _node(statement: ast.stmt, known: dict[str, str], place: Location | None) -> Node | None:
@@ -249,6 +266,21 @@ def schedule(text: str, graph: str, kernels: Collection[str]) -> Schedule:
         ScheduledGroup(f"call{number}", "loops" if name in kernels else "extern", (), name,
                        origins=tuple(ref("passes", node, graph) for node in dict.fromkeys(nodes)))
         for number, name, nodes in calls))
+
+
+def called(code: Wrapper, kernels: Collection[str]) -> Schedule:
+    """The calls that generated code makes, in their order, where the mapping names none: without their nodes."""
+    found = []
+    for line in code.lines:
+        if library := LIBRARY_CALL.match(line.text):
+            found.append(("extern", library[1]))
+        elif (kernel := _KERNEL_CALL.match(line.text)) and kernel[1] in kernels:
+            found.append(("loops", kernel[1]))
+    return Schedule(tuple(ScheduledGroup(f"call{number}", kind, (), name)
+                          for number, (kind, name) in enumerate(found, 1)))
+
+
+_KERNEL_CALL = re.compile(r"\s+(\w+)(?:\.run)?\(")
 
 
 def with_captured(graph: Graph, text: str) -> Graph:

@@ -28,7 +28,7 @@ from ..artifacts.summary import ranked_breaks, summary
 from ..artifacts.weighted_cache import WeightedCache
 from ..dependencies import msgspec
 
-MANY = 5000
+MANY = 2000
 """Items of an artifact above which its listing is made in the background."""
 LARGE = 300
 """Compilations above which a recording is large."""

@@ -156,4 +156,6 @@ def _value_changes(a: Any, b: Any, traits: tuple[str, ...]) -> list[str]:
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)) and len(a) == len(b):
         return list(dict.fromkeys(change for x, y in zip(a, b) for change in _value_changes(x, y, traits)))
     texts = value_text(a), value_text(b)
+    if traits is TRAITS_OF_STOCK and not all(texts):  # stock's text does not say it of every node
+        return []
     return [] if texts[0] == texts[1] else [f"value {texts[0] or 'unknown'} -> {texts[1] or 'unknown'}"]

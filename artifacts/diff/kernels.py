@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..listing import plural
 from ..provenance import Links
 from ..recording import Recording
 from ..records import Fusion, FusionCandidate, Loops, Schedule, ScheduledGroup, ref, split_ref
@@ -35,7 +36,6 @@ class Groups:
         fusion = recording.find(Fusion, compile_id, "fusion", name)
         return cls(schedule, nodes, fusion.candidates if fusion is not None else ())
 
-
     def captured(self, known: Links, stage: str) -> Groups:
         """The same with the nodes of the captured graph behind each group."""
         items = {group.id: known.origins(f"{stage}#{group.id}") for group in self.schedule.groups}
@@ -57,6 +57,8 @@ def _nodes(group: ScheduledGroup, loops: Mapping[str, Loops]) -> set[str]:
 
 def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stage: str, name: str) -> StageDiff:
     """The differences of two schedules; `pairs` are the ATen nodes that are the same ones."""
+    if first.as_captured:
+        return _diff_compilers(first, second, pairs, stage, name)
     kin = _kin(first, second, pairs)
     back: dict[str, list[str]] = defaultdict(list)
     for one, others in kin.items():
@@ -82,8 +84,7 @@ def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stag
                 changes.append(Change(CHANGED, ", ".join(parts), _text(by_id[others[0]]), f"joined from {len(parts)}",
                                       refs=_refs(stage, name, group.id, others[0])))
         else:
-            detail = _traits(group, by_id[others[0]]) if not first.as_captured else _nodes_differ(
-                [pairs.get(node, node) for node in first.nodes[group.id]], second.nodes[others[0]])
+            detail = _traits(group, by_id[others[0]])
             if detail:
                 changes.append(Change(CHANGED, _text(group), _text(by_id[others[0]]), detail,
                                       refs=_refs(stage, name, group.id, others[0])))
@@ -92,10 +93,73 @@ def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stag
                 for group in second.schedule.groups if not back[group.id]]
     peaks = first.schedule.peak_bytes, second.schedule.peak_bytes
     notes = (f"peak memory {peaks[0]:,} -> {peaks[1]:,} bytes",) if peaks[0] != peaks[1] and None not in peaks else ()
-    if first.as_captured:
-        both = f"{same} of {len(second.schedule.groups)} kernels and library calls compute the same operations"
-        notes = (both, *notes)
     return StageDiff(stage, name, "group", tuple(changes), same, notes)
+
+
+def _diff_compilers(first: Groups, second: Groups, pairs: Mapping[str, str], stage: str, name: str) -> StageDiff:
+    """The differences of what two compilers made of one captured graph. One operator of it may be several kernels on
+    both sides: these are compared together, for which one is which is not known."""
+    silent = [side for side in (first, second) if side.schedule.groups and not any(side.nodes.values())]
+    if silent:
+        counts = " -> ".join(_counted(side.schedule) for side in (first, second))
+        return StageDiff(stage, name, "group", (Change(
+            CHANGED, _counted(first.schedule), _counted(second.schedule), UNPAIRED),), 0, (f"{counts}: {UNPAIRED}",))
+    changes: list[Change] = []
+    same = 0
+    for mine, theirs in (part.groups for part in _together(first, second, pairs)):
+        if not mine or not theirs:
+            changes += [Change(REMOVED, _text(group), refs=(ref(stage, group.id, name), "")) for group in mine]
+            changes += [Change(ADDED, second=_text(group), refs=("", ref(stage, group.id, name))) for group in theirs]
+            continue
+        texts = ", ".join(map(_text, mine)), ", ".join(map(_text, theirs))
+        if len(mine) == len(theirs) == 1:
+            detail = _nodes_differ([pairs.get(node, node) for node in first.nodes[mine[0].id]],
+                                   second.nodes[theirs[0].id])
+        elif len(mine) == 1:
+            why = _why_apart(theirs, second)
+            detail = f"split in {len(theirs)}" + (f": {why}" if why else "")
+        elif len(theirs) == 1:
+            detail = f"joined from {len(mine)}"
+        else:
+            detail = f"{TOGETHER}: {len(mine)} -> {len(theirs)}"
+        same += not detail
+        if detail:
+            refs = _refs(stage, name, mine[0].id, theirs[0].id)
+            changes.append(Change(CHANGED, texts[0], texts[1], detail, refs=refs))
+    both = f"{same} of {len(second.schedule.groups)} kernels and library calls compute the same operations"
+    return StageDiff(stage, name, "group", tuple(changes), same, (both,))
+
+
+TOGETHER = "compute the same operations together"
+UNPAIRED = "the trace of one side does not say what its kernels compute, so none are paired"
+
+
+def _counted(schedule: Schedule) -> str:
+    extern = sum(group.kind == "extern" for group in schedule.groups)
+    return f"{plural(len(schedule.groups) - extern, 'kernel')} and {plural(extern, 'library call')}"
+
+
+@dataclass
+class _Part:
+    """Groups of both sides (the first's, the second's) that share nodes, directly or through others of their kind."""
+
+    nodes: set[tuple[str, str]]
+    groups: tuple[list[ScheduledGroup], list[ScheduledGroup]]
+
+
+def _together(first: Groups, second: Groups, pairs: Mapping[str, str]) -> list[_Part]:
+    found: list[_Part] = []
+    for side, groups in enumerate((first, second)):
+        for group in groups.schedule.groups:
+            nodes = groups.nodes[group.id] if side else {pairs[n] for n in groups.nodes[group.id] if n in pairs}
+            whole = _Part({(group.kind, node) for node in nodes}, ([], []))
+            for part in [part for part in found if part.nodes & whole.nodes]:
+                whole.nodes |= part.nodes
+                whole = _Part(whole.nodes, (part.groups[0] + whole.groups[0], part.groups[1] + whole.groups[1]))
+                found.remove(part)
+            whole.groups[side].append(group)
+            found.append(whole)
+    return found
 
 
 def _refs(stage: str, name: str, one: str, other: str) -> tuple[str, str]:

@@ -115,10 +115,11 @@ def _passes(first: Pass, second: Pass, context: Context) -> StageDiff:
 
 
 def break_rule(texts: tuple[ProgramText, ProgramText]) -> Keyed[Break]:
-    """Graph breaks are the same one at the same text of the program."""
+    """Graph breaks are the same one at the same text of the program; two compilers have different words for it."""
+    one_compiler = texts[0].compiler == texts[1].compiler
     return Keyed(
         lambda b: (b.source or f"{b.location.file}:{b.location.line}", b.location.function.rpartition(".")[2]),
-        lambda b: (b.code, b.message), _break_text, lambda b: b.location,
+        lambda b: (b.code, b.message) if one_compiler else None, _break_text, lambda b: b.location,
         lambda b: ref("breaks", b.id), lambda a, b: f"{a.code} -> {b.code}" if a.code != b.code else b.message,
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..listing import plural
 from .changes import ADDED, CHANGED, REMOVED, Change, StageDiff
 from .compilations import CompilationDiff
+from .kernels import TOGETHER, UNPAIRED
 from .recordings import RecordingDiff
 
 DETAILS = 8
@@ -148,14 +149,21 @@ def _side(diff: StageDiff) -> str:
 def _schedule(diff: StageDiff) -> Iterator[str]:
     if _is_one_sided(diff):
         return
-    for change in diff.changes[:NAMED]:
-        yield _kernel(change)
-    if len(diff.changes) > NAMED:
-        yield f"and {len(diff.changes) - NAMED} more kernels changed"
-    yield from diff.notes
+    half = f"{diff.name}: " if diff.name else ""
+    if any(change.detail == UNPAIRED for change in diff.changes):
+        yield from (half + note for note in diff.notes)
+        return
+    texts = Counter(map(_kernel, diff.changes))
+    for text, times in list(texts.items())[:NAMED]:
+        yield half + text + (f" (x{times})" if times > 1 else "")
+    if len(texts) > NAMED:
+        yield f"{half}and {sum(list(texts.values())[NAMED:])} more kernels and library calls changed"
+    yield from (half + note for note in diff.notes)
 
 
 def _kernel(change: Change) -> str:
+    if change.kind == CHANGED and change.detail.startswith(TOGETHER):
+        return f"{change.first} -> {change.second}: {TOGETHER}"
     if change.kind == CHANGED and change.detail.startswith("split"):
         return f"kernel {change.first} {change.detail.replace('split in', 'is split in', 1)}"
     if change.kind == CHANGED and change.detail.startswith("joined"):

@@ -2,7 +2,8 @@
 
 They are grouped by function, in the order of its lines: one change often removes several. The most expensive function
 comes first. Where the change can be made by rule, it is shown as an edit of the line; --try N makes that of number N on
-a copy of the program, runs it again, and says whether the break goes (exit code 1 if not, or if the program fails).
+a copy of the program, runs it again, and says whether the break goes (exit code 1 if not, or if the program fails), and
+whether it prints what it prints without the edit.
 """
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def _try(recording: Recording, found: Sequence[Break], arguments: argparse.Names
     words = f": {tried.last_words}" if tried.exit_code else ""
     texts = [f"{name.replace('_', ' ')}: {before} -> {after}" for name, (before, after) in tried.counts.items()]
     texts += [f"a new break: {where}" for where in tried.new]
-    texts.append(f"exit code {tried.exit_code}{words}; what the program computes is not compared")
+    texts.append(f"exit code {tried.exit_code}{words}" + (f"; {tried.output}" if tried.output else ""))
     texts.append("tried on a copy: " + ("the break is gone" if tried.gone else tried.there))
     print_lines([*edit_lines(entry, recording.source), *(Line(printable(f"  {text}")) for text in texts)])
     return 0 if tried.gone else 1

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from ptdebug.artifacts.context import CompileContext, CompileId, Stage, run_stages
 from ptdebug.artifacts.decision_kinds import problem
+from ptdebug.artifacts.function_times import FunctionTimes
 from ptdebug.artifacts.recorder import NullRecorder
 from ptdebug.artifacts.records import Graph, Node, NodeRef
 from ptdebug.artifacts.subgraph_recorder import PartRecorder
@@ -76,3 +78,23 @@ def test_an_override_for_one_compilation():
     assert chosen(CompileId(3, 1), "compile", "graph", ("kernels", "eager")) == "kernels"
     assert not any(problem(name, option) for name, option in overrides.items())
     assert "there is no kind" in problem("0/1:fuze:*", "separate")
+
+
+def test_function_times_count_recursion_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`own` leaves out what a function calls; the whole of a recursive one counts its outermost call."""
+    now = iter([0.0, 1.0, 3.0, 4.0, 8.0, 10.0])
+    monkeypatch.setattr("ptdebug.artifacts.function_times.time.perf_counter", lambda: next(now))
+
+    def outer() -> None: ...
+
+    def inner() -> None: ...
+
+    times = FunctionTimes()
+    first = times.enter(outer.__code__)
+    second = times.enter(inner.__code__)
+    times.leave(inner.__code__, second)  # 1 to 3
+    third = times.enter(outer.__code__)
+    times.leave(outer.__code__, third)  # 4 to 8
+    times.leave(outer.__code__, first)  # 0 to 10
+    assert [(t.function.rpartition(".")[2], t.calls, t.own, t.seconds) for t in times.records()] == [
+        ("outer", 2, 8.0, 10.0), ("inner", 1, 2.0, 2.0)]

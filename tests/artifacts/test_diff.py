@@ -10,7 +10,7 @@ from msgspec import structs
 from ptdebug.artifacts.diff.changes import ADDED, CHANGED, REMOVED, Keyed, StageDiff
 from ptdebug.artifacts.diff.code import diff_code, normal
 from ptdebug.artifacts.diff.graphs import diff_graphs
-from ptdebug.artifacts.diff.kernels import Groups, diff_schedules
+from ptdebug.artifacts.diff.kernels import TOGETHER, UNPAIRED, Groups, diff_schedules
 from ptdebug.artifacts.diff.matching import match
 from ptdebug.artifacts.diff.program_text import ProgramText
 from ptdebug.artifacts.records import (
@@ -217,6 +217,21 @@ def test_a_kernel_that_is_split_says_which_pair_was_refused():
 def test_kernels_that_are_joined_gone_and_new():
     diff = diff_schedules(groups(("a",), ("b",), ("c",)), groups(("a", "b"), ("d",)), SAME, "schedule", "")
     assert [(c.kind, c.detail) for c in diff.changes] == [(CHANGED, "joined from 2"), (REMOVED, ""), (ADDED, "")]
+
+
+def test_kernels_of_two_compilers():
+    """By captured nodes: one operator may be several kernels on both sides, and a trace may not say which."""
+    def captured(*nodes: str) -> Groups:
+        made = tuple(ScheduledGroup(f"call{n}", "loops", (), f"k{n}") for n in range(len(nodes)))
+        return Groups(Schedule(made), {g.id: frozenset(n) for g, n in zip(made, nodes)}, (), as_captured=True)
+
+    diff = diff_schedules(captured("a", "ab", "c", "d"), captured("b", "a", "a", "c"), SAME, "schedule", "")
+    assert [(c.first, c.second, c.detail) for c in diff.changes] == [
+        ("k3", "", ""), ("k0, k1", "k0, k1, k2", f"{TOGETHER}: 2 -> 3")]
+    assert diff.same == 1
+    silent = diff_schedules(captured("", ""), captured("a"), SAME, "schedule", "backward")
+    assert silent.notes == (f"2 kernels and 0 library calls -> 1 kernel and 0 library calls: {UNPAIRED}",)
+    assert [c.kind for c in silent.changes] == [CHANGED]
 
 
 def test_a_kernel_whose_loops_run_otherwise_says_how():

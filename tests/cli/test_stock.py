@@ -37,6 +37,26 @@ def test_graph_text() -> None:
     assert output.args == ([NodeRef("add"), NodeRef("getitem")],)
 
 
+JOINT = '''class joint_helper(torch.nn.Module):
+    def forward(self, primals, tangents):
+        primals_1: "f32[4][1]cpu"; tangents_1: "f32[4][1]cpu"
+
+        primals_1, tangents_1, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)
+        # File: /tmp/model.py:12 in forward, code: return x.sin()
+        sin: "f32[4][1]cpu" = torch.ops.aten.sin.default(primals_1)
+        mul: "f32[4][1]cpu" = torch.ops.aten.mul.Tensor(tangents_1, primals_1);  tangents_1 = primals_1 = None
+        return pytree.tree_unflatten([sin, mul], self._out_spec)
+'''
+
+
+def test_inputs_of_a_joint_graph() -> None:
+    first, tangent, sin, mul, _ = torch_trace_text.graph(JOINT, "joint").nodes
+    assert [(n.op, n.id, n.value.shape) for n in (first, tangent)] == [
+        ("placeholder", "primals_1", (4,)), ("placeholder", "tangents_1", (4,))]
+    assert (sin.args, sin.stack[0].line) == ((NodeRef("primals_1"),), 12)
+    assert mul.args == (NodeRef("tangents_1"), NodeRef("primals_1"))
+
+
 INNER = '''class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[5][1]cpu"):
         # File: /tmp/model.py:4 in f, code: return torch.cond(x.sum() > 0, g, h, (x,))
@@ -77,6 +97,23 @@ def test_kernels_with_their_nodes() -> None:
     assert groups[2].origins == ("passes:00_post_grad#add", "passes:00_post_grad#sin")
     linked = torch_trace_text.with_captured(torch_trace_text.graph(GRAPH, "passes"), mapping)
     assert {node.id: node.origins for node in linked.nodes}["sin"] == ("capture#y",)
+
+
+def test_kernels_without_their_nodes() -> None:
+    """Inductor maps none of a backward's: the calls of the code are counted."""
+    code = torch_trace_text.wrapper("""
+cpp_fused_sin_0 = async_compile.cpp_pybinding(['float*'], r''' ''')
+    def call(self, args):
+        buf0 = empty_strided_cpu((4, ), (1, ), torch.float32)
+        cpp_fused_sin_0(primals_1, buf0)
+        extern_kernels.mm(buf0, buf1, out=buf2)
+        buf3 = torch.ops.aten.sort.default(buf2)
+        triton_poi_1.run(buf3, 4, stream=stream0)
+""")
+    groups = torch_trace_text.called(code, {"cpp_fused_sin_0", "triton_poi_1"}).groups
+    assert [(g.kind, g.kernel) for g in groups] == [
+        ("loops", "cpp_fused_sin_0"), ("extern", "extern_kernels.mm"), ("extern", "torch.ops.aten.sort.default"),
+        ("loops", "triton_poi_1")]
 
 
 def test_recompile_texts() -> None:

@@ -27,7 +27,7 @@ def g(x):
     return 0.0
 
 
-f(torch.randn(4))
+f(torch.ones(4))
 assert isinstance(g(torch.ones(4)), float)
 """
 
@@ -47,6 +47,7 @@ def test_an_edit_is_tried_on_a_copy(tmp_path: Path, monkeypatch, capsys) -> None
     found = json.loads(capsys.readouterr().out)
     assert found["gone"] and found["exit_code"] == 0 and found["new_breaks"] == []
     assert found["counts"]["graph_breaks"] == {"before": 2, "after": 1}
+    assert found["output"] == "it prints something else than without the edit: without the line 'sum 4.0'"
     assert main(["breaks", "--try", "2"]) == 1  # torch.where makes a tensor
     assert "tried on a copy: the program, so edited, fails" in capsys.readouterr().out
     assert program.read_text() == PROGRAM

@@ -194,7 +194,8 @@ class Compilation:
         context = self.context
         if status == "skipped":
             STATISTICS.skipped(reason)
-        context.record("frame", lambda: frame_record(self.frame, status, reason, self.caller, self.apart))
+        context.record("frame", lambda: frame_record(
+            self.frame, status, reason, self.caller, self.apart, context.functions))
         if context.recording:
             context.recorder.end(str(self.id), status, reason, context.seconds)
         return reason

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...artifacts.function_times import FunctionTimes
 from ...artifacts.records import Argument, Frame, Location, TensorMeta
 from ..bytecode.resume_function import is_resume_code, resume_id, resume_name, resumed_line
 from ..guards.describe import describe, type_name
@@ -15,8 +16,10 @@ from ..runtime.global_modes import without_overrides
 from ..runtime.skips import program_frames
 
 
-def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
-    """Stage `frame`: the function, its arguments, and its caller."""
+def frame_record(
+    frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool, times: FunctionTimes,
+) -> Frame:
+    """Stage `frame`: the function, its arguments, its caller, and what tracing spent its time on."""
     code = frame.f_code
     function, file, line = named(frame)
     module = getattr(_wrapped(frame), "__module__", None) or frame.f_globals.get("__name__", "")
@@ -26,7 +29,7 @@ def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType |
     stack = tuple(map(location_of, program_frames(caller)))
     return Frame(
         function, file, line, str(module), arguments, stack, status, reason,
-        resume_id(code), apart,
+        resume_id(code), apart, traced=times.records(),
     )
 
 

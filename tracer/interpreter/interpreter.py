@@ -250,9 +250,12 @@ class Interpreter:
         if is_generator(function.code):
             return late.make_generator(child)
         self.trace.active = child
+        times = self.trace.context.functions
+        start = times.enter(info.code)
         try:
             return child.run()
         finally:
+            times.leave(info.code, start)
             self.trace.active = self
             child.forget()
 

@@ -11,6 +11,7 @@ from ...artifacts.listing import plural, short_place
 from ...artifacts.records import (
     BufferPlan,
     Decision,
+    Frame,
     Fusion,
     FusionCandidate,
     Location,
@@ -30,6 +31,7 @@ from .answer import Answer, Details, fixed
 from .measured import measured_rows
 
 BAR = 20  # characters of the longest bar
+LEAST_SHARE = 0.01  # of the time of tracing, that a function needs to be shown
 
 
 def bar(part: float, whole: float) -> str:
@@ -274,5 +276,22 @@ def time(session: Session, compile_id: str) -> list[Answer]:
             if seconds >= 0.0005:
                 rows.append(Answer(f"{seconds:7.3f} s {bar(seconds, most):<{BAR}} {stage}",
                                    fixed(f"{stage}: {seconds:.3f} s of {total:.3f} s"), (Target(info.id), 0), 1))
+                rows += _traced(session, info.id, seconds) if stage == "capture" else []
     return rows + [row for info in infos for row in measured_rows(session, info.id)]
 
+
+def _traced(session: Session, compile_id: str, whole: float) -> list[Answer]:
+    """The functions that tracing spent its time in, those that matter."""
+    frame = session.recording.find(Frame, compile_id, "frame")
+    kept = session.recording.sources()
+    rows = []
+    for item in frame.traced if frame is not None else ():
+        if item.own < whole * LEAST_SHARE:
+            break
+        place = f"{item.file.rpartition('/')[2]}:{item.line}"
+        details = fixed(f"tracing {item.function} ({place}): {item.own:.3f} s of its own, {item.seconds:.3f} s with "
+                        f"what it calls, in {plural(item.calls, 'call')}", f"of {whole:.3f} s of tracing")
+        opens = (Target(compile_id, SOURCE, item.file), item.line - 1) if item.file in kept else None
+        rows.append(Answer(f"{item.own:7.3f} s {bar(item.own, whole):<{BAR}} {item.function} {place}", details,
+                           opens, 2))
+    return rows
