@@ -16,7 +16,7 @@ import torch
 from ..codegen.cpp_wrapper.shim import abi_version, dtype_code
 from ..graph_cache.half import tensor_of
 from .entry import Entry
-from .signature import ConstantInput, Number, Signature, shown
+from .signature import ConstantInput, Number, NumberInput, Signature, TensorInput, shown
 
 SCHEMA = "ptdebug-cpp/1"
 WEIGHTS, CONSTANTS = "weights.safetensors", "constants.safetensors"
@@ -96,11 +96,13 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
     titles = {symbol.name: symbol.title for symbol in signature.symbols}
     order = {symbol.name: f"${k}" for k, symbol in enumerate(signature.symbols)}
     leaves = [k for k, given in enumerate(signature.inputs) if not isinstance(given, ConstantInput)]
+    if any(isinstance(given, NumberInput) for given in signature.inputs):
+        raise NotFromCpp("it takes numbers that vary")
     yield ["entry", signature.name]
     yield ["bounds", *native.bounds]
     for leaf in leaves:
         given = signature.inputs[leaf]
-        assert not isinstance(given, ConstantInput)
+        assert isinstance(given, TensorInput)
         dtype = getattr(torch, given.dtype)
         if given.written and dtype.is_complex:
             raise NotFromCpp(f"{given.path} is complex and written")
@@ -122,8 +124,6 @@ def _graph_inputs(entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
     native = entry.half.native
     assert native is not None
     for place, kind in zip(entry.signature.places, native.inputs):
-        if kind == "n":
-            raise NotFromCpp("it takes numbers that vary")
         if kind == "t":
             yield ["argument", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0 else [
                 "argument", "weight", place.weight]
