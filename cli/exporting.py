@@ -91,8 +91,8 @@ def export(
 
     `args` and `kwargs` are an example call. Sizes are those of the example, except the dimensions that `dynamic_shapes`
     names, parallel to the arguments as in torch.export: a dict by parameter, or a sequence; for each tensor a dict
-    {dimension: torch.export.Dim, or a name}, for a number that varies the Dim or name itself. Other numbers, strings and
-    None are constants. No gradients are recorded.
+    {dimension: torch.export.Dim, or a name}, for a number that varies the Dim or name itself. Other numbers, strings
+    and None are constants. No gradients are recorded.
     `entry_points` has several calls by name that share the weights (in its place, `args` are not given). With `cpp`,
     what cannot be called from C++ without Python is refused.
 
