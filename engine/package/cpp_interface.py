@@ -96,12 +96,15 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
     titles = {symbol.name: symbol.title for symbol in signature.symbols}
     order = {symbol.name: f"${k}" for k, symbol in enumerate(signature.symbols)}
     leaves = [k for k, given in enumerate(signature.inputs) if not isinstance(given, ConstantInput)]
-    if any(isinstance(given, NumberInput) for given in signature.inputs):
-        raise NotFromCpp("it takes numbers that vary")
     yield ["entry", signature.name]
     yield ["bounds", *native.bounds]
     for leaf in leaves:
         given = signature.inputs[leaf]
+        if isinstance(given, NumberInput):
+            if given.kind != "int":
+                raise NotFromCpp(f"{given.path} is a {given.kind} that varies")
+            yield ["input", given.path, str(dtype_code(torch.int64)), "int64", "0", "0", "", "", "[]"]
+            continue
         assert isinstance(given, TensorInput)
         dtype = getattr(torch, given.dtype)
         if given.written and dtype.is_complex:
@@ -112,8 +115,8 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
         yield ["input", given.path, str(dtype_code(dtype)), given.dtype, str(int(given.written)),
                str(int(dtype.is_complex)), *shape]
     for symbol in signature.symbols:
-        high = "" if symbol.high is None else str(symbol.high)
-        yield ["symbol", symbol.title, str(leaves.index(symbol.leaf)), str(symbol.dim), str(symbol.low), high]
+        low, high = ["" if bound is None else str(bound) for bound in (symbol.low, symbol.high)]
+        yield ["symbol", symbol.title, str(leaves.index(symbol.leaf)), str(symbol.dim), low, high]
     for condition in signature.conditions:
         yield ["condition", _postfix(condition, order), shown(condition, titles)]
     yield from _graph_inputs(entry, leaves)
@@ -124,6 +127,8 @@ def _graph_inputs(entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
     native = entry.half.native
     assert native is not None
     for place, kind in zip(entry.signature.places, native.inputs):
+        if kind == "n":
+            yield ["argument", "number", str(leaves.index(place.leaf))]
         if kind == "t":
             yield ["argument", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0 else [
                 "argument", "weight", place.weight]

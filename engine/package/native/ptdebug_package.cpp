@@ -87,7 +87,8 @@ int64_t floor_divided(int64_t a, int64_t b) {
 
 int64_t power(int64_t base, int64_t exponent) {
   int64_t value = 1;
-  for (; exponent > 0; exponent--) value *= base;
+  for (; exponent > 0; exponent--)
+    if (__builtin_mul_overflow(value, base, &value)) fail("a size that is computed exceeds 64 bits");
   return value;
 }
 
@@ -104,9 +105,10 @@ int64_t evaluated(const Strings& tokens, const Sizes& symbols) {
       const int64_t b = stack.back();
       stack.pop_back();
       int64_t& a = stack.back();
-      if (token == "+") a += b;
-      else if (token == "-") a -= b;
-      else if (token == "*") a *= b;
+      bool fits = true;
+      if (token == "+") fits = !__builtin_add_overflow(a, b, &a);
+      else if (token == "-") fits = !__builtin_sub_overflow(a, b, &a);
+      else if (token == "*") fits = !__builtin_mul_overflow(a, b, &a);
       else if (token == "//") a = floor_divided(a, b);
       else if (token == "%") a -= b * floor_divided(a, b);
       else if (token == "**") a = power(a, b);
@@ -121,6 +123,7 @@ int64_t evaluated(const Strings& tokens, const Sizes& symbols) {
       else if (token == "and") a = a && b;
       else if (token == "or") a = a || b;
       else fail("the package has an operation that is unknown here: " + token);
+      if (!fits) fail("a size that is computed exceeds 64 bits");
     }
   }
   return stack.at(0);
@@ -142,7 +145,8 @@ struct Input {
 
 struct Symbol {
   std::string title;
-  int64_t input, dim, low, high;  // -1: no bound
+  int64_t input, dim;  // -1: the number that is the input
+  int64_t low, high;
 };
 
 struct Place {
@@ -202,11 +206,15 @@ struct PtdebugEntry {
     std::vector<AtenTensorHandle> leaves(given, given + count);
     check(leaves, copies);
     std::vector<AtenTensorHandle> in;
-    for (const Place& each : arguments) in.push_back(each.kind == "leaf" ? leaves[each.number] : each.tensor);
+    Sizes varying;
+    for (const Place& each : arguments) {
+      if (each.kind == "number") varying.push_back(number(leaves[each.number]));
+      else in.push_back(each.kind == "leaf" ? leaves[each.number] : each.tensor);
+    }
     Sizes computed(sizes + 1);
     std::vector<Handle> out(made);
     std::vector<AtenTensorHandle> raw(made + 1);
-    const int64_t code = call(in.data(), nullptr, computed.data(), raw.data());
+    const int64_t code = call(in.data(), varying.data(), computed.data(), raw.data());
     for (int64_t k = 0; k < made; k++) out[k].tensor = raw[k];
     if (code) fail(why(code));
     std::vector<Handle> found;
@@ -218,7 +226,7 @@ struct PtdebugEntry {
   std::string why(int64_t code) const {
     const int64_t index = std::abs(code) - 3;  // 1 and 2: torch failed; further: which check
     if (code == 1 || index < 0 || index >= static_cast<int64_t>(bounds.size()))
-      return name + ": an operation of torch failed, which wrote why to stderr, or memory ran out";
+      return name + ": an operation of torch failed, which wrote why to stderr, memory ran out, or a number exceeds 64 bits";
     return name + ": index out of range in `" + bounds[index] + "`";
   }
 
@@ -226,7 +234,9 @@ struct PtdebugEntry {
     std::vector<Layout> layouts;
     for (size_t k = 0; k < inputs.size(); k++) layouts.push_back(kind(inputs[k], leaves[k]));
     Sizes values;
-    for (const Symbol& symbol : symbols) values.push_back(in_range(symbol, layouts[symbol.input].size[symbol.dim]));
+    for (const Symbol& symbol : symbols)
+      values.push_back(in_range(symbol, symbol.dim < 0 ? number(leaves[symbol.input])
+                                                       : layouts[symbol.input].size[symbol.dim]));
     for (const auto& [tokens, shown] : conditions)
       if (!evaluated(tokens, values)) fail("it was compiled for " + shown + ", which is not so for " + told(values));
     for (size_t k = 0; k < inputs.size(); k++)
@@ -250,12 +260,19 @@ struct PtdebugEntry {
   }
 
   int64_t in_range(const Symbol& symbol, int64_t value) const {
-    if (value < symbol.low || (symbol.high >= 0 && value > symbol.high)) {
-      const std::string range = std::to_string(symbol.low) +
-                                (symbol.high < 0 ? " or more" : " to " + std::to_string(symbol.high));
-      fail("dimension " + std::to_string(symbol.dim) + " of " + inputs[symbol.input].path + " (" + symbol.title +
-           ") has to be " + range + ", not " + std::to_string(value));
-    }
+    if (value >= symbol.low && value <= symbol.high) return value;
+    const std::string low = std::to_string(symbol.low), high = std::to_string(symbol.high);
+    const std::string range = symbol.low == INT64_MIN    ? high + " or less"
+                              : symbol.high == INT64_MAX ? low + " or more"
+                                                         : low + " to " + high;
+    const std::string& path = inputs[symbol.input].path;
+    const std::string place = "dimension " + std::to_string(symbol.dim) + " of " + path + " (" + symbol.title + ")";
+    fail((symbol.dim < 0 ? path : place) + " has to be " + range + ", not " + std::to_string(value));
+  }
+
+  static int64_t number(AtenTensorHandle tensor) {
+    int64_t value;
+    must(aoti_torch_item_int64(tensor, &value), "reading a number");
     return value;
   }
 
@@ -426,7 +443,8 @@ struct PtdebugPackage {
                               read ? expressions(fields.at(7)) : std::vector<Strings>()});
     } else if (what == "symbol") {
       entry.symbols.push_back({fields.at(1), std::stoll(fields.at(2)), std::stoll(fields.at(3)),
-                               std::stoll(fields.at(4)), fields.at(5).empty() ? -1 : std::stoll(fields.at(5))});
+                               fields.at(4).empty() ? INT64_MIN : std::stoll(fields.at(4)),
+                               fields.at(5).empty() ? INT64_MAX : std::stoll(fields.at(5))});
     } else if (what == "condition") {
       entry.conditions.emplace_back(split(fields.at(1), ' '), fields.at(2));
     } else if (what == "argument" || what == "result") {
