@@ -3,6 +3,7 @@
 #include "ptdebug_package.h"
 
 #include "ptdebug_files.h"
+#include "ptdebug_sizes.h"
 
 #include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -18,22 +19,10 @@
 #include <vector>
 
 namespace {
-using Strings = std::vector<std::string>;
-using Sizes = std::vector<int64_t>;
-
 thread_local std::string last_error;
 
 void must(AOTITorchError code, const char* what) {
   if (code) fail(std::string(what) + " failed in torch, which wrote why to stderr");
-}
-
-Strings split(const std::string& text, char at) {
-  Strings parts;
-  size_t begin = 0;
-  for (size_t end; (end = text.find(at, begin)) != std::string::npos; begin = end + 1)
-    parts.push_back(text.substr(begin, end - begin));
-  parts.push_back(text.substr(begin));
-  return parts;
 }
 
 Sizes numbers(const std::string& text) {
@@ -77,63 +66,6 @@ void* find_function(const char* name) {
   if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
   static void* const torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
   return torch ? dlsym(torch, name) : nullptr;
-}
-
-// ---- sizes in symbols: postfix notation, with the meaning that Python gives to operators ----
-int64_t floor_divided(int64_t a, int64_t b) {
-  if (b == 0) fail("a size divides by 0");
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-int64_t power(int64_t base, int64_t exponent) {
-  int64_t value = 1;
-  for (; exponent > 0; exponent--)
-    if (__builtin_mul_overflow(value, base, &value)) fail("a size that is computed exceeds 64 bits");
-  return value;
-}
-
-int64_t evaluated(const Strings& tokens, const Sizes& symbols) {
-  Sizes stack;
-  for (const std::string& token : tokens) {
-    if (token[0] == '$') {
-      stack.push_back(symbols.at(std::stoul(token.substr(1))));
-    } else if (std::isdigit(token[0]) || (token[0] == '-' && token.size() > 1)) {
-      stack.push_back(std::stoll(token));
-    } else if (token == "neg" || token == "not") {
-      stack.back() = token == "neg" ? -stack.back() : !stack.back();
-    } else {
-      const int64_t b = stack.back();
-      stack.pop_back();
-      int64_t& a = stack.back();
-      bool fits = true;
-      if (token == "+") fits = !__builtin_add_overflow(a, b, &a);
-      else if (token == "-") fits = !__builtin_sub_overflow(a, b, &a);
-      else if (token == "*") fits = !__builtin_mul_overflow(a, b, &a);
-      else if (token == "//") a = floor_divided(a, b);
-      else if (token == "%") a -= b * floor_divided(a, b);
-      else if (token == "**") a = power(a, b);
-      else if (token == "max") a = std::max(a, b);
-      else if (token == "min") a = std::min(a, b);
-      else if (token == "==") a = a == b;
-      else if (token == "!=") a = a != b;
-      else if (token == "<") a = a < b;
-      else if (token == "<=") a = a <= b;
-      else if (token == ">") a = a > b;
-      else if (token == ">=") a = a >= b;
-      else if (token == "and") a = a && b;
-      else if (token == "or") a = a || b;
-      else fail("the package has an operation that is unknown here: " + token);
-      if (!fits) fail("a size that is computed exceeds 64 bits");
-    }
-  }
-  return stack.at(0);
-}
-
-std::vector<Strings> expressions(const std::string& text) {
-  std::vector<Strings> found;
-  if (!text.empty())
-    for (const std::string& each : split(text, ',')) found.push_back(split(each, ' '));
-  return found;
 }
 
 struct Input {
