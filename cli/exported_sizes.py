@@ -26,7 +26,9 @@ class Dim:
 
 
 Dims = Mapping[int, Dim]
-"""The dimensions of one tensor that vary."""
+"""The dimensions of one tensor that vary; of a number ITSELF."""
+
+ITSELF = -1
 
 
 def dims_of(value: Any, wanted: Any, path: str, tensor: type = torch.Tensor) -> Iterator[Dims]:
@@ -49,8 +51,12 @@ def dims_of(value: Any, wanted: Any, path: str, tensor: type = torch.Tensor) -> 
         for position, each in enumerate(value):
             yield from dims_of(each, None if wanted is None else wanted[position], f"{path}[{position}]", tensor)
         return
-    _check(wanted is None, path, "None, since it is no tensor")
-    yield {}
+    if wanted is None or type(value) not in (int, float):
+        _check(wanted is None, path, "None, since it is no tensor and no number")
+        yield {}
+        return
+    dim = _dim(wanted, path)
+    yield {} if dim is None else {ITSELF: dim}
 
 
 def _check(fits: bool, path: str, what: str) -> None:
@@ -123,17 +129,17 @@ def marked(tensor: torch.Tensor, dims: Dims) -> torch.Tensor:
 
 @dataclass
 class Sizes:
-    """The sizes of the tensors that a graph reads, in symbols. `leaves` are (leaf, its fake tensor), `dims` what was
-    asked for each leaf."""
+    """The sizes of the tensors that a graph reads, in symbols, and its numbers that vary. `leaves` are (leaf, its fake
+    tensor or symbolic number), `dims` what was asked for each leaf."""
 
     env: Any
-    leaves: Sequence[tuple[int, torch.Tensor]]
+    leaves: Sequence[tuple[int, Any]]
     dims: Sequence[Dims]
     symbols: dict[sympy.Symbol, Symbol] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for leaf, fake in self.leaves:
-            for dim, size in enumerate(fake.shape):
+            for dim, size in enumerate(fake.shape) if isinstance(fake, torch.Tensor) else [(ITSELF, fake)]:
                 symbol = self._expression(size)
                 if isinstance(symbol, sympy.Symbol):
                     self._note(symbol, leaf, dim)
@@ -150,14 +156,21 @@ class Sizes:
                 raise ValueError(f"dynamic_shapes: {asked.name} has two sizes in the example: give the two dimensions "
                                  "other names, or example arguments of one size")
         bounds = self.env.var_to_range.get(symbol)
-        low = max(asked.low, int(bounds.lower) if bounds is not None else 0, known.low if known else 0)
+        if dim == ITSELF:
+            self.symbols[symbol] = Symbol(str(symbol), leaf, dim, asked.name, *_bounds_of_number(bounds, asked))
+            return
+        low = max(asked.low, int(bounds.lower) if bounds is not None else 0, (known.low or 0) if known else 0)
         upper = [int(bounds.upper)] if bounds is not None and bounds.upper < HIGHEST else []
         highs = [high for high in (*upper, asked.high, known.high if known else None) if high is not None]
         place = (known.leaf, known.dim, known.title) if known is not None else (leaf, dim, asked.name)
         self.symbols[symbol] = Symbol(str(symbol), *place, low, min(highs) if highs else None)
 
     def _expression(self, size: Any) -> Any:
-        return self.env.simplify(size.node.expr) if isinstance(size, torch.SymInt) else size
+        return self.env.simplify(size.node.expr) if isinstance(size, (torch.SymInt, torch.SymFloat)) else size
+
+    def varies(self, leaf: int) -> bool:
+        """Whether a number is a symbol still: conditions may have fixed it."""
+        return any(symbol.leaf == leaf and symbol.dim == ITSELF for symbol in self.symbols.values())
 
     def number(self, size: Any) -> Number:
         """A size or stride as a number, or a Python expression in symbols."""
@@ -178,7 +191,18 @@ class Sizes:
         (symbol,) = condition.free_symbols
         above = condition.lhs - condition.rhs
         rising = above.is_polynomial(symbol) and sympy.degree(above, symbol) == 1 and above.coeff(symbol) > 0
-        return symbol in self.symbols and rising and bool(condition.subs(symbol, self.symbols[symbol].low))
+        low = self.symbols[symbol].low if symbol in self.symbols else None
+        return low is not None and rising and bool(condition.subs(symbol, low))
+
+
+def _bounds_of_number(bounds: Any, asked: Dim) -> tuple[int | None, int | None]:
+    """The lowest and the highest value of a number, None where it has none."""
+    lows, highs = [asked.low] if asked.low else [], [] if asked.high is None else [asked.high]
+    if bounds is not None and bounds.lower > -HIGHEST:
+        lows.append(int(bounds.lower))
+    if bounds is not None and bounds.upper < HIGHEST:
+        highs.append(int(bounds.upper))
+    return max(lows, default=None), min(highs, default=None)
 
 
 def _text(expression: Any) -> Number:

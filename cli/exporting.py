@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from ..engine.package import archive, cpp_interface
 from ..engine.package.archive import Package
 from ..engine.package.entry import Entry
 from ..engine.package.program import Program
-from ..engine.package.signature import ConstantInput, Place, Result, Signature, Symbol, TensorInput
+from ..engine.package.signature import ConstantInput, NumberInput, Place, Result, Signature, Symbol, TensorInput
 from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
 from ..engine.toolchain.cpp_build import entry_of
 from ..operators.overlap import share_memory
@@ -38,7 +39,7 @@ from . import session
 from .compile_anything import compile_anything
 from .explain import Collector
 from .exported_numbers import ComputedFloat, ComputedInt, ComputedNumberUsed, computed
-from .exported_sizes import Dims, Sizes, copied, dims_of, marked
+from .exported_sizes import ITSELF, Dims, Sizes, copied, dims_of, marked
 from .module import OptimizedModule
 from .wiring import requested
 
@@ -90,7 +91,8 @@ def export(
 
     `args` and `kwargs` are an example call. Sizes are those of the example, except the dimensions that `dynamic_shapes`
     names, parallel to the arguments as in torch.export: a dict by parameter, or a sequence; for each tensor a dict
-    {dimension: torch.export.Dim, or a name}. Numbers, strings and None are constants. No gradients are recorded.
+    {dimension: torch.export.Dim, or a name}, for a number that varies the Dim or name itself. Other numbers, strings
+    and None are constants. No gradients are recorded.
     `entry_points` has several calls by name that share the weights (in its place, `args` are not given). With `cpp`,
     what cannot be called from C++ without Python is refused.
 
@@ -184,6 +186,9 @@ class _Export:
             self.dims += dims_of(value, shapes, parameter)
         self.leaves = [marked(leaf, dims) if isinstance(leaf, torch.Tensor) else leaf
                        for leaf, dims in zip(leaves, self.dims)]
+        self.sources = {leaf: _source(self.paths[leaf]) for leaf, dims in enumerate(self.dims) if ITSELF in dims
+                        and not isinstance(self.leaves[leaf], torch.Tensor)}  # of the numbers that vary
+        self.guards: list[Any] = []
         self.captured: Any = None
         self.attributes = _attributes(model)
         self.parts: Parts | None = None
@@ -202,24 +207,28 @@ class _Export:
             raise ExportError(f"{self.name} computes nothing with tensors, so there is no graph to export")
         structure, results = _flattened(returned, "the result")
         facts, half = self.parts.entry, self.parts.call
+        self._check_numbers()
         inputs, symbols, conditions = self._inputs(set(facts.written))
         signature = Signature(
             self.name, tuple(self.parameters), self.positional, tuple(self.structures),
-            inputs, symbols, conditions, tuple(map(self._place, self.inputs)),
+            inputs, symbols, conditions, tuple(map(self._place, self.inputs, self.captured.input_names)),
             tuple(self._result(*each) for each in results), structure)
         return Entry(signature, half, facts.written, facts.uncounted, self._python_only())
 
     def _run(self) -> Any:
         collector = Collector()
-        settings = session.Settings(inputs="none", overrides=session.current().settings.overrides)
-        inside = session.enter(session.Session(settings, collector, graphs=self._compile))
+        quiet = session.Settings(inputs="none", overrides=session.current().settings.overrides)
+        inside = session.enter(session.Session(quiet, collector, graphs=self._compile))
         leaves = iter(self.leaves)
         values = [rebuild(structure, leaves) for structure in self.structures]
         by_name = dict(zip(self.parameters[self.positional:], values[self.positional:]))
         try:
-            # a choice that ATen makes by a size (of a convolution's backend) is no condition on it
-            with torch.no_grad(), torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-                request = requested(fullgraph=True, isolated=True, automatic_dynamic=False)
+            # a choice that ATen makes by a size (of a convolution's backend) is no condition on it; one that a number
+            # makes (where a slice ends) is
+            settings = torch.fx.experimental._config.patch(backed_size_oblivious=not self.sources)  # type: ignore[attr-defined]
+            with torch.no_grad(), settings:
+                varying = tuple(self.sources.values())
+                request = requested(fullgraph=True, isolated=True, automatic_dynamic=False, varying=varying)
                 compiled = compile_anything(_with_hooks(self.function), request)
                 returned = compiled(*values[:self.positional], **by_name)
                 compiled(*values[:self.positional], **by_name)  # compiles again if the first changed something
@@ -235,6 +244,7 @@ class _Export:
         finally:
             session.leave(inside)
             self.weights.decisions = [msgspec.to_builtins(decision) for decision in collector.decisions]
+            self.guards = [guard for record in collector.of_stage("guards") for guard in getattr(record, "guards", ())]
 
     def _python_only(self) -> str:
         """Why there is no C++ wrapper."""
@@ -297,17 +307,40 @@ class _Export:
     def _leaf(self, value: Any) -> int:
         return next((k for k, leaf in enumerate(self.leaves) if leaf is value), -1)
 
-    def _place(self, value: Any) -> Place:
-        leaf = self._leaf(value) if isinstance(value, torch.Tensor) else -1
+    def _check_numbers(self) -> None:
+        """Raise ExportError where what was compiled depends on a number that is to vary otherwise than by a symbol."""
+        for leaf, source in self.sources.items():
+            for guard in self.guards:
+                if source in guard.source and guard.kind not in ("TYPE_MATCH", "SHAPE_ENV"):
+                    raise ExportError(f"{self.paths[leaf]} cannot vary: {self.name} was compiled for {guard.code}")
+
+    def _check_constant(self, path: str, value: Any) -> None:
+        """Raise ExportError where a result that no graph computes may depend on a number that varies: what is made of
+        floats and texts stays Python's."""
+        for leaf in self.sources:
+            given = self.leaves[leaf]
+            made = type(value) in (int, float) and (type(given) is float or value == given)
+            if made or isinstance(value, str):
+                raise ExportError(f"{path} is {value!r}, which may come from the argument {self.paths[leaf]}, that is "
+                                  "to vary: return tensors only, or give another example value")
+
+    def _number(self, source: str) -> int:
+        """The leaf that is the number at a source; -1 where it is none."""
+        return next((leaf for leaf, each in self.sources.items() if each == source), -1)
+
+    def _place(self, value: Any, source: str) -> Place:
+        leaf = self._leaf(value) if isinstance(value, torch.Tensor) else self._number(source)
         if leaf >= 0:
             return Place(leaf)
         if not isinstance(value, torch.Tensor):
-            raise ExportError(f"{self.name} depends on the number {value}, which varies: give it as a tensor")
+            raise ExportError(f"{self.name} depends on the number {value} ({source}), which varies: give it as a "
+                              "tensor, or name it in dynamic_shapes")
         return Place(weight=self.weights.named(value))
 
     def _result(self, path: str, value: Any) -> Result:
         value = self.copies.get(id(value), value)
         if not isinstance(value, COMPUTED):
+            self._check_constant(path, value)
             return Result(value=value)
         leaf = self._leaf(value)
         if leaf >= 0:
@@ -321,10 +354,17 @@ class _Export:
     def _inputs(self, written: set[int]) -> tuple[tuple[Any, ...], tuple[Symbol, ...], tuple[str, ...]]:
         """The inputs, symbols and conditions of the signature."""
         read = {self._leaf(value): k for k, value in enumerate(self.inputs) if self._leaf(value) >= 0}
+        read |= {leaf: k for k, name in enumerate(self.captured.input_names) if (leaf := self._number(name)) >= 0}
         fakes = self.captured.inputs
         sizes = Sizes(fake_mode_of(self.captured).shape_env, [(leaf, fakes[k]) for leaf, k in read.items()], self.dims)
         inputs: list[Any] = []
         for leaf, (path, value) in enumerate(zip(self.paths, self.leaves)):
+            if leaf in self.sources:
+                if leaf not in read or not sizes.varies(leaf):
+                    raise ExportError(f"{path} cannot vary: {self.name} was compiled for its value {value}, on which "
+                                      "a condition, a text or the number of turns of a loop depends, or nothing at all")
+                inputs.append(NumberInput(path, type(value).__name__))
+                continue
             if not isinstance(value, torch.Tensor):
                 inputs.append(ConstantInput(path, value))
                 continue
@@ -336,6 +376,13 @@ class _Export:
             size, stride = tuple(map(sizes.number, fake.shape)), tuple(map(sizes.number, fake.stride()))
             inputs.append(TensorInput(path, dtype, device, size, stride, read[leaf] in written))
         return tuple(inputs), tuple(sizes.symbols.values()), sizes.conditions()
+
+
+def _source(path: str) -> str:
+    """What the tracer calls the argument at a path."""
+    name = re.match(r"\w+", path)
+    assert name is not None
+    return f"L[{name[0]!r}]{path[name.end():]}"
 
 
 def _with_hooks(function: Any) -> Any:

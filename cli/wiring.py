@@ -53,6 +53,7 @@ class Request:
     keep_guards: Callable[[Any], Any] | None = None  # options["guard_filter_fn"]
     isolated: bool = False  # shares what is compiled with no other call of `compile`
     automatic_dynamic: bool = True  # what changed since an earlier compilation is a symbol
+    varying: tuple[str, ...] = ()  # else the numbers at these sources are
 
     def options(self) -> CompileOptions:
         """The same for the tracer; one object for equal requests, which share what is compiled."""
@@ -77,7 +78,7 @@ class Request:
         options = CompileOptions(
             backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions,
             overrides=lambda: session.current().settings.overrides, keep_guards=self.keep_guards,
-            with_backend=self._with_backend, automatic_dynamic=self.automatic_dynamic,
+            with_backend=self._with_backend, automatic_dynamic=self.automatic_dynamic, varying=self.varying,
         )
         _errors_as_dynamos()
         if self.recompile_limit is not None:

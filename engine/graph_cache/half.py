@@ -7,6 +7,7 @@ a tensor by its elements); kernels come from the C++ file, which is found built 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -130,8 +131,20 @@ def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[...
         path, functions = library.path, library.functions
     else:
         functions = functions_of(path, half.kernels)
-    call = load(half.text, {**names, **functions}, filename)
-    return call if half.native is None else load_native(path, half.native, names, call)
+    if half.native is None:
+        return load(half.text, {**names, **functions}, filename)
+    return load_native(path, half.native, names, _later(lambda: load(half.text, {**names, **functions}, filename)))
+
+
+def _later(make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """What `make` gives, made by the first call: Python compiles the wrapper of a large model for 0.1 s, and few calls
+    of one that is C++ need it."""
+    made = cache(make)
+
+    def call(*inputs: Any) -> Any:
+        return made()(*inputs)
+
+    return call
 
 
 def _object(reference: Reference) -> Any:

@@ -16,7 +16,7 @@ import torch
 from ..codegen.cpp_wrapper.shim import abi_version, dtype_code
 from ..graph_cache.half import tensor_of
 from .entry import Entry
-from .signature import ConstantInput, Number, Signature, shown
+from .signature import ConstantInput, Number, NumberInput, Signature, TensorInput, shown
 
 SCHEMA = "ptdebug-cpp/1"
 WEIGHTS, CONSTANTS = "weights.safetensors", "constants.safetensors"
@@ -100,7 +100,12 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
     yield ["bounds", *native.bounds]
     for leaf in leaves:
         given = signature.inputs[leaf]
-        assert not isinstance(given, ConstantInput)
+        if isinstance(given, NumberInput):
+            if given.kind != "int":
+                raise NotFromCpp(f"{given.path} is a {given.kind} that varies")
+            yield ["input", given.path, str(dtype_code(torch.int64)), "int64", "0", "0", "", "", "[]"]
+            continue
+        assert isinstance(given, TensorInput)
         dtype = getattr(torch, given.dtype)
         if given.written and dtype.is_complex:
             raise NotFromCpp(f"{given.path} is complex and written")
@@ -110,8 +115,8 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
         yield ["input", given.path, str(dtype_code(dtype)), given.dtype, str(int(given.written)),
                str(int(dtype.is_complex)), *shape]
     for symbol in signature.symbols:
-        high = "" if symbol.high is None else str(symbol.high)
-        yield ["symbol", symbol.title, str(leaves.index(symbol.leaf)), str(symbol.dim), str(symbol.low), high]
+        low, high = ["" if bound is None else str(bound) for bound in (symbol.low, symbol.high)]
+        yield ["symbol", symbol.title, str(leaves.index(symbol.leaf)), str(symbol.dim), low, high]
     for condition in signature.conditions:
         yield ["condition", _postfix(condition, order), shown(condition, titles)]
     yield from _graph_inputs(entry, leaves)
@@ -123,7 +128,7 @@ def _graph_inputs(entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
     assert native is not None
     for place, kind in zip(entry.signature.places, native.inputs):
         if kind == "n":
-            raise NotFromCpp("it takes numbers that vary")
+            yield ["argument", "number", str(leaves.index(place.leaf))]
         if kind == "t":
             yield ["argument", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0 else [
                 "argument", "weight", place.weight]

@@ -16,7 +16,7 @@ from ..runtime.entry import shares_written, uncounted
 from . import archive
 from .archive import Package, PackageError
 from .entry import Entry
-from .signature import InputError, Signature, reader
+from .signature import InputError, NumberInput, Signature, reader
 from .structure import rebuild
 
 
@@ -80,6 +80,8 @@ class EntryPoint:
         self._written = set(entry.written)
         self._inputs = [weights.get(place.weight) for place in entry.signature.places]
         self._given = [(k, place.leaf) for k, place in enumerate(entry.signature.places) if not place.weight]
+        numbers = [isinstance(given, NumberInput) for given in entry.signature.inputs]
+        self._tensors = [k for k, leaf in self._given if not numbers[leaf]]
         self._apart: list[int] = []  # addresses of arguments none of which shares memory with what is written
         self._call: Callable[..., Any] = uncounted(
             call_of(entry.half, f"<package {entry.signature.name}>", path), entry.uncounted)
@@ -106,7 +108,7 @@ class EntryPoint:
 
     def _check_written(self, inputs: list[Any]) -> None:
         """Raise InputError where an argument shares memory with what is written; weights stay where they are."""
-        addresses = [inputs[position].data_ptr() for position, _ in self._given]
+        addresses = [inputs[position].data_ptr() for position in self._tensors]
         if addresses == self._apart and not self.signature.symbols:
             return
         if shares_written(inputs, self._written):

@@ -39,14 +39,22 @@ class ConstantInput(msgspec.Struct, frozen=True, tag="constant"):
     value: bool | int | float | str | None
 
 
+class NumberInput(msgspec.Struct, frozen=True, tag="number"):
+    """A number that varies; `kind` is "int" or "float"."""
+
+    path: str
+    kind: str
+
+
 class Symbol(msgspec.Struct, frozen=True):
-    """A size that varies: dimension `dim` of the leaf `leaf`, from `low` to `high` (None: no bound)."""
+    """A size that varies: dimension `dim` of the leaf `leaf` (-1: a number itself), from `low` to `high` (None: no
+    bound)."""
 
     name: str
     leaf: int
     dim: int
     title: str
-    low: int
+    low: int | None
     high: int | None
 
 
@@ -75,7 +83,7 @@ class Signature(msgspec.Struct, frozen=True):
     parameters: tuple[str, ...]
     positional: int
     structures: tuple[Structure, ...]
-    inputs: tuple[TensorInput | ConstantInput, ...]
+    inputs: tuple[TensorInput | ConstantInput | NumberInput, ...]
     symbols: tuple[Symbol, ...]
     conditions: tuple[str, ...]
     places: tuple[Place, ...]
@@ -89,11 +97,15 @@ class Signature(msgspec.Struct, frozen=True):
             if isinstance(given, ConstantInput):
                 lines.append(f"  {given.path}: {given.value!r}, a constant")
                 continue
+            if isinstance(given, NumberInput):
+                lines.append(f"  {given.path}: {given.kind}")
+                continue
             size = "any size" if given.size is None else f"[{', '.join(shown(n, titles) for n in given.size)}]"
             written = ", written" if given.written else ""
             lines.append(f"  {given.path}: {given.dtype} {size} on {given.device}{written}")
         for symbol in self.symbols:
-            lines.append(f"  {symbol.title}: {_range(symbol)}")
+            if symbol.dim >= 0 or symbol.low is not None or symbol.high is not None:
+                lines.append(f"  {symbol.title}: {_range(symbol)}")
         lines += [f"  requires {shown(condition, titles)}" for condition in self.conditions]
         return "\n".join(lines)
 
@@ -108,6 +120,8 @@ def shown(number: Number, titles: Mapping[str, str]) -> str:
 
 
 def _range(symbol: Symbol) -> str:
+    if symbol.low is None:
+        return f"{symbol.high} or less"
     return f"{symbol.low} or more" if symbol.high is None else f"{symbol.low} to {symbol.high}"
 
 
@@ -164,7 +178,8 @@ class _Checks:
         """The leaves, those in another layout copied."""
         for given, value in zip(self.signature.inputs, leaves):
             self._kind(given, value)
-        symbols = {symbol.name: leaves[symbol.leaf].shape[symbol.dim] for symbol in self.signature.symbols}
+        symbols = {symbol.name: leaves[symbol.leaf] if symbol.dim < 0 else leaves[symbol.leaf].shape[symbol.dim]
+                   for symbol in self.signature.symbols}
         for symbol in self.signature.symbols:
             self._in_range(symbol, symbols[symbol.name])
         for condition in self.signature.conditions:
@@ -175,7 +190,13 @@ class _Checks:
         return [self._laid_out(given, value, symbols) if isinstance(given, TensorInput) else value
                 for given, value in zip(self.signature.inputs, leaves)]
 
-    def _kind(self, given: TensorInput | ConstantInput, value: Any) -> None:
+    def _kind(self, given: TensorInput | ConstantInput | NumberInput, value: Any) -> None:
+        if isinstance(given, NumberInput):
+            if type(value).__name__ != given.kind:
+                raise InputError(f"{given.path} has to be a number of type {given.kind}, not {value!r}")
+            if given.kind == "int" and not -(1 << 63) <= value < 1 << 63:
+                raise InputError(f"{given.path} has to fit 64 bits, and is {value}")
+            return
         if isinstance(given, ConstantInput):
             if type(value) is not type(given.value) or repr(value) != repr(given.value):  # of nan and -0.0, too
                 raise InputError(f"{given.path} has to be {given.value!r}, with which it was exported, not {value!r}")
@@ -194,13 +215,13 @@ class _Checks:
             raise InputError(f"{given.path} has to have {len(sizes)} dimensions [{', '.join(sizes)}], not "
                              f"{list(value.shape)}")
 
-    def _in_range(self, symbol: Symbol, value: int) -> None:
-        if value < symbol.low or (symbol.high is not None and value > symbol.high):
+    def _in_range(self, symbol: Symbol, value: float) -> None:
+        if (symbol.low is not None and value < symbol.low) or (symbol.high is not None and value > symbol.high):
             path = self.signature.inputs[symbol.leaf].path
-            what = f"dimension {symbol.dim} of {path} ({symbol.title})"
+            what = path if symbol.dim < 0 else f"dimension {symbol.dim} of {path} ({symbol.title})"
             raise InputError(f"{what} has to be {_range(symbol)}, not {value}")
 
-    def _number(self, text: Number, symbols: Mapping[str, int]) -> Any:
+    def _number(self, text: Number, symbols: Mapping[str, Any]) -> Any:
         return eval(self.code[text], dict(self.names), dict(symbols)) if isinstance(text, str) else text
 
     def _laid_out(self, given: TensorInput, value: torch.Tensor, symbols: Mapping[str, int]) -> torch.Tensor:

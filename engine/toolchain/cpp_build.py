@@ -401,10 +401,12 @@ def openmp_runtime() -> str:
 
 
 def _link_arguments() -> tuple[str, ...]:
+    """What a library is linked with; Python's functions are looked up when they are called, by programs without Python
+    (exported packages) never."""
     runtime = openmp_runtime()
     if not runtime:
-        return ("-lmvec", "-lm")
-    return ("-nodefaultlibs", runtime, "-Wl,--as-needed", "-lmvec", "-lm", "-lc", "-lgcc")
+        return ("-Wl,-z,lazy", "-lmvec", "-lm")
+    return ("-Wl,-z,lazy", "-nodefaultlibs", runtime, "-Wl,--as-needed", "-lmvec", "-lm", "-lc", "-lgcc")
 
 
 def functions_of(path: Path, names: Sequence[str]) -> Mapping[str, Callable[..., int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ptdebug
 import pytest
@@ -72,6 +73,9 @@ class Decoder(torch.nn.Module):
     def plain(self, x: torch.Tensor) -> torch.Tensor:
         return self.linear(x)  # without a kernel
 
+    def shifted(self, x: torch.Tensor, n: int) -> Any:
+        return x[n] * n, n - 7
+
 
 def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -79,7 +83,8 @@ def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -
     ids, x = torch.randint(10, (3, 4)), torch.randn(3, 4, 8)
     dims = {"ids": {0: torch.export.Dim("batch", max=9), 1: "length"}, "x": {0: "batch", 1: "length"}}
     points = {"forward": ptdebug.EntryPoint((ids, x), {"scale": 3.0}, dims),
-              "last": ptdebug.EntryPoint((ids,), method="last"), "plain": ptdebug.EntryPoint((x,), method="plain")}
+              "last": ptdebug.EntryPoint((ids,), method="last"), "plain": ptdebug.EntryPoint((x,), method="plain"),
+              "shifted": ptdebug.EntryPoint((x, 2), dynamic_shapes={"n": "n"}, method="shifted")}
     path = ptdebug.export(model, entry_points=points, cpp=True).save(tmp_path / "m.ptd")
     ids2, x2 = torch.randint(10, (5, 6)), torch.randn(5, 6, 8)
     wrong = torch.full((5, 6), 11)
@@ -87,7 +92,7 @@ def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -
         path, ("forward", (ids2, x2)), ("last", (ids,)), ("forward", (wrong, x2)), ("forward", (ids2, x2[:4])),
         ("forward", (torch.zeros(10, 6, dtype=torch.int64), torch.zeros(10, 6, 8))), ("forward", (ids2, ids2)),
         ("forward", (ids2.float(), x2)), ("forward", (ids2,)), ("other", ()), ("last", (ids,)),
-        ("plain", (x,)))
+        ("plain", (x,)), ("shifted", (x, torch.tensor(1))), ("shifted", (x, torch.tensor(3))))
     with torch.no_grad():
         wanted, after = model(ids2, x2, 3.0), model.last(ids)
     assert torch.allclose(numbers(lines[0], wanted["y"]), wanted["y"], atol=1e-6)
@@ -98,9 +103,11 @@ def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -
     assert lines[6:12] == [
         "error: dimension 0 of x has to be 5, not 4", "error: dimension 0 of ids (batch) has to be 2 to 9, not 10",
         "error: x has to be a strided float32 tensor on cpu", "error: ids has to be a strided int64 tensor on cpu",
-        "error: forward takes 2 tensors, not 1", "error: no entry point other: there is forward, last, plain"]
+        "error: forward takes 2 tensors, not 1", "error: no entry point other: there is forward, last, plain, shifted"]
     assert lines[12] == lines[4]  # nothing that was refused wrote to the buffer
     assert torch.allclose(numbers(lines[13], x), model.linear(x), atol=1e-6)
+    assert torch.equal(numbers(lines[14], x[1]), x[1]) and lines[15] == "-6 "
+    assert lines[16] == "error: n has to be 0 to 2, not 3"
 
 
 def test_what_cannot_run_without_python_is_told(run: Run, tmp_path: Path) -> None:

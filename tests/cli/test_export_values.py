@@ -72,6 +72,30 @@ def test_numbers_that_depend_on_arguments_are_computed_in_each_call(package: Any
         ptdebug.export(lambda x: (x + 1, f"{x.shape[0]} rows"), (x,), dynamic_shapes=({0: "n"},))
 
 
+def test_numbers_of_the_arguments_may_vary(package: Any) -> None:
+    def scaled(x: torch.Tensor, n: int, options: dict[str, float]) -> Any:
+        return (x * n + options["shift"])[:n] if n > 1 else x, n * 2
+
+    x, shapes = torch.rand(6), {"n": torch.export.Dim("n", max=5), "options": {"shift": "shift"}}
+    program = package(scaled, (x, 3, {"shift": 0.5}), dynamic_shapes=shapes)
+    for n, shift in ((2, -1.25), (5, 0.0)):
+        (got, twice), (wanted, double) = program(x, n, {"shift": shift}), scaled(x, n, {"shift": shift})
+        assert torch.equal(got, wanted) and twice == double
+    for wrong, why in ((1, "to be 2 to 5"), (6, "to be 2 to 5"), (3.0, "of type int"), (1 << 70, "64 bits")):
+        with pytest.raises(InputError, match=why):
+            program(x, wrong, {"shift": 0.5})
+
+
+@pytest.mark.parametrize("model, why", [
+    (lambda x, s: x * s if s > 0.3 else x, "compiled for .* > 0.3"), (lambda x, s: (x * s, f"{s}"), "cannot vary"),
+    (lambda x, s: (x * s, s * 2), "is 1.0, which may come from the argument s"),
+    (lambda x, s: x + 1, "s cannot vary"),
+])
+def test_numbers_that_decide_what_is_compiled_are_refused(model: Any, why: str) -> None:
+    with pytest.raises(ExportError, match=why):
+        ptdebug.export(model, (torch.rand(3), 0.5), dynamic_shapes={"s": "s"})
+
+
 class Changing(torch.nn.Module):
     """A list that each call makes longer, and a table that the first call makes."""
 

@@ -22,9 +22,9 @@ def test_every_folder_with_code_is_a_package() -> None:
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
-def test_every_style_sheet_is_listed() -> None:
+def test_every_style_sheet_and_cpp_source_is_listed() -> None:
     patterns = CONFIG["tool"]["setuptools"]["package-data"]
-    for sheet in ROOT.glob("*/**/*.tcss"):
+    for sheet in (path for kind in ("tcss", "h", "cpp") for path in ROOT.glob(f"*/**/*.{kind}")):
         if sheet.relative_to(ROOT).parts[0] in ROOMS:
             package = ".".join(("ptdebug", *sheet.parent.relative_to(ROOT).parts))
             assert any(sheet.match(pattern) for pattern in patterns.get(package, ())), sheet

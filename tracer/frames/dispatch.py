@@ -205,7 +205,7 @@ class Dispatcher:
             state.frame = next(_frame_numbers)
         compilation = Compilation(once or self.options, frame, CompileId(state.frame, state.compiles), owner)
         state.compiles += 1
-        history = state.history if self.options.automatic_dynamic else {}
+        history = state.history if self.options.automatic_dynamic else dict.fromkeys(self.options.varying)
         policy = DynamicPolicy(history, dynamic_by_settings(self.options.dynamic), compilation.context)
         compilation.failures = state.failures
         compilation.apart = apart and reason is None

@@ -51,7 +51,8 @@ class CompileOptions:
     object the frame runs in eager, with one warning. `versions` gives the library of `guards/versions.py` once it is
     compiled. `overrides` are those in force, for frames that are skipped unless one names them. `keep_guards` is the
     program's choice of guards (see `guards/filtering.py`); `with_backend` gives the same options with another backend.
-    Without `automatic_dynamic`, sizes of earlier compilations make nothing symbolic.
+    Without `automatic_dynamic`, sizes of earlier compilations make nothing symbolic; then the numbers at the sources
+    `varying` are symbols from the start.
     """
 
     backend: Backend
@@ -65,6 +66,7 @@ class CompileOptions:
     keep_guards: Callable[[Any], Any] | None = None
     with_backend: Callable[[Any], CompileOptions] | None = None
     automatic_dynamic: bool = True
+    varying: tuple[str, ...] = ()
 
     @property
     def limit(self) -> int:

@@ -6,7 +6,7 @@ graph that Python alone calls has Python's binding, which raises the operator's 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import sympy
@@ -17,19 +17,16 @@ from ...ir.ir import ExternCall, View
 from ...unsupported import NoCppWrapper
 from ..cpp.indices import c_expression
 from .calls import TensorText, bound, double
+from .shim import parameters_of
 
-FUNCTIONS = ("torch_call_dispatcher", "torch_new_list_reserve_size", "torch_list_push_back", "torch_new_stable_ivalue")
+FUNCTIONS = ("torch_call_dispatcher", "torch_new_list_reserve_size", "torch_list_push_back")
+OF_OPTIONAL = "torch_new_stable_ivalue"
+"""What arguments that may be None need besides; since torch 2.13."""
+
 HELPERS = """\
 // Arguments of the dispatcher.
 static bool given(Tensor tensor, uint64* place) { return aoti_torch_new_tensor_handle(tensor, (Tensor*)place) == 0; }
 static uint64 bits(double value) { uint64 copy; __builtin_memcpy(&copy, &value, 8); return copy; }
-static bool present(uint64* place) {  // of an argument that may be None
-  uint64* inner;
-  if (torch_new_stable_ivalue(&inner)) return false;
-  *inner = *place;
-  *place = (uint64)inner;
-  return true;
-}
 static bool list(const uint64* values, int64 count, uint64* place) {
   List made;
   if (torch_new_list_reserve_size(count, &made)) return false;
@@ -38,6 +35,19 @@ static bool list(const uint64* values, int64 count, uint64* place) {
   *place = (uint64)made;
   return true;
 }"""
+HELPERS_OF_OPTIONAL = """\
+static bool present(uint64* place) {  // of an argument that may be None
+  uint64* inner;
+  if (torch_new_stable_ivalue(&inner)) return false;
+  *inner = *place;
+  *place = (uint64)inner;
+  return true;
+}"""
+
+
+def helpers(functions: Collection[str]) -> list[str]:
+    """The C++ text that calls of these functions need."""
+    return [HELPERS] * (FUNCTIONS[0] in functions) + [HELPERS_OF_OPTIONAL] * (OF_OPTIONAL in functions)
 
 
 class Dispatched:
@@ -49,6 +59,7 @@ class Dispatched:
         unique: Callable[[str], str],
     ) -> None:
         self.tensor, self.statement, self.must, self.unique = tensor, statement, must, unique
+        self.called = list(FUNCTIONS)
 
     def write(self, call: ExternCall, version: int) -> list[str]:
         """The C++ of each result, a tensor that is owned. Raises NoCppWrapper."""
@@ -65,6 +76,8 @@ class Dispatched:
             except _Unknown:
                 raise NoCppWrapper(f"{call.target} has an argument {argument.name} ({argument.real_type}) that torch's "
                                    "C interface does not take") from None
+        for function in self.called:
+            parameters_of(function)  # raises where this torch has no such function
         name, overload = schema.name, schema.overload_name
         self.must(f'torch_call_dispatcher("{name}", "{overload}", {stack}, {version}UL) == 0')
         return [f"(Tensor){stack}[{k}]" for k in range(len(schema.returns))]
@@ -73,6 +86,7 @@ class Dispatched:
         """Put `value` of the type `kind` at `place`."""
         if isinstance(kind, torch.OptionalType):
             if value is not None:
+                self.called.append(OF_OPTIONAL)
                 self._one(value, kind.getElementType(), place)
                 self.must(f"present(&{place})")
             return

@@ -71,8 +71,8 @@ class NativeWriter:
         file.line()
         file.line("// The wrapper. Of torch it uses the functions of its stable C interface, by address.")
         file.line(f"{declarations(functions)}\n{HELPERS}\n")
-        if set(dispatched.FUNCTIONS) <= set(functions):
-            file.line(dispatched.HELPERS)
+        for text in dispatched.helpers(functions):
+            file.line(text)
         file.lines += self.writer.lines
         file.line(connection(functions))
         if not self.backward:
@@ -298,11 +298,12 @@ class NativeWriter:
 
     def _dispatched(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         """A call through the dispatcher."""
-        self.called += dispatched.FUNCTIONS
         self.written = self.written or self._writes_input(call)
         statement = lambda text: self.writer.line(text, origins)
         must = lambda condition: self._must(f"({condition})", origins, "!")
-        results = dispatched.Dispatched(self.tensor, statement, must, self.unique).write(call, abi_version())
+        writing = dispatched.Dispatched(self.tensor, statement, must, self.unique)
+        results = writing.write(call, abi_version())
+        self.called += writing.called
         names = [*call.outputs, *[None] * (len(results) - len(call.outputs))]
         for name, result in zip(names, results):
             made = buffer_name(name) if name is not None else self.unique("unused")

@@ -3,6 +3,7 @@
 #include "ptdebug_package.h"
 
 #include "ptdebug_files.h"
+#include "ptdebug_sizes.h"
 
 #include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -18,22 +19,10 @@
 #include <vector>
 
 namespace {
-using Strings = std::vector<std::string>;
-using Sizes = std::vector<int64_t>;
-
 thread_local std::string last_error;
 
 void must(AOTITorchError code, const char* what) {
   if (code) fail(std::string(what) + " failed in torch, which wrote why to stderr");
-}
-
-Strings split(const std::string& text, char at) {
-  Strings parts;
-  size_t begin = 0;
-  for (size_t end; (end = text.find(at, begin)) != std::string::npos; begin = end + 1)
-    parts.push_back(text.substr(begin, end - begin));
-  parts.push_back(text.substr(begin));
-  return parts;
 }
 
 Sizes numbers(const std::string& text) {
@@ -79,60 +68,6 @@ void* find_function(const char* name) {
   return torch ? dlsym(torch, name) : nullptr;
 }
 
-// ---- sizes in symbols: postfix notation, with the meaning that Python gives to operators ----
-int64_t floor_divided(int64_t a, int64_t b) {
-  if (b == 0) fail("a size divides by 0");
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-int64_t power(int64_t base, int64_t exponent) {
-  int64_t value = 1;
-  for (; exponent > 0; exponent--) value *= base;
-  return value;
-}
-
-int64_t evaluated(const Strings& tokens, const Sizes& symbols) {
-  Sizes stack;
-  for (const std::string& token : tokens) {
-    if (token[0] == '$') {
-      stack.push_back(symbols.at(std::stoul(token.substr(1))));
-    } else if (std::isdigit(token[0]) || (token[0] == '-' && token.size() > 1)) {
-      stack.push_back(std::stoll(token));
-    } else if (token == "neg" || token == "not") {
-      stack.back() = token == "neg" ? -stack.back() : !stack.back();
-    } else {
-      const int64_t b = stack.back();
-      stack.pop_back();
-      int64_t& a = stack.back();
-      if (token == "+") a += b;
-      else if (token == "-") a -= b;
-      else if (token == "*") a *= b;
-      else if (token == "//") a = floor_divided(a, b);
-      else if (token == "%") a -= b * floor_divided(a, b);
-      else if (token == "**") a = power(a, b);
-      else if (token == "max") a = std::max(a, b);
-      else if (token == "min") a = std::min(a, b);
-      else if (token == "==") a = a == b;
-      else if (token == "!=") a = a != b;
-      else if (token == "<") a = a < b;
-      else if (token == "<=") a = a <= b;
-      else if (token == ">") a = a > b;
-      else if (token == ">=") a = a >= b;
-      else if (token == "and") a = a && b;
-      else if (token == "or") a = a || b;
-      else fail("the package has an operation that is unknown here: " + token);
-    }
-  }
-  return stack.at(0);
-}
-
-std::vector<Strings> expressions(const std::string& text) {
-  std::vector<Strings> found;
-  if (!text.empty())
-    for (const std::string& each : split(text, ',')) found.push_back(split(each, ' '));
-  return found;
-}
-
 struct Input {
   std::string path, dtype_name, shown;
   int32_t dtype;
@@ -142,7 +77,8 @@ struct Input {
 
 struct Symbol {
   std::string title;
-  int64_t input, dim, low, high;  // -1: no bound
+  int64_t input, dim;  // -1: the number that is the input
+  int64_t low, high;
 };
 
 struct Place {
@@ -202,11 +138,15 @@ struct PtdebugEntry {
     std::vector<AtenTensorHandle> leaves(given, given + count);
     check(leaves, copies);
     std::vector<AtenTensorHandle> in;
-    for (const Place& each : arguments) in.push_back(each.kind == "leaf" ? leaves[each.number] : each.tensor);
+    Sizes varying;
+    for (const Place& each : arguments) {
+      if (each.kind == "number") varying.push_back(number(leaves[each.number]));
+      else in.push_back(each.kind == "leaf" ? leaves[each.number] : each.tensor);
+    }
     Sizes computed(sizes + 1);
     std::vector<Handle> out(made);
     std::vector<AtenTensorHandle> raw(made + 1);
-    const int64_t code = call(in.data(), nullptr, computed.data(), raw.data());
+    const int64_t code = call(in.data(), varying.data(), computed.data(), raw.data());
     for (int64_t k = 0; k < made; k++) out[k].tensor = raw[k];
     if (code) fail(why(code));
     std::vector<Handle> found;
@@ -218,7 +158,7 @@ struct PtdebugEntry {
   std::string why(int64_t code) const {
     const int64_t index = std::abs(code) - 3;  // 1 and 2: torch failed; further: which check
     if (code == 1 || index < 0 || index >= static_cast<int64_t>(bounds.size()))
-      return name + ": an operation of torch failed, which wrote why to stderr, or memory ran out";
+      return name + ": an operation of torch failed, which wrote why to stderr, memory ran out, or a number exceeds 64 bits";
     return name + ": index out of range in `" + bounds[index] + "`";
   }
 
@@ -226,7 +166,9 @@ struct PtdebugEntry {
     std::vector<Layout> layouts;
     for (size_t k = 0; k < inputs.size(); k++) layouts.push_back(kind(inputs[k], leaves[k]));
     Sizes values;
-    for (const Symbol& symbol : symbols) values.push_back(in_range(symbol, layouts[symbol.input].size[symbol.dim]));
+    for (const Symbol& symbol : symbols)
+      values.push_back(in_range(symbol, symbol.dim < 0 ? number(leaves[symbol.input])
+                                                       : layouts[symbol.input].size[symbol.dim]));
     for (const auto& [tokens, shown] : conditions)
       if (!evaluated(tokens, values)) fail("it was compiled for " + shown + ", which is not so for " + told(values));
     for (size_t k = 0; k < inputs.size(); k++)
@@ -250,12 +192,19 @@ struct PtdebugEntry {
   }
 
   int64_t in_range(const Symbol& symbol, int64_t value) const {
-    if (value < symbol.low || (symbol.high >= 0 && value > symbol.high)) {
-      const std::string range = std::to_string(symbol.low) +
-                                (symbol.high < 0 ? " or more" : " to " + std::to_string(symbol.high));
-      fail("dimension " + std::to_string(symbol.dim) + " of " + inputs[symbol.input].path + " (" + symbol.title +
-           ") has to be " + range + ", not " + std::to_string(value));
-    }
+    if (value >= symbol.low && value <= symbol.high) return value;
+    const std::string low = std::to_string(symbol.low), high = std::to_string(symbol.high);
+    const std::string range = symbol.low == INT64_MIN    ? high + " or less"
+                              : symbol.high == INT64_MAX ? low + " or more"
+                                                         : low + " to " + high;
+    const std::string& path = inputs[symbol.input].path;
+    const std::string place = "dimension " + std::to_string(symbol.dim) + " of " + path + " (" + symbol.title + ")";
+    fail((symbol.dim < 0 ? path : place) + " has to be " + range + ", not " + std::to_string(value));
+  }
+
+  static int64_t number(AtenTensorHandle tensor) {
+    int64_t value;
+    must(aoti_torch_item_int64(tensor, &value), "reading a number");
     return value;
   }
 
@@ -426,7 +375,8 @@ struct PtdebugPackage {
                               read ? expressions(fields.at(7)) : std::vector<Strings>()});
     } else if (what == "symbol") {
       entry.symbols.push_back({fields.at(1), std::stoll(fields.at(2)), std::stoll(fields.at(3)),
-                               std::stoll(fields.at(4)), fields.at(5).empty() ? -1 : std::stoll(fields.at(5))});
+                               fields.at(4).empty() ? INT64_MIN : std::stoll(fields.at(4)),
+                               fields.at(5).empty() ? INT64_MAX : std::stoll(fields.at(5))});
     } else if (what == "condition") {
       entry.conditions.emplace_back(split(fields.at(1), ' '), fields.at(2));
     } else if (what == "argument" || what == "result") {

@@ -3,8 +3,8 @@
 
    Tensors are handles of torch's stable C interface (torch/csrc/inductor/aoti_torch/c/shim.h). A call takes the tensors
    of the model's arguments in their order, those inside of lists and dicts one after another (numbers, strings and None
-   are part of the package and are left out), and gives those of its results likewise; numbers that the model computes
-   are tensors without dimensions. A package is code: load what you know the origin of. */
+   are part of the package and are left out), and gives those of its results likewise; integers that vary, and those
+   that the model computes, are tensors without dimensions. A package is code: load what you know the origin of. */
 #ifndef PTDEBUG_PACKAGE_H
 #define PTDEBUG_PACKAGE_H
 #include <stdint.h>
