@@ -47,6 +47,7 @@ ABOUT = {
     "tile": "whether a pointwise kernel reads transposed operands in tiles",
     "vector-width": "the width of the vectors of a memory-bound kernel that moves more than the last-level cache holds",
     "store-policy": "whether results larger than the last-level cache are written by non-temporal stores",
+    "gather-loop": "whether a loop that only gathers elements runs in order, or as vectors",
     "prefetch": "whether the last loop over a row prefetches the next row",
     "scatter": "how threads share a scatter",
     "vector-axis": "whether vectors run along the innermost loops, or along the last loop that all bodies share",

@@ -19,7 +19,7 @@ from .affine import Size, axis_symbol
 from .ir import Axis, Group, LoopBody, Statement
 from .tiles import RowTile, Tile
 
-SERIAL, VECTOR = "serial", "vector"
+SERIAL, VECTOR, BRANCHED = "serial", "vector", "branched"
 FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
 """The iterations of its outermost loop that the shared nest of a `Foreach` runs."""
 
@@ -129,7 +129,7 @@ class Threads:
 
 @dataclass(frozen=True)
 class Loop(Node):
-    """The current range of an axis, in order, or (`kind` VECTOR) as vectors.
+    """The current range of an axis, in order (`kind` BRANCHED: with a branch for each check), or (VECTOR) as vectors.
 
     `reductions`: those that the vectors carry; `checks`: whether indices are checked inside, so that each lane or
     thread has a flag of its own; `masks`: truth values, by part and name, that do not change in the loop, and that its

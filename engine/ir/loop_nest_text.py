@@ -12,6 +12,7 @@ from typing import Any
 
 from .ir import Axis, Statement
 from .loop_nest import (
+    BRANCHED,
     SERIAL,
     VECTOR,
     Accumulate,
@@ -89,8 +90,11 @@ def _threads(threads: Threads) -> str:
     return "" if threads.work is None else f" if {format_expr(threads.work)} > {threads.least}"
 
 
+_WORDS = {SERIAL: "for", VECTOR: "vector", BRANCHED: "branched for"}
+
+
 def _loop(node: Loop) -> str:
-    text = ("vector " if node.kind == VECTOR else "for ") + _extent(node.axis)
+    text = f"{_WORDS[node.kind]} {_extent(node.axis)}"
     if node.masks:
         text += f", masked by {', '.join(_value_name(part, name) for part, name in node.masks)}"
     return text if node.threads is None else f"parallel {text}{_threads(node.threads)}"

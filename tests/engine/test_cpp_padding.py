@@ -165,3 +165,11 @@ def test_gradients_of_paddings_that_reflect(size, pad, dtype):
     eager, ours = gradient(lambda x: F.pad(x, pad, mode="reflect")), gradient(function)
     torch.testing.assert_close(ours, eager, rtol=1e-5 if dtype is torch.float32 else 1e-13, atol=1e-6)
     assert ours.stride() == eager.stride()
+
+
+@pytest.mark.parametrize(("dtype", "ends"), [(torch.uint8, ["2", "52", "53"]), (torch.float32, ["53"])])
+def test_a_loop_over_narrow_elements_is_cut_where_wide_ones_are_masked(dtype, ends):
+    made = check(lambda x: F.pad(x, (2, 1)), torch.arange(150).reshape(3, 50).to(dtype))
+    loops = [line.text.strip() for line in made.source.lines if "for (int64 i1" in line.text]
+    assert [loop.split("; ")[1].split(" < ")[1] for loop in loops] == ends
+    check(lambda x: x.roll(3, 1), torch.arange(150).reshape(3, 50).to(dtype))

@@ -1,6 +1,7 @@
 """Collects the guards of one frame while it is traced."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ class GuardBuilder(GuardedFrame):
         self.locate: Callable[[], Location] | None = None  # the current location; set while guards are recorded
         self._specs: dict[tuple[Source, str, Any], GuardSpec] = {}
         self._members: dict[tuple[type, str], Any] = {}  # see `class_members.py`
+        self._handled = not _nothing_is_handled(None)  # before the trace handles exceptions of its own
         self.add(GLOBAL_STATE, "GLOBAL_STATE")
 
     @property
@@ -47,6 +49,12 @@ class GuardBuilder(GuardedFrame):
         self._members.setdefault((cls, name), found)
         self.add(None, "CLASS_MEMBERS", self._members)
 
+    def nothing_is_handled(self) -> bool:
+        """Whether no caller of the frame is handling an exception, which is guarded then."""
+        if not self._handled:
+            self.add(GLOBAL_STATE, "LAMBDA", (_nothing_is_handled, "sys.exception() is None"))
+        return not self._handled
+
     def forget(self) -> None:
         """The guards are written, or not needed: release the user's objects, which may die earlier."""
         self.scope = Scope({}, {}, {})
@@ -54,3 +62,7 @@ class GuardBuilder(GuardedFrame):
         self._specs.clear()
         self._members = {}
         self.shapes.forget()
+
+
+def _nothing_is_handled(_: object) -> bool:
+    return sys.exception() is None

@@ -113,6 +113,20 @@ own(aten.upsample_nearest2d.default)(_nearest(aten.upsample_nearest2d.default, t
 own(aten.upsample_nearest3d.default)(_nearest(aten.upsample_nearest3d.default, torch.channels_last_3d))
 
 
+def _by_blocks(operator: Any) -> Callable[..., Any]:
+    """torch's rule, but for blocks of one element: half a place further on is in the same block."""
+    rule = decomposition_table[operator]
+
+    def upsample_nearest(x: torch.Tensor, size: Sequence[Any], *scales: float | None) -> Any:
+        return rule(x, size, *scales) if (blocks := _blocks_of_one(x, size, scales)) is None else blocks
+
+    return upsample_nearest
+
+
+for _name in ("upsample_nearest1d", *(f"_upsample_nearest_exact{k}d" for k in (1, 2, 3))):
+    own(getattr(aten, _name).default)(_by_blocks(getattr(aten, _name).default))
+
+
 # ---- indices
 @own(aten.take.default)
 def take(x: torch.Tensor, index: torch.Tensor) -> Any:

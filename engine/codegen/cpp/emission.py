@@ -58,6 +58,7 @@ class Emission:
     names: dict[Reduction | RunningScan, str] = field(default_factory=dict)
     partial: frozenset[Reduction] = frozenset()  # those that are summed in a block
     interleaving: Interleaving | None = None
+    branched: bool = False  # whether the loop around is in order, and checks indices by branches
     in_variables: bool = False  # whether a lane's accumulators are in variables
 
     def nodes(self, nodes: Nodes) -> None:

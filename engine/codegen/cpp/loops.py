@@ -9,6 +9,7 @@ import sympy
 from ....artifacts.records import ref
 from ...ir.ir import Axis, Statement
 from ...ir.loop_nest import (
+    BRANCHED,
     VECTOR,
     Blocks,
     JammedRows,
@@ -47,7 +48,9 @@ def loop(p: StatementWriter, node: Loop) -> None:
                 known = p.scopes.put(("lanes", end), p.scopes.name(end.removesuffix("_end") + "_lane"))
                 p.writer.line(f"const bool {known} = ({_counted_in(node.axis)}){node.axis.symbol} < {end};")
             p.scopes.put(("value", part.key, mask), known)
+        before, p.branched = p.branched, node.kind == BRANCHED
         p.nodes(node.body)
+        p.branched = before
 
 
 def _mask_ends(p: StatementWriter, node: Loop) -> dict[tuple[Part, str], str]:
@@ -73,6 +76,8 @@ def _counted_in(axis: Axis) -> str:
 
 def pragma(p: Emission, node: Loop) -> None:
     """The pragma of a loop that threads share, or that runs as vectors."""
+    if node.kind == BRANCHED and node.threads is None:
+        p.writer.line("#pragma GCC unroll 4")
     if node.kind != VECTOR and node.threads is None:
         return
     words = ["#pragma omp", *(["parallel for"] if node.threads is not None else [])]

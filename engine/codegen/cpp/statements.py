@@ -306,9 +306,17 @@ class StatementWriter(Emission):
         wrapped = self.scopes.name(f"{part.body.name}_{s.name}_index")
         origins = origins_of(part.body.name, s.name, s.origins)
         shift = f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode != "strict" else f"(int64){value}"
+        flag = 1 << min(code - 1, LAST_FLAG)
+        if self.branched:
+            self.writer.line(f"int64 {wrapped} = {shift};", origins)
+            self.writer.line(f'asm("" : "+r"({wrapped}));  // not in vectors')
+            with self.writer.block(f"if (__builtin_expect((uint64){wrapped} >= (uint64)({bound}), 0))"):
+                self.writer.line('asm volatile("");  // a branch, no choice')
+                self.writer.line(f"{self.outside} |= {flag}, {wrapped} = 0;", origins)
+            return wrapped
         self.writer.line(f"const int64 {wrapped} = {shift};", origins)
         self.writer.line(f"const bool {wrapped}_bad = (uint64){wrapped} >= (uint64)({bound});", origins)
-        self.writer.line(f"{self.outside} |= {wrapped}_bad ? {1 << min(code - 1, LAST_FLAG)} : 0;", origins)
+        self.writer.line(f"{self.outside} |= {wrapped}_bad ? {flag} : 0;", origins)
         return f"{wrapped}_bad ? 0 : {wrapped}"
 
     def _unchecked(self, value: str, s: Statement) -> str:

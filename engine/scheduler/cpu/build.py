@@ -36,6 +36,7 @@ from ...ir.tiles import RowTile, Tile
 from .blocked_scans import block_scans
 from .blocked_sums import block_sums
 from .distribution import Nest, nests_of
+from .gather_loops import gather_in_order
 from .gather_prefetch import prefetched_gathers
 from .half_precision import widen_blocks, widened_rows
 from .index_set_splitting import split_index_set
@@ -220,6 +221,7 @@ def transformed(facts: NestFacts, prefetch: Prefetch | None, fetched: set[tuple[
     band = stream_stores(band, facts)
     band = prefetch_rows(band, facts, prefetch)
     band = vectorize(band, facts)
+    band = gather_in_order(band, facts)
     band = share(band, facts)
     band = compare_in_lanes(band, facts)
     return jam_rows(band, facts)

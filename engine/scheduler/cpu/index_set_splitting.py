@@ -2,8 +2,9 @@
 
 A reflection padding compares each element with both borders and reads each side under a mask. In a split loop the
 comparison is constant and one plain load remains. That pays where a masked load is not contiguous; contiguous ones (of
-a cat) are masked as whole vectors, unless one mask covers several of them (a stencil inside of a border) or there are
-several masks (neighbours on a ring, a cat of many). A repetition, or circular padding, indexes with a remainder, for
+a cat) are masked as whole vectors, unless one mask covers several of them (a stencil inside of a border), there are
+several masks (neighbours on a ring, a cat of many), or elements are narrow: eight vectors of indices are compared for
+one of bytes. A repetition, or circular padding, indexes with a remainder, for
 which there is no vector load: in a split loop it is the index minus a constant. Vectors need 16 elements, so short
 loops stay whole, and so do bodies so long that their copies would cost more compile time than they save.
 """
@@ -27,6 +28,7 @@ from .plain_loops import masked_starts
 
 LONG = 16  # elements of the longest piece, at least
 MOST = 5  # pieces
+NARROW = 2  # bytes of an element
 SEVERAL = 3  # loads under one mask; more masks than that are several, too
 STATEMENTS = 200  # of all pieces together
 COMPARISONS: dict[str, Callable[[int, int], bool]] = {
@@ -126,7 +128,8 @@ def _ranges(facts: NestFacts, loop: Axis, alone: bool) -> list[Range]:
     loads are slow.
     """
     parts = facts.nest.parts
-    masked = [s.index for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
+    loads = [s for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
+    masked = [s.index for s in loads if s.index is not None]
     masks = Counter((p.key, s.mask) for p in parts for s in p.statements if s.op == "load" and s.mask)
     if not loop.extent.is_Integer:
         return []
@@ -134,6 +137,7 @@ def _ranges(facts: NestFacts, loop: Axis, alone: bool) -> list[Range]:
     quotients = [q for q in _quotients(parts, loop) if any(True for _ in q.changes(extent))]
     comparisons: list[Comparison] = []
     several = max(masks.values(), default=0) >= SEVERAL or len(masks) > SEVERAL
+    several |= any(s.dtype.itemsize <= NARROW for s in loads)
     if alone or several or not all(index.coeff(loop.symbol) == 1 for index in masked):
         comparisons = [c for p in parts for s in p.statements if (c := _comparison(p, s, loop)) is not None]
     cuts = sorted({at for c in comparisons for at in c.changes() if 0 < at < extent}.union(

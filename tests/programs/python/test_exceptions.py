@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import traceback
 
 import pytest
@@ -181,6 +182,48 @@ def an_exception_that_was_there_before_is_raised_and_caught(compile):
     f, error = compile(fn), ValueError("before")
     results = [f(torch.ones(n), error) for n in (1, 2)]
     return results, [entry.line for entry in traceback.extract_tb(error.__traceback__)]
+
+
+def _while_handling(function):
+    """What `function` gives without an exception that its caller handles, with one, and with one that is its own
+    context."""
+    found = [function(torch.ones(2))]
+    for closed in (False, True):
+        try:
+            raise LookupError("outside")
+        except LookupError as error:
+            error.__context__ = error if closed else None
+            found += [function(torch.ones(2)), repr(error.__context__)]
+    return [*found, function(torch.ones(2))]
+
+
+@program
+def what_a_caller_handles_is_the_context(compile):
+    def fn(x):
+        try:
+            try:
+                raise KeyError(1)
+            except KeyError:
+                raise ValueError(2) from None
+        except ValueError as error:
+            inner = error.__context__
+            return x * 2, repr(inner), repr(inner.__context__), error.__suppress_context__
+
+    return _while_handling(compile(fn))
+
+
+@program
+def what_a_caller_handles_is_seen_and_raised(compile):
+    def fn(x):
+        seen = sys.exc_info()[0], repr(sys.exc_info()[1])
+        try:
+            raise
+        except LookupError as error:
+            return x * 2, seen, str(error)
+        except RuntimeError as error:
+            return x * 3, seen, str(error)
+
+    return _while_handling(compile(fn))
 
 
 @pytest.mark.parametrize("name", program)

@@ -66,6 +66,8 @@ def RERAISE(tx: Interpreter, instruction: Instruction) -> None:
 def RAISE_VARARGS(tx: Interpreter, instruction: Instruction) -> None:
     if instruction.arg == 0:
         current = tx.current_exception()
+        if current is None and not tx.guards.nothing_is_handled():
+            raise Unsupported(Reason.OPCODE, detail="raise of an exception that a caller handles")
         if current is None:
             tx.raise_observed(RuntimeError, "No active exception to reraise")
         tx.raise_value(current, again=True)

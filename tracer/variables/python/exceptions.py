@@ -87,6 +87,8 @@ class ExceptionValue(Value):
         if name == "__class__":
             return late.from_python(tx, self.cls)
         if name in LINKS:
+            if name == "__context__" and self.raised_at is not None and not tx.guards.nothing_is_handled():
+                raise Unsupported(Reason.ATTRIBUTE, self, name)  # it is what a caller of the frame handles
             if name == "__traceback__" and self.raised_at is not None:
                 return TracebackValue()
             return constant(False if name == "__suppress_context__" else None)

@@ -303,10 +303,15 @@ def _clear_frames(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 def _exc_info(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     exception = tx.current_exception()
     if exception is None:
+        if not tx.guards.nothing_is_handled():
+            raise Unsupported(Reason.UNSUPPORTED_BUILTIN, sys.exc_info)
         return TupleValue([constant(None)] * 3, tuple)
     return TupleValue([from_python(tx, exception.python_type()), exception, TracebackValue()], tuple)
 
 
 @handles(sys.exception)
 def _exception(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    return tx.current_exception() or constant(None)
+    exception = tx.current_exception()
+    if exception is None and not tx.guards.nothing_is_handled():
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, sys.exception)
+    return exception or constant(None)
