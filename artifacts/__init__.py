@@ -5,9 +5,9 @@ inside of graphs), `fx_graphs.py` (torch.fx graphs to records); `context.py` (wh
 records and decisions), `function_times.py`, `decision_kinds.py`, `subgraph_recorder.py` (records of a part),
 `external_exceptions.py` and `interruptions.py` (exceptions of signal handlers, tracing functions and threads);
 `tables.py` and `store.py` (writing a recording), `garbage.py`, `open_files.py`, `signature.py`, `process_liveness.py`.
-Then what reads it: `database.py`, `decode.py` and `recording.py`, `selector.py` and `home.py` (which recording), `provenance.py`
-(which lines of the stages belong together), `summary.py`, `why.py`, `break_costs.py`, `isolated_compiles.py` and
-`resumed.py` (questions), `listing.py` and `render.py` (records to lines of text).
+Then what reads it: `database.py`, `decode.py` and `recording.py`, `selector.py` and `home.py` (which recording),
+`provenance.py` (which lines of the stages belong together), `summary.py`, `why.py`, `break_costs.py`,
+`isolated_compiles.py` and `resumed.py` (questions), `listing.py` and `render.py` (records to lines of text).
 
 Nothing here imports torch, Textual or another room: a recording opens on a machine without torch.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .recording import CompileInfo, Recording, RecordingError
-from .records import Break, Breaks, Graph, Location, Node, Ref, Runtime, ref, split_ref
+from .records import Break, Breaks, Graph, Location, Node, Ref, Runtime, SavedInputs, ref, split_ref
 from .render import listing
 from .stages import GRAPHS, order_of
 
@@ -27,7 +27,8 @@ class Failure:
 
     `kind` is exception, compilation or internal; `node` the reference of the node, `artifact` what to look at first,
     as the part of a selector after the recording, and `row` its line, from 0; `repro` is what `ptdebug repro` takes,
-    in the same form. `about` says what all this means, `text` is the traceback or the whole message.
+    in the same form, for the call of that number (from 0). `about` says what all this means, `text` is the traceback
+    or the whole message.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Failure:
     artifact: str = ""
     row: int = 0
     repro: str = ""
+    call: int = 0
     text: str = ""
 
 
@@ -90,11 +92,14 @@ def _raised(recording: Recording, infos: list[CompileInfo]) -> Failure | None:
     node = _node_at(recording, owner.id, last)
     outside = "raised outside of the captured graphs" if _is_own(recording) else "raised while its compiled code ran"
     about = "raised while this graph ran" if node else outside
-    if (meta.get("options") or {}).get("inputs") != "all" and _calls(recording, owner.id) > 1:
-        about += "; the repro gets the inputs of its first call (`run --inputs all` keeps those of every call)"
+    last_call = max(_calls(recording, owner.id) - 1, 0)
+    kept = recording.find(SavedInputs, owner.id, "runtime", f"inputs_{last_call}") is not None
+    if last_call:
+        about += "; the repro gets the inputs of " + (
+            "this call" if kept else "its first call: those of this one were not saved")
     shown = f"{owner.id}:capture" if node else owner.id
     return Failure(EXCEPTION, title, about, owner.id, node=node, stage="runtime" if node else "", artifact=shown,
-                   row=_row(recording, owner.id, node), repro=owner.id, text=text, **where)
+                   row=_row(recording, owner.id, node), repro=owner.id, call=last_call * kept, text=text, **where)
 
 
 def _unowned(recording: Recording, frames: list[Location]) -> str:
@@ -245,4 +250,5 @@ def failure_document(f: Failure) -> dict[str, Any]:
     """A failure as JSON."""
     return {"kind": f.kind, "title": f.title, "about": f.about, "compile": f.compile or None,
             "function": f.function, "file": f.file, "line": f.line, "source": f.source, "node": f.node,
-            "stage": f.stage, "artifact": f.artifact, "artifact_line": f.row + 1, "repro": f.repro, "text": f.text}
+            "stage": f.stage, "artifact": f.artifact, "artifact_line": f.row + 1, "repro": f.repro, "call": f.call,
+            "text": f.text}

@@ -32,7 +32,7 @@ def fewer_collections() -> Iterator[None]:
             gc.set_threshold(*before)
 
 
-def loading(module: str, function: str, *arguments: str) -> str:
+def loading(module: str, function: str, *arguments: str | bool) -> str:
     """A program for `python -c` that loads `module` with fewer collections, and calls a function of it."""
     call = f"{function}({', '.join(map(repr, arguments))})"
     loaded = f"with fewer_collections(): from {module} import {function}"

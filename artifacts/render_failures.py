@@ -37,7 +37,8 @@ def commands(recording: str, failure: dict[str, Any]) -> list[tuple[str, str]]:
         line = f" --line {failure['artifact_line']}" if failure["artifact_line"] > 1 else ""
         found.append(("look at", f"ptdebug show {recording}:{failure['artifact']}{line}"))
     if failure["repro"]:
-        found.append(("repro", f"ptdebug repro {recording}:{failure['repro']} -o repro.py"))
+        call = f" --call {failure['call']}" if failure["call"] else ""
+        found.append(("repro", f"ptdebug repro {recording}:{failure['repro']}{call} -o repro.py"))
     return found
 
 

@@ -30,21 +30,29 @@ MAX_CALLERS = 60
 
 
 def saving_inputs(session: Session, captured: CapturedGraph, context: CompileContext, compiled: Compiled) -> Compiled:
-    """`compiled`, whose first call (or each, depending on the settings) saves its inputs before it runs."""
+    """`compiled`, whose first call (or each, depending on the settings) saves its inputs before it runs; of later calls
+    the first that raises does so then."""
     kind = session.settings.inputs
     if not session.recording or kind == "none" or session.folder is None:
         return compiled
     saver = InputSaver(session, captured.input_names, context, kind)
     if kind == "all":
         return saver.around(compiled)
-    pending = True
+    calls, raised = 0, False
 
     def first(*args: Any) -> Sequence[Any]:
-        nonlocal pending
-        if pending:
-            pending = False
+        nonlocal calls, raised
+        number, calls = calls, calls + 1
+        if number == 0:
             saver.save(args, random_state())
-        return compiled(*args)
+            return compiled(*args)
+        try:
+            return compiled(*args)
+        except Exception:
+            if not raised:
+                raised = True
+                saver.save(args, {}, number)
+            raise
 
     return first
 
@@ -73,10 +81,11 @@ class InputSaver:
 
         return saving
 
-    def save(self, args: Sequence[Any], random: dict[str, torch.Tensor]) -> None:
-        """Save the inputs of a call, as `inputs` (the first) or `inputs_N`."""
-        name = "inputs" if self._calls == 0 else f"inputs_{self._calls}"
-        self._calls += 1
+    def save(self, args: Sequence[Any], random: dict[str, torch.Tensor], number: int | None = None) -> None:
+        """Save the inputs of the next call, or of that `number`, as `inputs` (the first) or `inputs_N`."""
+        number = self._calls if number is None else number
+        name = f"inputs_{number}" if number else "inputs"
+        self._calls = number + 1
         try:
             record = self._save(args, name, random)
         except Exception as error:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--program", dest="again", action=argparse.BooleanOptionalAction, default=None,
         help="run the program again, however long it takes, or not at all")
     add("--call", metavar="N", type=int, default=0,
-        help="the inputs of a later call of the graph, counted from 0; saved by run --inputs all")
+        help="the inputs of a later call of the graph, counted from 0: one that raised, or with run --inputs all, any")
     add("--device", metavar="DEVICES", default="", help="where to run: cpu, cuda, or cpu,cuda (default: as recorded)")
     add("--repeat", metavar="N", type=int, default=1,
         help="run eager and the kernels N times, to find what differs from run to run")

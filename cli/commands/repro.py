@@ -18,11 +18,13 @@ _NAMED = re.compile(r"(.*:\d+/\d+(?:@\w+)?):(breaks|recompiles|kernels|passes)(?
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SELECTOR, -o, --inputs, --check, --trust and --json."""
+    """SELECTOR, -o, --inputs, --call, --check, --trust and --json."""
     add_selector(parser)
     parser.add_argument("-o", "--out", metavar="FILE", default="repro.py", help="where to write (default: repro.py)")
     parser.add_argument("--inputs", choices=("recorded", "random"), default="recorded",
                         help="the recorded values (default), or random ones of the same shapes, strides and dtypes")
+    parser.add_argument("--call", metavar="N", type=int, default=0, help=(
+        "the inputs of a later call, counted from 0: one that raised, or with run --inputs all, any"))
     parser.add_argument("--check", action="store_true", help="also run the script in a fresh process")
     parser.add_argument("--trust", action="store_true", help="run code of a recording from elsewhere")
 
@@ -42,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         compiled = [c.id for c in recording.compiles() if c.status == "compiled"]
         compile_id = selector.compile or _only(recording.name, compiled)
         made = repro(recording, compile_id, stage or selector.stage, name or selector.name, arguments.inputs,
-                     arguments.trust)
+                     arguments.trust, arguments.call)
     files = made.write(Path(arguments.out))
     found = verify(files) if arguments.check else None
     if arguments.json:

@@ -240,8 +240,7 @@ class AtenTracer(TorchDispatchMode):
             return self._decompose(func, _copied_then_viewed, args, kwargs)
 
     def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
-        """Apply the rule of an operator, which is a decision; NotImplemented to leave it as it is: to its lowering, or,
-        where it has none, to ATen."""
+        """Apply the rule of an operator, which is a decision; NotImplemented to leave it to its lowering, or to ATen."""
         source = self.source()
         subject = f"{func}@{source.name if source is not None else '?'}"
         origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()

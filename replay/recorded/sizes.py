@@ -2,10 +2,10 @@
 
 A grammar of our own, of arithmetic alone, in which nothing takes long: text, depth and numbers are bounded.
 
-    whole: sum (("<" | "<=" | ">" | ">=") sum)?
+    whole: condition (("&" | "|") condition)*    condition: sum (("<" | "<=" | ">" | ">=") sum)?
     sum: product (("+" | "-") product)*          power: value ("**" signed)?
-    product: signed (("*" | "/" | "//" | "%") signed)*     value: NUMBER | NAME | NAME "(" sums ")" | "(" sum ")"
-    signed: "-" signed | power
+    product: signed (("*" | "/" | "//" | "%") signed)*     value: NUMBER | NAME | NAME "(" sums ")" | "(" whole ")"
+    signed: "-" signed | "~" signed | power
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_DEPTH = 60
 MAX_BITS = 256  # of a number on the way; a size has at most 64
 
 _TOKEN = re.compile(r"\s*(?:(?P<number>\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?)|(?P<name>[A-Za-z_]\w*)"
-                    r"|(?P<sign>\*\*|//|<=|>=|[-+*/%(),<>]))")
+                    r"|(?P<sign>\*\*|//|<=|>=|[-+*/%(),<>&|~]))")
 
 
 class SizeError(ValueError):
@@ -53,6 +53,7 @@ def bounded_lshift(number: Any, places: Any) -> Any:
 
 
 _SUMS = {"+": operator.add, "-": operator.sub}
+_JOINED = {"&": lambda one, other: bool(one) and bool(other), "|": lambda one, other: bool(one) or bool(other)}
 _CONDITIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _PRODUCTS = {"*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -97,12 +98,19 @@ class _Evaluator:
         self._depth = 0
 
     def whole(self) -> Any:
+        value = self._joined()
+        if self._next < len(self._tokens):
+            raise SizeError(f"{self._tokens[self._next][1]!r} is not expected there")
+        return value
+
+    def _joined(self) -> Any:
+        return self._chain(_JOINED, self._condition)
+
+    def _condition(self) -> Any:
         value = self._sum()
         if (sign := self._peek()) in _CONDITIONS:
             self._next += 1
             value = _CONDITIONS[sign](value, self._sum())
-        if self._next < len(self._tokens):
-            raise SizeError(f"{self._tokens[self._next][1]!r} is not expected there")
         return value
 
     def _sum(self) -> Any:
@@ -125,6 +133,9 @@ class _Evaluator:
         if self._peek() == "-":
             self._next += 1
             value = -self._signed()
+        elif self._peek() == "~":
+            self._next += 1
+            value = not self._signed()
         else:
             value = self._power()
         self._depth -= 1
@@ -147,7 +158,7 @@ class _Evaluator:
         if kind == "name" and text in self._symbols:
             return self._symbols[text]
         if text == "(":
-            value = self._sum()
+            value = self._joined()
             self._expect(")")
             return value
         raise SizeError(f"{text!r} is not known")

@@ -22,13 +22,16 @@ class Compilation:
     """What scripts are written from: one compilation's records, and the values of its inputs."""
 
     def __init__(
-        self, recording: Recording, compile_id: str, inputs: str = RECORDED, trust: bool = False
+        self, recording: Recording, compile_id: str, inputs: str = RECORDED, trust: bool = False, call: int = 0,
     ) -> None:
         self.may_run = trust or is_ours(recording)
         self.recording = recording
         self.id = compile_id
         self.graph: Graph = self.need(Graph, "capture")
-        kept = recording.find(SavedInputs, compile_id, "runtime", "inputs")
+        kept = recording.find(SavedInputs, compile_id, "runtime", f"inputs_{call}" if call else "inputs")
+        if call and kept is None:
+            raise ReplayError(f"the inputs of call {call} of {compile_id} were not saved")
+        self.call = call
         self.kept = kept or _described(self.graph)
         self.is_recorded = inputs == RECORDED and bool(self.kept.file)
         self.training = "joint" in recording.stages(compile_id)
@@ -93,7 +96,7 @@ class Compilation:
         """The case of the graph, on these inputs."""
         case = Case.from_recording(self.recording, self.id) if self.kept.file else Case(
             self.graph, Inputs((), {}), self.training)
-        return case if self.is_recorded else Case(
+        return case if self.is_recorded and not self.call else Case(
             case.graph, Inputs.of(self.values, self.sources), self.training, forced=case.forced, options=case.options,
             state=self.kept.state)
 

@@ -206,10 +206,11 @@ WRITERS: dict[str, Writer] = {
 
 
 def repro(
-    recording: Recording, compile_id: str, stage: str = "", name: str = "", inputs: str = RECORDED, trust: bool = False
+    recording: Recording, compile_id: str, stage: str = "", name: str = "", inputs: str = RECORDED, trust: bool = False,
+    call: int = 0,
 ) -> Repro:
-    """The script for a compilation, a stage of it, or one artifact. `trust`: code of the recording may run, whoever
-    made it. Raises ReplayError."""
+    """The script for a compilation, a stage of it, or one artifact, with the inputs of a call. `trust`: code of the
+    recording may run, whoever made it. Raises ReplayError."""
     if stage not in WRITERS:
         raise ReplayError(f"no script shows the stage {stage}: one can show {', '.join(filter(None, WRITERS))}")
-    return WRITERS[stage](Compilation(recording, compile_id, inputs, trust), name)
+    return WRITERS[stage](Compilation(recording, compile_id, inputs, trust, call), name)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,9 @@ from ...artifacts.garbage import loading
 SETTINGS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 """Of the server's environment: to ask whether there is a GPU must not start what children cannot use, nor may stock's
 compiler start processes of its own."""
+
+WARM_WITHIN = 60.0
+"""Seconds in which a server compiles its first graph; what hangs or crashes may do so in that one, too."""
 
 Request = Callable[[Path], dict[str, Any]]
 """Makes a request, from the file that its answer will be in. It has a "limit" of seconds."""
@@ -39,7 +44,12 @@ class _Server:
     stdin: BinaryIO
     stdout: BinaryIO
     wait: Callable[[], object]
+    kill: Callable[[], object]
     ready: bool = False
+
+    def is_ready(self) -> bool:
+        """Wait for its first line; False if it ends, or takes too long."""
+        return bool(select.select([self.stdout], [], [], WARM_WITHIN)[0] and self.stdout.readline())
 
 
 class Workers:
@@ -88,8 +98,12 @@ class Workers:
         if self._server is None:
             self._server = _spawned()
         if not self._server.ready:
+            if not self._server.is_ready():
+                self._server.kill()
+                self._server.wait()
+                self._server = _spawned(warm=False)
+                self._receive()
             self._server.ready = True
-            self._receive()
         return self._server
 
     def _receive(self) -> dict[str, Any]:
@@ -101,12 +115,12 @@ class Workers:
         return received
 
 
-def _spawned() -> _Server:
+def _spawned(warm: bool = True) -> _Server:
     """A server in a new interpreter."""
-    command = [sys.executable, "-c", loading(f"{__package__}.server", "main")]
+    command = [sys.executable, "-c", loading(f"{__package__}.server", "main", warm)]
     process = subprocess.Popen(command, env=os.environ | SETTINGS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
-    return _Server(process.stdin, process.stdout, process.wait)  # type: ignore[arg-type]
+    return _Server(process.stdin, process.stdout, process.wait, process.kill)  # type: ignore[arg-type]
 
 
 def _forked() -> _Server | None:
@@ -135,4 +149,5 @@ def _forked() -> _Server | None:
             os._exit(1)
     os.close(requests[0])
     os.close(answers[1])
-    return _Server(os.fdopen(requests[1], "wb"), os.fdopen(answers[0], "rb"), lambda: os.waitpid(pid, 0))
+    return _Server(os.fdopen(requests[1], "wb"), os.fdopen(answers[0], "rb"), lambda: os.waitpid(pid, 0),
+                   lambda: os.kill(pid, signal.SIGKILL))

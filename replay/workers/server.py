@@ -44,8 +44,8 @@ class Child:
     answer: Path
 
 
-def main() -> None:
-    """Serve until stdin ends."""
+def main(warm: bool = True) -> None:
+    """Serve until stdin ends. `warm`: compile something first, so that children need not load what that takes."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a case prints is not an answer
     reader, writer = os.pipe()
@@ -53,7 +53,8 @@ def main() -> None:
     signal.set_wakeup_fd(writer)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the search: it closes stdin
-    warm_up()
+    if warm:
+        warm_up()
     gc.collect()
     gc.freeze()  # a collection in a child would copy what it shares
     children: dict[int, Child] = {}

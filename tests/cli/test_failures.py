@@ -45,7 +45,7 @@ def test_from_the_exception_to_the_node(ptdebug: Command, tmp_path: Path) -> Non
     done = ptdebug("run", "--name", "r", "--keep-output", "3", "--json", "s.json", "index.py")
     assert done.returncode == 1 and done.stdout.splitlines()[-1] == "second"
     assert "raised at index.py:7 in f (compilation 0/0, node getitem): raised while this graph ran" in done.stderr
-    assert "repro: ptdebug repro @:0/0 -o repro.py" in done.stderr
+    assert "repro: ptdebug repro @:0/0 --call 1 -o repro.py" in done.stderr
     document = json.loads((tmp_path / "s.json").read_text())
     [found] = document["failures"]
     assert (found["kind"], found["line"], found["node"]) == ("exception", 7, "capture#getitem")
@@ -55,7 +55,8 @@ def test_from_the_exception_to_the_node(ptdebug: Command, tmp_path: Path) -> Non
     assert "what failed" in shown and "return h[index].sum()" in shown and "traceback" in shown
     command = next(line.split("ptdebug ")[1] for line in shown.splitlines() if "look at" in line)
     assert "getitem = " in ptdebug(*command.split()).stdout
-    assert ptdebug("repro", "r:0/0", "-o", "repro.py").returncode == 0
+    assert ptdebug("repro", "r:0/0", "--call", "1", "-o", "repro.py").returncode == 0
+    assert "index 9" not in (tmp_path / "repro.py").read_text() and "9])" in (tmp_path / "repro.py").read_text()
 
 
 def test_a_compilation_that_fails(ptdebug: Command, tmp_path: Path) -> None:

@@ -131,6 +131,13 @@ def test_recorded_targets_outside_torch_need_trust():
         resolve("torch.no_such_function")
 
 
+def test_recorded_conditions_may_be_joined():
+    expected = {"(u0 < 8) & (u0 + 9 > 0)": (True, False, False), "(u0 >= 8) | Eq(u0, -9)": (False, True, True),
+                "~(u0 < 8)": (False, True, False)}
+    for text, holds in expected.items():
+        assert tuple(size_value(text, {"u0": number}) for number in (3, 8, -9)) == holds
+
+
 def test_recorded_sizes_are_arithmetic_only():
     assert size_value("2*s0 + (s1//3)", {"s0": 4, "s1": 10}) == 11
     assert size_value("Max(1, s0) - Mod(s1, 4)", {"s0": 4, "s1": 10}) == 2

@@ -1,11 +1,15 @@
 """Cases in processes of their own: crashes and hangs are outcomes, and what is known is not run again."""
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from ptdebug.replay.workers import client, server
 from ptdebug.replay.workers.pool import Pool
 
 from .cases import case_of
@@ -36,6 +40,17 @@ def test_outcomes_of_workers(cache: Path):
     with Pool() as pool:  # another search, later
         assert pool([case])[0].passed and pool.ran == 0
         assert pool([replace(case, imports=("no_such_module",))])[0].kind == "invalid"
+
+
+@pytest.mark.parametrize("broken", [lambda: os._exit(3), lambda: time.sleep(600)], ids=["dies", "hangs"])
+def test_what_every_compilation_does_is_an_outcome_too(cache: Path, monkeypatch: pytest.MonkeyPatch, broken: Any):
+    """Also in the first, which the process makes that others are forked from."""
+    monkeypatch.setattr(server, "warm_up", broken)
+    monkeypatch.setattr(client, "WARM_WITHIN", 0.5)
+    workers = client.Workers(fork=True)
+    with Pool(processes=workers) as pool:
+        assert pool([case_of(program, torch.randn(8))])[0].passed
+    workers.close()
 
 
 def test_what_an_interrupted_search_left_running_answers_nothing_else(cache: Path):
