@@ -93,6 +93,14 @@ def scatters_to(view: Any) -> Check:
     return check
 
 
+def selected(args: Args, kwargs: Mapping[str, Any]) -> str:
+    """A position that the dimension has; torch checks it where the size is known."""
+    size, position = args[0].shape[args[1]] if args[0].dim() else 0, args[2]
+    if _is_unbacked(size) and not _is_unbacked(position):
+        torch._check(size > position if position >= 0 else size >= -position)
+    return ""
+
+
 def squeezed(args: Args, kwargs: Mapping[str, Any]) -> str:
     """No check of eager: torch assumes that no unbacked size is 1, and would keep one that is."""
     shape, dims = args[0].shape, args[1] if len(args) > 1 else range(args[0].dim())

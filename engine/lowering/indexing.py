@@ -1,13 +1,14 @@
 """Lowerings whose indices are themselves read from tensors: index, gather, embedding, index_select."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
-from ..ir.affine import Linear
+from ...operators.unbacked import is_unbacked
+from ..ir.affine import Linear, Size, less
 from ..unsupported import NoLowering
 from .body import BodyBuilder
 from .lazy_tensors import Index, Value
@@ -19,15 +20,24 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
-def _has_elements(x: Value) -> None:
+def in_bounds_of(extents: Iterable[Size]) -> None:
+    """Raise NoLowering where a dimension of which elements are looked up or written may have none: where data decide
+    its size (inputs' sizes that vary are never 0). A kernel touches element 0 before it reports a wrong index."""
+    for extent in extents:
+        if type(extent) is not int and any(map(is_unbacked, extent.free_symbols)) and not less(0, extent):
+            raise NoLowering("an index into a dimension that may have no elements")
+
+
+def _looks_up(x: Value, dims: Iterable[int]) -> None:
     if 0 in x.size:
         raise NoLowering("an empty lookup: which indices raise is left to ATen's kernel")
+    in_bounds_of([x.size[dim] for dim in dims])
 
 
 @lowering(aten.index.Tensor, aten._unsafe_index.Tensor, kind=GATHER)
 def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequence[Value | None]) -> Value:
-    _has_elements(x)
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    _looks_up(x, [d for d, _ in given])
     if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
         raise NoLowering("a boolean index has a data-dependent number of results")
     if any(i.device != x.device for _, i in given):
@@ -57,8 +67,8 @@ def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequenc
 def _index_select(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value) -> Value:
     if not x.size:
         raise NoLowering("index_select of a 0-d tensor")
-    _has_elements(x)
     at = dim % len(x.size)
+    _looks_up(x, [at])
 
     def compute(e: BodyBuilder, index: Index) -> str:
         place = e.indirect(positions.load(e, (index[at],) if positions.size else ()), x.size[at], strict=True)
@@ -72,8 +82,8 @@ def _gather(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, posit
             ) -> Value:
     if not x.size or not positions.size:
         raise NoLowering("gather of a 0-d tensor")
-    _has_elements(x)
     at = dim % len(x.size)
+    _looks_up(x, [at])
 
     def compute(e: BodyBuilder, index: Index) -> str:
         place = e.indirect(positions.load(e, index), x.size[at], strict=True)
@@ -84,7 +94,7 @@ def _gather(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, posit
 
 @lowering(aten.embedding.default, kind=GATHER)
 def _embedding(graph: GraphLowering, node: torch.fx.Node, weight: Value, positions: Value, *_: Any, **__: Any) -> Value:
-    _has_elements(weight)
+    _looks_up(weight, [0])
     rank = len(positions.size)
 
     def compute(e: BodyBuilder, index: Index) -> str:

@@ -14,6 +14,7 @@ import torch.fx
 from ..ir.affine import Linear, Size, contiguous_strides, sizes
 from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder
+from .indexing import in_bounds_of
 from .lazy_tensors import Index, Value, offset
 from .registry import COMPOSITE, lowering
 
@@ -74,6 +75,7 @@ def _index_put(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Seq
     if block is None or 0 in block:
         raise NoLowering("index_put with indices of symbolic shapes, or of none")
     dims = [d for d, _ in given]
+    in_bounds_of([x.size[d] for d in dims])
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0  # NumPy's rule, as in `index`
     others = [extent for d, extent in enumerate(x.size) if d not in dims]
     sources = dict(given)
@@ -102,6 +104,8 @@ def _realize_for_many(graph: GraphLowering, value: Value) -> None:
 
 
 def _along(dim: int, positions: Value, extent: Size) -> Place:
+    in_bounds_of([extent])
+
     def place(e: BodyBuilder, index: Index) -> tuple[Linear, ...]:
         return (*index[:dim], e.indirect(positions.load(e, index), extent, strict=True), *index[dim + 1:])
 
@@ -135,6 +139,7 @@ def _embedding_backward(graph: GraphLowering, node: torch.fx.Node, gradient: Val
     if by_frequency or type(padding) is not int:
         raise NoLowering("scale_grad_by_freq is left to ATen")
     _same_device(gradient, positions)
+    in_bounds_of([rows])
     rank = len(positions.size)
 
     def place(e: BodyBuilder, index: Index) -> tuple[Linear, ...]:

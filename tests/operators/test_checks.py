@@ -79,6 +79,8 @@ THREE = torch.arange(3)
 OF_KEPT_VALUES: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x.unique().squeeze(), lambda x: x.unique()[None].squeeze(1).shape, lambda x: x[x > 2].squeeze_(),
     lambda x: x.unique()[-2:] * 2, lambda x: _set(x.unique(), slice(-2, None), torch.tensor(9.0)),
+    lambda x: x[x > 3.5].select(0, 1) * 2, lambda x: x[x > 3.5].index_select(0, THREE[:1]) * 2,
+    lambda x: x[x > 3.5].scatter(0, THREE[:1], 7.0) + 1,
     lambda x: torch.zeros(9).index_put((THREE,), x.unique(), accumulate=True),
     lambda x: _set(torch.zeros(2, 4), (slice(None), THREE), x.unique()),
     lambda x: torch.slice_scatter(torch.zeros(9), x.unique(), 0, 0, 3),
@@ -89,7 +91,7 @@ OF_KEPT_VALUES: list[Callable[[torch.Tensor], Any]] = [
 
 @pytest.mark.parametrize("place", range(len(OF_KEPT_VALUES)))
 def test_sizes_that_the_data_decide_are_checked_when_they_are_known(place: int) -> None:
-    """Three values fit; one is squeezed or broadcast, or refused; two are refused."""
+    """Three values fit; one is squeezed or broadcast, or refused; two are refused. Of none, none is looked up."""
     function = OF_KEPT_VALUES[place]
     compiled = ptdebug.compile(function)
     for given in ([1.0, 2.0, 3.0], [4.0, 4.0, 4.0], [1.0, 3.0, 3.0]):
