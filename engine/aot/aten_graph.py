@@ -241,9 +241,8 @@ class AtenTracer(TorchDispatchMode):
 
     def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
         """Apply the rule of an operator, which is a decision; NotImplemented to leave it to its lowering, or to ATen."""
-        source = self.source()
-        subject = f"{func}@{source.name if source is not None else '?'}"
-        origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()
+        name = source.name if (source := self.source()) is not None else "?"
+        subject, origins = f"{func}@{name}", () if source is None else (f"capture#{name}",)
         left = "before its lowering sees it" if func in self.lowered else "as it has no lowering"
         options, why = ("rule", "keep"), f"{func} is decomposed by {described(rule)}, {left}"
         if self.context.override("decompose", subject) == "keep":
