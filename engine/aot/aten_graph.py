@@ -240,9 +240,10 @@ class AtenTracer(TorchDispatchMode):
             return self._decompose(func, _copied_then_viewed, args, kwargs)
 
     def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
-        """Apply the rule of an operator, which is a decision; NotImplemented to leave it to its lowering, or to ATen."""
-        name = source.name if (source := self.source()) is not None else "?"
-        subject, origins = f"{func}@{name}", () if source is None else (f"capture#{name}",)
+        """Apply the rule of an operator, a decision; NotImplemented to leave it to its lowering, or to ATen."""
+        source = self.source()
+        subject = f"{func}@{source.name if source is not None else '?'}"
+        origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()
         left = "before its lowering sees it" if func in self.lowered else "as it has no lowering"
         options, why = ("rule", "keep"), f"{func} is decomposed by {described(rule)}, {left}"
         if self.context.override("decompose", subject) == "keep":
@@ -260,8 +261,7 @@ class AtenTracer(TorchDispatchMode):
             return NotImplemented
         if self.context.recording and result is not NotImplemented:
             made = []
-            while last.next.op != "root":
-                last = last.next
+            while (last := last.next).op != "root":
                 made.append(last.name)
             origins += tuple(f"{self.stage}#{name}" for name in made)
             self.context.decide("decompose", subject, options, "rule", f"{why}: {', '.join(made)}", origins=origins)
