@@ -30,7 +30,8 @@ FAULTS = (
     _in_a_kernel("kernel_reads_address_eight", "signal", 'f"*(volatile float*)8 + {self.value(part, s.args[0])}"'),
     _in_a_kernel("kernel_traps", "signal", 'f"(__builtin_trap(), {self.value(part, s.args[0])})"'),
     _in_a_kernel("kernel_never_ends", "hang", 'f"({{ volatile int on = 1; while (on) {{}} 0.0f; }})"'),
-    Fault("search_for_fusions_never_ends", ("fusion", "schedule", "kernels"), "(compile:graph|frame:.*|realize:.*)", """
+    Fault("search_for_fusions_never_ends", ("fusion", "schedule", "kernels"),
+          "(compile:graph|frame:.*|realize:.*|lowering:.*)", """
 def f(x):
     y = x * 2
     z = y.sum(1)
