@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .listing import printable
+from .measured import Measured, kept, of_groups
 from .recording import CompileInfo, Recording
 from .records import Break, Breaks, Recompile, Runtime
 from .render_lists import change_text
@@ -28,12 +29,14 @@ def chrome_trace(recording: Recording, compile_id: str = "") -> dict[str, Any]:
     events = [*_names(recording, infos), *_run(recording, meta, start)]
     names = resumed(recording)
     breaks, again = _by_compile(recording, Breaks), _by_compile(recording, Recompile)
-    runtimes = _by_compile(recording, Runtime)
+    runtimes, timed = _by_compile(recording, Runtime), kept(recording.path)
     for info in infos:
         events += _compilation(recording, info, display_name(info, names), start, runtimes.get(info.id))
         pid = recording.process(info.id)
         events += _instants(info, pid, start, breaks.get(info.id), again.get(info.id))
-    note = "stages are drawn one after the other: their durations are measured, their beginnings are not"
+        if info.id in timed:
+            events += _kernels(recording, info, timed[info.id], start)
+    note = "stages, and the kernels of a call, are drawn one after the other: only their durations are measured"
     return {"displayTimeUnit": "ms", "otherData": {"recording": recording.name, "note": note}, "traceEvents": events}
 
 
@@ -43,7 +46,7 @@ def _by_compile(recording: Recording, kind: type[Any]) -> dict[str, Any]:
 
 def _names(recording: Recording, infos: list[CompileInfo]) -> Iterator[dict[str, Any]]:
     for pid in dict.fromkeys([recording.process(), *(recording.process(info.id) for info in infos)]):
-        for thread, title in ((0, "program"), (1, "compilations")):
+        for thread, title in ((0, "program"), (1, "compilations"), (2, "kernels of one call, as measured")):
             yield {"ph": "M", "pid": pid, "tid": thread, "name": "thread_name", "args": {"name": title}}
         yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"ptdebug {recording.name}"}}
 
@@ -91,6 +94,19 @@ def _instants(
         place = f"{entry.location.file}:{entry.location.line}"
         yield base | {"name": f"graph break: {entry.code}", "cat": "break",
                       "args": {"place": place, "source": entry.source, "message": entry.message}}
+
+
+def _kernels(recording: Recording, info: CompileInfo, measured: Measured, start: float) -> Iterator[dict[str, Any]]:
+    """The kernels and library calls of one call, each with the command that shows what it computes."""
+    at = _us(info.started - start + info.seconds.get("total", 0.0)) if info.started else 0.0
+    for part, group, kernel in of_groups(recording, info.id, measured):
+        shown = f"{recording.name}:{info.id}:schedule" + (f":{part}" if part else "")
+        eager = {} if kernel.eager_seconds is None else {"eager_seconds": kernel.eager_seconds}
+        yield {"ph": "X", "pid": recording.process(info.id), "tid": 2, "name": printable(kernel.name),
+               "cat": f"kernel,{kernel.kind}", "ts": at, "dur": _us(kernel.seconds),
+               "args": {"group": group, "took": kernel.text, "device": measured.device, **eager,
+                        "show": f"ptdebug show {shown}"}}
+        at += _us(kernel.seconds)
 
 
 def _us(seconds: float) -> float:
