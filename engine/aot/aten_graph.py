@@ -240,12 +240,12 @@ class AtenTracer(TorchDispatchMode):
             return self._decompose(func, _copied_then_viewed, args, kwargs)
 
     def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
-        """Apply the rule of an operator, a decision; NotImplemented to leave it to its lowering, or to ATen."""
+        """Apply the rule of an operator, which is a decision; NotImplemented to leave it to its lowering or to ATen."""
         source = self.source()
         subject = f"{func}@{source.name if source is not None else '?'}"
         origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()
-        left = "before its lowering sees it" if func in self.lowered else "as it has no lowering"
-        options, why = ("rule", "keep"), f"{func} is decomposed by {described(rule)}, {left}"
+        when = "before its lowering sees it" if func in self.lowered else "as it has no lowering"
+        options, why = ("rule", "keep"), f"{func} is decomposed by {described(rule)}, {when}"
         if self.context.override("decompose", subject) == "keep":
             self.context.decide("decompose", subject, options, "rule", why, origins=origins)
             return NotImplemented
@@ -495,6 +495,5 @@ def _is_composite(func: Any) -> bool:
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     for i, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[i] if i < len(args) else kwargs.get(argument.name)
-            if value is not None:
+            if (value := args[i] if i < len(args) else kwargs.get(argument.name)) is not None:
                 yield value

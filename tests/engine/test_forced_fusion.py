@@ -41,6 +41,8 @@ def test_everything_legal_can_be_fused_in_cpp(name):
 @pytest.mark.parametrize("option", ["fuse", "separate"])
 def test_everything_legal_can_be_fused_in_triton(name, option):
     function, given = PROGRAMS[name][0], inputs(name)
+    if name == "rows and columns":  # Triton's interpreter takes ten seconds for all of them
+        given = [given[0][:130, :140].contiguous()]
     expected = function(*given)
     got = compiled(function, given, {"fuse:*": option})(*given)
     for one, other in zip(got, expected if isinstance(expected, tuple) else (expected,)):

@@ -136,7 +136,7 @@ def test_several_reduction_axes_and_results_of_one_pass() -> None:
 @pytest.mark.parametrize("across", [True, False])
 def test_mean_and_variance_by_several_programs(splits: str, across: bool) -> None:
     """Of rows and of columns: lanes that are out of range do not count, nor does a program without a share."""
-    rows, length = 37, 300
+    rows, length = 19, 150
     place = r0 * rows + i0 if across else i0 * length + r0
     body = LoopBody("mean", (_axis(i0, rows),), (_axis(r0, length),), (
         _load("t0", "x", place), Statement("t1", "reduce", ("t0",), mode="welford"),
