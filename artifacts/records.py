@@ -51,14 +51,14 @@ class Argument(Record, frozen=True):
 
 
 class TracedFunction(Record, frozen=True):
-    """A function that was inlined into the frame's graph: how often, and the seconds that tracing it took, its `own`,
-    and with what it calls."""
+    """A function that was inlined into the frame's graph: how often, and the seconds that tracing it took, without
+    (`own_seconds`) and with what it calls."""
 
     function: str
     file: str
     line: int
     calls: Count
-    own: float
+    own_seconds: float
     seconds: float
 
 

@@ -60,7 +60,7 @@ def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Li
                           source_ref(place.file, place.line)))
     lines += [Line("tracing spent its time in (own seconds, with what it calls, calls):")] if record.traced else []
     for item in record.traced[:TRACED_SHOWN]:
-        text = f"  {item.own:8.4f} {item.seconds:8.4f} {item.calls:5}  {item.function}  "
+        text = f"  {item.own_seconds:8.4f} {item.seconds:8.4f} {item.calls:5}  {item.function}  "
         lines.append(Line(printable(text + short_place(Location(item.file, item.line))),
                           source_ref(item.file, item.line)))
     return Listing(f"frame {record.function}", "text", tuple(lines))

@@ -96,5 +96,5 @@ def test_function_times_count_recursion_once(monkeypatch: pytest.MonkeyPatch) ->
     third = times.enter(outer.__code__)
     times.leave(outer.__code__, third)  # 4 to 8
     times.leave(outer.__code__, first)  # 0 to 10
-    assert [(t.function.rpartition(".")[2], t.calls, t.own, t.seconds) for t in times.records()] == [
+    assert [(t.function.rpartition(".")[2], t.calls, t.own_seconds, t.seconds) for t in times.records()] == [
         ("outer", 2, 8.0, 10.0), ("inner", 1, 2.0, 2.0)]

@@ -286,12 +286,12 @@ def _traced(session: Session, compile_id: str, whole: float) -> list[Answer]:
     kept = session.recording.sources()
     rows = []
     for item in frame.traced if frame is not None else ():
-        if item.own < whole * LEAST_SHARE:
+        if item.own_seconds < whole * LEAST_SHARE:
             break
         place = f"{item.file.rpartition('/')[2]}:{item.line}"
-        details = fixed(f"tracing {item.function} ({place}): {item.own:.3f} s of its own, {item.seconds:.3f} s with "
+        own = item.own_seconds
+        details = fixed(f"tracing {item.function} ({place}): {own:.3f} s of its own, {item.seconds:.3f} s with "
                         f"what it calls, in {plural(item.calls, 'call')}", f"of {whole:.3f} s of tracing")
         opens = (Target(compile_id, SOURCE, item.file), item.line - 1) if item.file in kept else None
-        rows.append(Answer(f"{item.own:7.3f} s {bar(item.own, whole):<{BAR}} {item.function} {place}", details,
-                           opens, 2))
+        rows.append(Answer(f"{own:7.3f} s {bar(own, whole):<{BAR}} {item.function} {place}", details, opens, 2))
     return rows
