@@ -35,6 +35,18 @@ def wrong_result(operator: Any, out: Any, args: Sequence[Any]) -> str:
     return check(operator, out, args) if check is not None else ""
 
 
+def apart(out: Any) -> Any:
+    """A fake result whose parts are tensors of their own. A kernel may return one tensor twice (the gradients of an
+    LSTM's two biases), and does not where torch answers from its cache of fake results: graphs are to be the same."""
+    if type(out) is not tuple or len({id(part) for part in out}) == len(out):
+        return out
+    parts: list[Any] = []
+    for part in out:
+        again = isinstance(part, torch.Tensor) and any(part is other for other in parts)
+        parts.append(part.new_empty_strided(part.shape, part.stride()) if again else part)
+    return tuple(parts)
+
+
 def is_wrong_view(operator: Any, result: Any, args: Sequence[Any]) -> bool:
     """Whether a fake result shares memory with an argument, and eager's has memory of its own: a fake kernel or a rule
     that has nothing to do (drop, move) may return the argument."""

@@ -294,7 +294,7 @@ class AtenTracer(TorchDispatchMode):
         node.args, node.kwargs = node_args, node_kwargs
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
-        out = func(*args, **kwargs)
+        out = meta.apart(func(*args, **kwargs))
         _unsupported(meta.wrong_result(func, out, args))
         first = out[0] if isinstance(out, tuple) else out
         strides = meta.eager_strides(func, first, args, True) if isinstance(first, torch.Tensor) else None
