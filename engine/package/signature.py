@@ -116,7 +116,8 @@ class InputError(ValueError):
 
 def shown(number: Number, titles: Mapping[str, str]) -> str:
     """A size or condition with the names that the person gave to symbols."""
-    return re.sub(r"[A-Za-z_]\w*", lambda found: titles.get(found[0], found[0]), str(number))
+    text = re.sub(r"[A-Za-z_]\w*", lambda found: titles.get(found[0], found[0]), str(number))
+    return text.replace("(-1)*", "-")
 
 
 def _range(symbol: Symbol) -> str:
