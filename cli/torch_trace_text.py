@@ -161,6 +161,10 @@ def _tree(value: ast.expr, known: Mapping[str, str]) -> Any:
             return {"torch": ast.unparse(value)}
         case ast.Name(id="inf" | "nan"):
             return {"float": value.id}
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
+            return {"float": "-inf"}
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" | "nan" as number)]):
+            return {"float": number}
         case ast.Constant(value=constant) if constant is Ellipsis:
             return {"python": "..."}
     try:

@@ -74,6 +74,17 @@ INNER = '''class GraphModule(torch.nn.Module):
 '''
 
 
+def test_numbers_that_are_not_finite() -> None:
+    text = """class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[3]"):
+        a = x.masked_fill(x, -inf);  x = None
+        b = a.clamp(float('-inf'), inf);  a = None
+        return (b,)
+"""
+    _, fill, clamp, _ = torch_trace_text.graph(text, "capture").nodes
+    assert fill.args[2] == {"float": "-inf"} and clamp.args[1:] == ({"float": "-inf"}, {"float": "inf"})
+
+
 def test_graphs_inside_of_a_text() -> None:
     graph = torch_trace_text.graph(INNER, "capture")
     held = graph.nodes[2]
