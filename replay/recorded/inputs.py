@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ...artifacts.files import NotAFileOfIt, plain_file
+from ...artifacts.listing import plural
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
 from .graphs import ReplayError, dtype
@@ -73,6 +74,7 @@ def load_input(item: SavedInput, flat: Mapping[str, torch.Tensor]) -> Any:
 
 RANDOM = "random:"
 """Before the names of devices in the file of a call's inputs: the states of their random number generators."""
+_OF_A_CALL = re.compile(r"inputs(?:_(\d+))?")  # the name of the record
 
 
 def load_random(folder: Path, saved: SavedInputs) -> dict[str, torch.Tensor]:
@@ -157,13 +159,21 @@ def kept_or_made_up(recording: Recording, compile_id: str, graph: Graph, call: i
         kept = recording.artifact(compile_id, "runtime", name)
     except RecordingError:
         if call:
-            raise ReplayError(f"call {call} of this graph was not saved: record with --inputs all") from None
+            raise ReplayError(not_saved(recording, compile_id, call)) from None
         kept = described(graph)
     if not isinstance(kept, SavedInputs):
         raise ReplayError(f"{compile_id}:runtime is a {type(kept).__name__}, which it should not be")
     if kept.file or not kept.inputs:
         return Inputs(kept, load_inputs(recording.path, kept))
     return Inputs(kept, synthesized(kept), f"made up from recorded metadata: values were not kept ({kept.note})")
+
+
+def not_saved(recording: Recording, compile_id: str, call: int) -> str:
+    """In words, that the inputs of a call were not saved, and those of which calls were."""
+    named = [_OF_A_CALL.fullmatch(i.name) for i in recording.artifacts(compile_id, kind="SavedInputs")]
+    calls = sorted(int(name[1] or 0) for name in named if name)
+    which = f"those of {plural(len(calls), 'call')} were: {', '.join(map(str, calls))}" if calls else "none were"
+    return f"the inputs of call {call} of {compile_id} were not saved ({which}): record with --inputs all"
 
 
 def recorded_devices(recording: Recording, compile_ids: Iterable[str]) -> set[str]:

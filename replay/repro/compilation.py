@@ -10,7 +10,7 @@ from ...artifacts.records import Graph, Guards, SavedInput, SavedInputs, TensorM
 from ..failures.case import Case, Inputs
 from ..program.program import is_ours
 from ..recorded.graphs import ReplayError
-from ..recorded.inputs import bind_symbols, load_inputs
+from ..recorded.inputs import bind_symbols, load_inputs, not_saved
 from .script import Header, origin
 from .tensors import random_tensor
 from .values import arguments, intermediates, numeric
@@ -30,7 +30,7 @@ class Compilation:
         self.graph: Graph = self.need(Graph, "capture")
         kept = recording.find(SavedInputs, compile_id, "runtime", f"inputs_{call}" if call else "inputs")
         if call and kept is None:
-            raise ReplayError(f"the inputs of call {call} of {compile_id} were not saved")
+            raise ReplayError(not_saved(recording, compile_id, call))
         self.call = call
         self.kept = kept or _described(self.graph)
         self.is_recorded = inputs == RECORDED and bool(self.kept.file)
