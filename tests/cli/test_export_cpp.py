@@ -1,6 +1,7 @@
 """Exported packages called from C++: a program without Python gets what the model computes, or a clear error."""
 from __future__ import annotations
 
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -122,7 +123,12 @@ def test_what_cannot_run_without_python_is_told(run: Run, tmp_path: Path) -> Non
     assert line.startswith("error: forward runs from Python only: aten.histc")
     content = path.read_bytes()
     place = content.index(b"refused\tforward")
+    entry, end = content.rindex(b"PK\1\2"), content.rindex(b"PK\5\6")
+    far = struct.pack("<4sIQI", b"PK\6\7", 0, (1 << 64) - 36, 1) + b"PK\5\6\0\0\0\0" + b"\xff" * 12 + b"\0\0"
     for damaged, why in ((content[: len(content) // 2], "it has no directory"), (b"", "it is empty"),
-                         (content[:place] + b"R" + content[place + 1:], "cpp.txt in it is not what was written")):
+                         (content[:place] + b"R" + content[place + 1:], "cpp.txt in it is not what was written"),
+                         (content[:entry + 28] + b"\xff\xff" + content[entry + 30:], "it ends too early"),
+                         (content[:end] + far, "it ends too early")):
         path.write_bytes(damaged)
         assert why in run(path, code=1)[0]
+    assert "can't read" in run(tmp_path, code=1)[0]

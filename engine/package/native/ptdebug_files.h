@@ -27,15 +27,20 @@ class File {
     struct stat about;
     if (file < 0 || fstat(file, &about)) fail("can't read " + path + ": " + std::strerror(errno));
     size_ = about.st_size;
-    void* at = size_ ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    void* at = size_ ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
+    const std::string why = at == MAP_FAILED ? std::strerror(errno) : "";
     close(file);
-    if (at == MAP_FAILED) damaged("it is empty");
+    if (at == MAP_FAILED) fail("can't read " + path + ": " + why);  // of a folder, say
+    if (!at) damaged("it is empty");
     bytes_ = static_cast<const unsigned char*>(at);
-    directory();
+    try {
+      directory();
+    } catch (...) {
+      munmap(at, size_);
+      throw;
+    }
   }
-  ~File() {
-    if (bytes_) munmap(const_cast<unsigned char*>(bytes_), size_);
-  }
+  ~File() { munmap(const_cast<unsigned char*>(bytes_), size_); }
   File(const File&) = delete;
 
   bool has(const std::string& name) const { return members_.count(name); }
@@ -52,15 +57,20 @@ class File {
 
  private:
   uint64_t number(size_t at, int width) const {
-    if (at + width > size_) damaged("it ends too early");
+    within(at, width);
     uint64_t value = 0;
     for (int k = width - 1; k >= 0; k--) value = value << 8 | bytes_[at + k];
     return value;
   }
 
+  void within(uint64_t at, uint64_t length) const {
+    if (at > size_ || length > size_ - at) damaged("it ends too early");
+  }
+
   void directory() {
     size_t end = size_ < 22 ? 0 : size_ - 22;
-    while (end > 0 && number(end, 4) != 0x06054b50) end--;
+    const size_t first = end < 0xffff ? 0 : end - 0xffff;  // what follows it is a comment of 16 bits' length
+    while (end > first && number(end, 4) != 0x06054b50) end--;
     if (number(end, 4) != 0x06054b50) damaged("it has no directory");
     uint64_t count = number(end + 10, 2), at = number(end + 16, 4);
     if ((count == 0xffff || at == 0xffffffff) && end >= 20 && number(end - 20, 4) == 0x07064b50) {  // a large file
@@ -72,6 +82,7 @@ class File {
       const uint64_t crc = number(at + 16, 4), name_length = number(at + 28, 2), extra = number(at + 30, 2);
       uint64_t size = number(at + 24, 4), local = number(at + 42, 4);
       if (number(at + 10, 2) != 0) damaged("a member is compressed");
+      within(at, 46 + name_length);
       wide(at + 46 + name_length, extra, size, local);
       const std::string name(reinterpret_cast<const char*>(bytes_ + at + 46), name_length);
       const uint64_t begin = local + 30 + number(local + 26, 2) + number(local + 28, 2);

@@ -287,6 +287,8 @@ struct PtdebugPackage {
   std::vector<std::unique_ptr<PtdebugEntry>> entries;
 
   explicit PtdebugPackage(const char* path) : file(path) {
+    if (file.has("manifest.json") && !file.has("cpp.txt"))
+      fail(std::string(path) + " has no cpp.txt: it is of an earlier version of ptdebug, or damaged; export it again");
     const auto [begin, size] = file.member("cpp.txt");
     std::istringstream text(std::string(begin, size));
     for (std::string line; std::getline(text, line);) {
@@ -336,7 +338,7 @@ struct PtdebugPackage {
     for (size_t k = 1; k < fields.size(); k++)
       if (!fields[k].empty() && !flags.count(fields[k])) lacking += (lacking.empty() ? "" : ", ") + fields[k];
     if (!lacking.empty())
-      fail(path + " was compiled for a CPU with " + lacking + ", which this one lacks: export it there");
+      fail(path + " was compiled for a CPU with " + lacking + ", which this one lacks: export it on one like this");
   }
 
   Handle tensor(const Strings& fields) const {
