@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_NEARLY = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def written(values: tuple[Any, ...], eager: Any, again: Any) -> tuple[Any, ...]:
@@ -22,6 +22,8 @@ def same_elements(eager: Any, again: Any) -> torch.Tensor | None:
     both = isinstance(eager, torch.Tensor) and isinstance(again, torch.Tensor) and eager.shape == again.shape
     if not both or eager is again or eager.layout is not torch.strided:
         return None
-    floats = eager.dtype in _FLOATS
-    same = torch.isclose(eager, again, rtol=0.01, atol=0.0, equal_nan=True) if floats else eager == again
+    if eager.dtype in _NEARLY:
+        same = torch.isclose(eager, again, rtol=0.01, atol=0.0, equal_nan=True)
+    else:
+        same = (eager == again) | ((eager != eager) & (again != again))  # NaN, of small floats
     return None if same.all() else same

@@ -1,9 +1,12 @@
 """Verdicts: equal, rounding, different."""
 from __future__ import annotations
 
+import pytest
 import torch
 from ptdebug.replay.recorded.inputs import clones
+from ptdebug.replay.repro import check
 from ptdebug.replay.verdicts.compare import compare, worst
+from ptdebug.replay.verdicts.unwritten import same_elements, written
 
 
 def test_bits_decide_equality_and_signs_of_zero_do_not_count():
@@ -89,3 +92,13 @@ def test_numbers_read_out_of_tensors_are_judged_as_in_the_tensor():
     assert compare(0.1, 0.1 + 1e-16, 0.1).verdict == "rounding"
     assert compare(0.1 + 1e-9, 0.1, 0.1).verdict == "different"
     assert compare(1, 1.0).verdict == "different"
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn])
+def test_a_nan_of_eager_is_compared_and_what_nobody_has_written_is_not(dtype):
+    eager, wrong = torch.tensor([torch.nan, 1.0, 2.0]).to(dtype), torch.tensor([0.0, 1.0, 2.0]).to(dtype)
+    assert same_elements(eager, eager.clone()) is None
+    again = torch.tensor([torch.nan, 1.0, 3.0]).to(dtype)
+    assert torch.equal(written((wrong,), eager, again)[0].cfloat(), wrong[:2].cfloat())
+    assert torch.equal(check.written(wrong, eager, again).cfloat(), wrong[:2].cfloat())

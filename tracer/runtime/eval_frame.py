@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,12 +76,30 @@ def _nobody() -> None:
     return None
 
 
-_OUTLIVING: list[Any] = []  # guard trees of entries that were dropped, perhaps while C++ was reading them
+class _Outliving(threading.local):
+    """Guard trees of entries that this thread dropped, perhaps while its C++ was reading them."""
+
+    def __init__(self) -> None:
+        self.trees: list[Any] = []
+
+
+_OUTLIVING = _Outliving()
 
 
 def free_dropped_trees() -> None:
     """Called where no guard runs in this thread."""
-    _OUTLIVING.clear()
+    _OUTLIVING.trees.clear()
+
+
+def _may_run_guards() -> bool:
+    """Whether C++ may be in a guard in this thread: the hook is off, below a call of what `optimize` returned."""
+    frame: types.FrameType | None = None if current_callback() else sys._getframe()
+    while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != _COMPILED_CALL:
+        frame = frame.f_back
+    return frame is not None
+
+
+_COMPILED_CALL = ("compiled", f"{__package__.rpartition('.')[0]}.frames.dispatch")
 
 
 class EntryGuards(_DeletedToStock):
@@ -123,12 +142,14 @@ class EntryGuards(_DeletedToStock):
 
     def invalidate(self, reason: str) -> None:
         """Drop this entry, because an object that its guards compare by id has died. Does nothing when it is not
-        installed. Where a guard may be running (the hook is off), the tree outlives the entry: garbage that Python
-        collects meanwhile may be what the entry was made for, and C++ goes on with the tree when the guard returns."""
+        installed. Where a guard may be running, the tree outlives the entry: garbage that Python collects meanwhile
+        may be what the entry was made for, and C++ goes on with the tree when the guard returns."""
         self.dead = reason
-        if current_callback() is None:
-            _OUTLIVING.append(self.root)
-        if self.extra_state is not None and self.cache_entry is not None and _Invalidated is not None:  # None at exit
+        if _Invalidated is None:  # at exit
+            return
+        if _may_run_guards():
+            _OUTLIVING.trees.append(self.root)
+        if self.extra_state is not None and self.cache_entry is not None:
             self.extra_state.invalidate(self.cache_entry, _Invalidated(reason, self.compile_id))
 
 

@@ -1,6 +1,7 @@
 """Cache entries that are dropped while C++ reads their guards."""
 from __future__ import annotations
 
+import gc
 import weakref
 from typing import Any
 
@@ -12,6 +13,7 @@ from ptdebug.tracer.fx.backend_call import CompileOptions
 from ptdebug.tracer.runtime import eval_frame
 
 pytestmark = pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable())
+OPTIONS = CompileOptions(lambda captured, context: captured.module.forward, make_context=CompileContext)
 
 
 def test_an_entry_that_garbage_collection_drops_while_a_guard_runs():
@@ -19,8 +21,7 @@ def test_an_entry_that_garbage_collection_drops_while_a_guard_runs():
     def function(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
-    compiled = dispatch.optimize(function, CompileOptions(lambda captured, context: captured.module.forward,
-                                                          make_context=CompileContext))
+    compiled = dispatch.optimize(function, OPTIONS)
     compiled(torch.ones(3))
     (entry,) = eval_frame.entries(function.__code__)
     guards, trees, there = [entry.guard_manager], [weakref.ref(entry.guard_manager.root)], []
@@ -36,3 +37,28 @@ def test_an_entry_that_garbage_collection_drops_while_a_guard_runs():
     assert there == [True]
     assert compiled(torch.zeros(3, 2)).shape == (3, 2)
     assert trees[0]() is None
+
+
+def test_nothing_is_kept_of_an_entry_that_is_dropped_where_no_guard_runs():
+    class Key:
+        pass
+
+    def called() -> weakref.ref[Key]:
+        class Scaled(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.key = Key()
+                self.factors = {self.key: 2.0}
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x * self.factors[self.key]
+
+        module = Scaled()
+        compiled = dispatch.optimize(module.__call__, OPTIONS)
+        assert compiled(torch.ones(3)).tolist() == [2, 2, 2]
+        return weakref.ref(module.key)
+
+    key = called()
+    for _ in range(3):
+        gc.collect()
+    assert key() is None
