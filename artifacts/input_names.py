@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ..dependencies import msgspec
 from .listing import Line, Listing
 from .recording import Recording
 from .records import Graph, Guards, Node, Pass, SavedInputs, TensorMeta, split_ref
@@ -33,7 +34,14 @@ def in_words(name: str) -> str:
 
 def input_names(recording: Recording, compile_id: str, stage: str, name: str, graph: Graph) -> dict[str, str]:
     """For the inputs of a graph of a compilation, what the program calls them; without those that are not known, and
-    those whose name something else in the graph has."""
+    those whose name something else in the graph has. None where another graph that says so is damaged."""
+    try:
+        return _input_names(recording, compile_id, stage, name, graph)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # in a node of a large graph
+        return {}
+
+
+def _input_names(recording: Recording, compile_id: str, stage: str, name: str, graph: Graph) -> dict[str, str]:
     capture = graph if stage == "capture" else _graph(recording, compile_id, "capture")
     if capture is None:
         return {}

@@ -86,8 +86,8 @@ def listing(recording: Recording, compile_id: str, stage: str, name: str = "") -
     record = recording.large_graph(compile_id, stage, name) or recording.artifact(compile_id, stage, name)
     try:
         made = render(record, stage, name, recording.source)
-        if isinstance(record, Graph | Pass):
-            return named_listing(made, input_names(recording, compile_id, stage, name, graph_of(record)))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # in a node of a large graph
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:  # in a node of a large graph
         raise RecordingError(f"{recording.name}:{compile_id}:{stage}: the content is damaged: {error}") from None
+    if isinstance(record, Graph | Pass):
+        return named_listing(made, input_names(recording, compile_id, stage, name, graph_of(record)))
     return made

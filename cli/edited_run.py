@@ -49,8 +49,8 @@ class Tried:
 
 def try_edit(recording: Recording, found: Break, edit: Edit, text: str, limit: float) -> Tried:
     """Run the recorded program on a copy in which the edit is made and, where the break goes, without the edit, for
-    what it prints. New files that it writes beside itself go there; elsewhere, and to files that exist, it writes as it
-    always does. Raises CommandError."""
+    what it prints; where that differs, with it once more. New files that it writes beside itself go there; elsewhere,
+    and to files that exist, it writes as it always does, each time. Raises CommandError."""
     command, folder = [str(word) for word in recording.meta.get("command", [])], str(recording.meta.get("folder", ""))
     if not command or command[0] in ("-c", "-"):
         raise CommandError("the recording does not say which file was run")
@@ -76,16 +76,26 @@ def try_edit(recording: Recording, found: Break, edit: Edit, text: str, limit: f
             raise CommandError(f"the edited program was not recorded: {words or error}") from None
         if not tried.gone:
             return tried
-        (copy / Path(edit.file).resolve().relative_to(root)).write_text(text, encoding="utf-8")
-        return replace(tried, output=_outputs(printed, lambda name: run(name)[2]))
+
+        def printed_by(name: str, content: str) -> list[str]:
+            (copy / Path(edit.file).resolve().relative_to(root)).write_text(content, encoding="utf-8")
+            return run(name)[2]
+
+        try:
+            output = _outputs(printed, partial(printed_by, "before", text),
+                              partial(printed_by, "again", edit.applied(text)))
+        except CommandError as error:
+            output = f"what it prints is not compared: {error}"
+        return replace(tried, output=output)
 
 
-def _outputs(edited: list[str], unedited: Callable[[str], list[str]]) -> str:
-    """In words, how what the edited program printed differs from what the unedited one prints (a run each time)."""
-    before = unedited("before")
+def _outputs(edited: list[str], unedited: Callable[[], list[str]], again: Callable[[], list[str]]) -> str:
+    """In words, how what the edited program printed differs from what the unedited one prints. It differs by itself
+    where the edited one does, run `again`: by chance, or for what an earlier run left (a cache)."""
+    before = unedited()
     if edited == before:
-        return "it prints the same as without the edit"
-    if unedited("again") != before:
+        return "it prints the same as without the edit" if edited else "it prints nothing that could be compared"
+    if again() != edited:
         return "it prints something else in each run, so what it prints is not compared"
     lost, new = ([line for line in one if line not in other] for one, other in ((before, edited), (edited, before)))
     texts = [f"{word} {lines[0]!r}" + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..artifacts.context import CompileContext
+from ..artifacts.context import CHANGED_INPUTS, CompileContext
 from ..artifacts.records import CallIdentity, SavedInput, SavedInputs, TensorMeta
 from ..dependencies import safetensors_torch
 from ..replay.program.identity import identify
@@ -31,13 +31,14 @@ MAX_CALLERS = 60
 
 def saving_inputs(session: Session, captured: CapturedGraph, context: CompileContext, compiled: Compiled) -> Compiled:
     """`compiled`, whose first call (or each, depending on the settings) saves its inputs before it runs; of later calls
-    the first that raises does so then."""
+    the first that raises does so then, unless it has written to them."""
     kind = session.settings.inputs
     if not session.recording or kind == "none" or session.folder is None:
         return compiled
     saver = InputSaver(session, captured.input_names, context, kind)
     if kind == "all":
         return saver.around(compiled)
+    marked = context.restartable or context.marks_changes  # what is raised after a write to an input says so
     calls, raised = 0, False
 
     def first(*args: Any) -> Sequence[Any]:
@@ -46,15 +47,23 @@ def saving_inputs(session: Session, captured: CapturedGraph, context: CompileCon
         if number == 0:
             saver.save(args, random_state())
             return compiled(*args)
+        before = [] if marked else _writes(args)
         try:
             return compiled(*args)
-        except Exception:
-            if not raised:
+        except Exception as error:
+            unchanged = not hasattr(error, CHANGED_INPUTS) and (
+                marked or (None not in before and before == _writes(args)))
+            if not raised and unchanged:
                 raised = True
                 saver.save(args, {}, number)
             raise
 
     return first
+
+
+def _writes(args: Sequence[Any]) -> list[int | None]:
+    """How often each tensor was written; None where that is not counted (made in inference mode)."""
+    return [None if arg.is_inference() else arg._version for arg in args if isinstance(arg, torch.Tensor)]
 
 
 class InputSaver:

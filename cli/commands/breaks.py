@@ -2,8 +2,9 @@
 
 They are grouped by function, in the order of its lines: one change often removes several. The most expensive function
 comes first. Where the change can be made by rule, it is shown as an edit of the line; --try N makes that of number N on
-a copy of the program, runs it again, and says whether the break goes (exit code 1 if not, or if the program fails), and
-whether it prints what it prints without the edit.
+a copy of the program, runs it, and says whether the break goes (exit code 1 if not, or if the program fails), and
+whether it prints what it prints without the edit. For that the program runs up to three times, and each time writes to
+files that exist, and outside of its folder, as it always does.
 """
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SELECTOR, --json and --try."""
     add_selector(parser)
     add = parser.add_argument
-    add("--try", metavar="N", type=int, dest="number", help="run the program on a copy with the edit for number N")
-    add("--limit", metavar="SECONDS", type=float, default=600.0, help="how long the program may take then (600)")
+    add("--try", metavar="N", type=int, dest="number",
+        help="run the program on a copy with the edit for number N, and without it")
+    add("--limit", metavar="SECONDS", type=float, default=600.0, help="how long each run of the program may take (600)")
     add("--trust", action="store_true", help="run what a recording from elsewhere names, without asking")
 
 

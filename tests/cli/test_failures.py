@@ -59,6 +59,23 @@ def test_from_the_exception_to_the_node(ptdebug: Command, tmp_path: Path) -> Non
     assert "index 9" not in (tmp_path / "repro.py").read_text() and "9])" in (tmp_path / "repro.py").read_text()
 
 
+@pytest.mark.parametrize("writes", [False, True])
+def test_inputs_that_a_call_wrote_before_it_raised_are_not_kept(writes: bool, tmp_path: Path) -> None:
+    """They are not those of the call."""
+    @api.compile(backend="eager")
+    def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        if writes:
+            x.add_(1)
+        return (x * 2)[index]
+
+    with api.record(out=str(tmp_path)) as recording:
+        f(torch.zeros(4), torch.tensor([0]))
+        with pytest.raises(IndexError):
+            f(torch.zeros(4), torch.tensor([9]))
+        kept = [info.name for info in recording.artifacts(kind="SavedInputs")]
+    assert kept == (["inputs"] if writes else ["inputs", "inputs_1"])
+
+
 def test_a_compilation_that_fails(ptdebug: Command, tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text(WHOLE)
     assert ptdebug("run", "--name", "r", "whole.py").returncode == 1

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from ptdebug.cli.edited_run import _outputs
 from ptdebug.cli.main import main
 
 PROGRAM = """\
@@ -51,3 +53,17 @@ def test_an_edit_is_tried_on_a_copy(tmp_path: Path, monkeypatch, capsys) -> None
     assert main(["breaks", "--try", "2"]) == 1  # torch.where makes a tensor
     assert "tried on a copy: the program, so edited, fails" in capsys.readouterr().out
     assert program.read_text() == PROGRAM
+
+
+@pytest.mark.parametrize("runs, words", [
+    (["a", "a"], "it prints the same as without the edit"),
+    (["", ""], "it prints nothing that could be compared"),
+    (["made", "kept", "kept"], "it prints something else in each run, so what it prints is not compared"),
+    (["a", "b", "a"], "it prints something else than without the edit: without the line 'b', with the line 'a'"),
+    (["a b", "b a", "a b"], "it prints something else than without the edit: the lines in another order"),
+])
+def test_what_differs_is_of_the_edit(runs: list[str], words: str) -> None:
+    """Not of what a run left for the next, nor of chance."""
+    edited, *others = [run.split() for run in runs]
+    assert _outputs(edited, lambda: others.pop(0), lambda: others.pop(0)) == words
+    assert not others
