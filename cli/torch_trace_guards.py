@@ -10,6 +10,7 @@ from ..dependencies import msgspec
 
 _GUARD = re.compile(r"^((?:\| )*)\+- ([A-Z_0-9]+): (.*)$")
 _SOURCE = re.compile(r"[LG]\['[^']+'\](?:\.\w+|\[[^\]]*\])*")
+_BUILTIN = re.compile(r"G\['__builtins_dict___\d+'\]\['(\w+)'\]")
 _PLACE = re.compile(r'File "(.+)", line (\d+), in (\S+)')
 _TENSOR = re.compile(
     r"tensor '(?P<name>.+)' (?P<what>[\w ]+?) mismatch(?: at index (?P<index>\d+))?\. expected (?P<expected>.+), "
@@ -21,13 +22,15 @@ _PROPERTIES = {"size": "{}.size({})", "stride": "{}.stride({})", "dtype": "{}.dt
 
 
 def guards(text: str) -> Iterator[Guard]:
-    """The leaves of the guard tree; `source` is the first L[...] or G[...] that the check names."""
+    """The leaves of the guard tree; `source` is the first L[...] or G[...] that the check names, of builtins without
+    the dict that Dynamo keeps them in."""
     for number, line in enumerate(text.splitlines()):
         found = _GUARD.match(line)
         if found and found[2] != "RootGuardManager":
             code, _, comment = found[3].partition("  # ")
             source = _SOURCE.search(code)
-            yield Guard(f"g{number}", source[0] if source else "", found[2], code.strip(), subject=comment.strip())
+            name = _BUILTIN.sub(r"G['\1']", source[0]) if source else ""
+            yield Guard(f"g{number}", name, found[2], code.strip(), subject=comment.strip())
 
 
 def recompile(text: str, now: Guards = Guards(()), call_site: Location | None = None) -> Recompile:  # noqa: B008

@@ -127,6 +127,11 @@ cpp_fused_sin_0 = async_compile.cpp_pybinding(['float*'], r''' ''')
         ("loops", "triton_poi_1")]
 
 
+def test_a_guard_of_a_builtin_is_named_as_in_other_recordings() -> None:
+    text = "| | +- ID_MATCH: ___check_obj_id(G['__builtins_dict___0']['float'], 94)  # s.masked_fill  # f.py:7 in f"
+    assert [guard.source for guard in torch_trace_guards.guards(text)] == ["G['float']"]
+
+
 def test_recompile_texts() -> None:
     text = "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3  # somewhere"
     for form in (text, json.dumps([text])):
