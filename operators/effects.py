@@ -17,8 +17,8 @@ from .traits import traits_named, traits_of
 
 # ---- random numbers
 _RANDOM = re.compile(
-    "rand|dropout|bernoulli|normal|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention|cauchy|geometric"
-    "|fractional|binomial|dirichlet|gamma|lstm|gru|rnn"
+    "rand|dropout|bernoulli|normal(?!iz)|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention|cauchy|geometric"
+    "|fractional|binomial|dirichlet|standard_gamma|lstm|gru|rnn"
 )
 _DROPOUTS = frozenset((
     torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
@@ -31,7 +31,12 @@ _RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 
 def may_draw(node: torch.fx.Node) -> bool:
     """Whether a captured operation may draw random numbers, by its name; a graph inside the graph may."""
-    return node.op == "get_attr" or bool(_RANDOM.search(str(getattr(node.target, "__name__", node.target))))
+    return node.op == "get_attr" or may_draw_by_name(str(getattr(node.target, "__name__", node.target)))
+
+
+def may_draw_by_name(function: str) -> bool:
+    """The same of the name of a function or method."""
+    return bool(_RANDOM.search(function))
 
 
 def is_random(operator: Any) -> bool:

@@ -7,14 +7,10 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from ...artifacts.records import Graph, ProcessState
+from ...operators.effects import may_draw_by_name
 from ..recorded.inputs import RANDOM
 from ..recorded.state import FLAGS, read_state
 from .tensors import Tensors
-
-_DRAWS = re.compile(
-    r"rand|dropout|bernoulli|normal(_|\b)|multinomial|uniform|exponential|poisson|rrelu|geometric|cauchy|gumbel|"
-    r"fractional_max_pool|attention|lstm|gru|rnn_")
-"""What may draw random numbers, by the name of the function."""
 
 
 def state_lines(state: ProcessState | None) -> list[str]:
@@ -46,7 +42,7 @@ def _lines(state: ProcessState, fresh: ProcessState) -> Iterator[str]:
 def draws(graph: Graph) -> bool:
     """Whether a graph may draw random numbers."""
     inner = [held for held in graph.inner.values() if isinstance(held, Graph)]
-    return any(node.op.startswith("call_") and _DRAWS.search(node.target) for node in graph.nodes) or any(
+    return any(node.op.startswith("call_") and may_draw_by_name(node.target) for node in graph.nodes) or any(
         map(draws, inner))
 
 
