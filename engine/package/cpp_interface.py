@@ -126,12 +126,12 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
 def _graph_inputs(entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
     native = entry.half.native
     assert native is not None
-    for place, kind in zip(entry.signature.places, native.inputs):
+    for position, (place, kind) in enumerate(zip(entry.signature.places, native.inputs)):
         if kind == "n":
             yield ["argument", "number", str(leaves.index(place.leaf))]
         if kind == "t":
             yield ["argument", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0 else [
-                "argument", "weight", place.weight]
+                "argument", "weight", place.weight, str(int(position in entry.written))]
     for name in native.held:
         yield ["argument", "constant", f"{entry.signature.name}/{name}"]
 

@@ -30,8 +30,10 @@ def test_arguments_that_are_one_tensor_in_the_example_are_two_in_a_call(package:
     program, before = package(write_one, (both, both)), x.clone()
     first, second = program(x, y)
     assert first is x and torch.equal(x, before + 1) and torch.equal(second, y * 2)
-    with pytest.raises(InputError, match="shares memory"):
-        program(x, x)
+    for shares in (x, x[:1].expand(4)):  # the graph would get a copy of the latter
+        with pytest.raises(InputError, match="shares memory"):
+            program(x, shares)
+    program(x, torch.ones(1).expand(4))
 
 
 def test_example_arguments_may_have_gaps_and_repeat(package: Any) -> None:
@@ -40,6 +42,8 @@ def test_example_arguments_may_have_gaps_and_repeat(package: Any) -> None:
     wanted = x + 1
     first, second = program(x, y)
     assert torch.equal(first, wanted) and torch.equal(second, y * 2)
+    program, other = package(lambda a: (a, a + 1), (torch.randn(4, 4),)), y.t()
+    assert program(other)[0] is other  # not the copy that the graph gets
 
 
 class Named(torch.nn.Module):
