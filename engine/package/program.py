@@ -48,7 +48,7 @@ class Program:
             self._entries = {e.signature.name: EntryPoint(e, self.weights, paths.get(e.signature.name))
                              for e in package.entries}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the first entry point."""
         return next(iter(self._entries.values()))(*args, **kwargs)
 
@@ -86,7 +86,7 @@ class EntryPoint:
         self._call: Callable[..., Any] = uncounted(
             call_of(entry.half, f"<package {entry.signature.name}>", path), entry.uncounted)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run it. Raises InputError for what it was not compiled for, and what the model's operators raise."""
         given, leaves = self._read(args, kwargs)
         inputs: list[Any] = self._inputs.copy()

@@ -216,6 +216,14 @@ def test_earlier_examples_make_no_size_and_no_number_dynamic() -> None:
         assert not program[f"rows{k}"].signature.symbols
 
 
+def test_names_of_entry_points_and_arguments() -> None:
+    x = torch.ones(2)
+    with pytest.raises(ValueError, match="'é' needs a name of letters"):
+        ptdebug.export(lambda x: x + 1, entry_points={"é": ptdebug.EntryPoint((x,))})
+    program = ptdebug.export(lambda self, x: self + x, (x, x)).program()
+    assert torch.equal(program(self=x, x=x), x * 2) and torch.equal(program["forward"](x, x=x), x * 2)
+
+
 def test_example_sizes_have_to_fit_the_dimensions() -> None:
     def both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.sum() + y.sum()
