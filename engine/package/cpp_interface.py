@@ -1,6 +1,6 @@
 """What a program without Python reads of a package: `cpp.txt`, lines of fields that tabs separate.
 
-`native/ptdebug_package.cpp` reads it, and says the same of a call that does not fit as `signature.py`. Sizes and
+`native/ptdebug_package.cpp` reads it, and refuses the calls that `signature.py` refuses, in fewer words. Sizes and
 conditions are in postfix notation, with symbols as `$0`, `$1` in the order of their lines. Weights and constants are
 named with their place in the file of all tensors.
 """

@@ -374,6 +374,9 @@ struct PtdebugPackage {
     if (begin > end || end > length) file.damaged(fields[1] + " is not in it");
     Handle made = empty(numbers(fields.at(6)), numbers(fields.at(7)), std::stoi(fields.at(2)));
     void* at;
+    int64_t bytes;
+    must(aoti_torch_get_storage_size(made.tensor, &bytes), "loading a weight");
+    if (end - begin != static_cast<size_t>(bytes)) file.damaged(fields[1] + " has another size in it");
     must(aoti_torch_get_data_ptr(made.tensor, &at), "loading a weight");
     if (end > begin) std::memcpy(at, content + begin, end - begin);
     return made;
