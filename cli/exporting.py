@@ -107,8 +107,8 @@ def export(
     weights = _Weights(model)
     entries, kernels, own, decisions = [], {}, dict[str, tuple[bytes, str]](), []
     for name, point in wanted.items():
-        if not name.isidentifier():
-            raise ValueError(f"the entry point {name!r} needs a name that is a Python identifier")
+        if not archive.is_name(name):
+            raise ValueError(f"the entry point {name!r} needs a name of letters (a to z), digits and _")
         made = _Export(name, model, point, weights).made()
         source, half = made.half.source, msgspec.structs.replace(made.half, source="")
         entries.append(msgspec.structs.replace(made, half=half))

@@ -18,7 +18,8 @@ from ..toolchain.cpp_build import PRIVATE
 Record = TypeVar("Record")
 LIMIT_BYTES = 64 << 30
 LIMIT_ENTRIES = 20_000
-_ERRORS = (zipfile.BadZipFile, zlib.error, KeyError, msgspec.MsgspecError, EOFError, OSError, ValueError, RuntimeError)
+_ERRORS = (zipfile.BadZipFile, zlib.error, KeyError, msgspec.MsgspecError, EOFError, OSError, ValueError, RuntimeError,
+           OverflowError)
 
 
 class Damaged(ValueError):

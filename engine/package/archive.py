@@ -63,6 +63,11 @@ class Package(msgspec.Struct, frozen=True):
     own: dict[str, tuple[bytes, str]] = {}
 
 
+def is_name(name: str) -> bool:
+    """Whether an entry point may be called so: its files have the name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def instructions() -> tuple[str, ...]:
     """The instruction sets of this CPU that compiled code may use."""
     return tuple(sorted({flag for flag in cpu_features().split() if _INSTRUCTIONS.fullmatch(flag)}))
@@ -127,7 +132,7 @@ def _fits(path: str | Path, manifest: Manifest) -> None:
     if lacking:
         what = ", ".join(lacking)
         raise PackageError(f"{path} was compiled for a CPU with {what}, which this one lacks: export it here")
-    if not all(map(_NAME.fullmatch, manifest.entries)):
+    if not all(map(is_name, manifest.entries)):
         raise PackageError(f"{path} has an entry point without a valid name")
 
 

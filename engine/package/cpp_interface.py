@@ -1,6 +1,6 @@
 """What a program without Python reads of a package: `cpp.txt`, lines of fields that tabs separate.
 
-`native/ptdebug_package.cpp` reads it, and says the same of a call that does not fit as `signature.py`. Sizes and
+`native/ptdebug_package.cpp` reads it, and refuses the calls that `signature.py` refuses, in fewer words. Sizes and
 conditions are in postfix notation, with symbols as `$0`, `$1` in the order of their lines. Weights and constants are
 named with their place in the file of all tensors.
 """
@@ -126,12 +126,12 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
 def _graph_inputs(entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
     native = entry.half.native
     assert native is not None
-    for place, kind in zip(entry.signature.places, native.inputs):
+    for position, (place, kind) in enumerate(zip(entry.signature.places, native.inputs)):
         if kind == "n":
             yield ["argument", "number", str(leaves.index(place.leaf))]
         if kind == "t":
             yield ["argument", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0 else [
-                "argument", "weight", place.weight]
+                "argument", "weight", place.weight, str(int(position in entry.written))]
     for name in native.held:
         yield ["argument", "constant", f"{entry.signature.name}/{name}"]
 

@@ -48,7 +48,7 @@ class Program:
             self._entries = {e.signature.name: EntryPoint(e, self.weights, paths.get(e.signature.name))
                              for e in package.entries}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the first entry point."""
         return next(iter(self._entries.values()))(*args, **kwargs)
 
@@ -86,14 +86,14 @@ class EntryPoint:
         self._call: Callable[..., Any] = uncounted(
             call_of(entry.half, f"<package {entry.signature.name}>", path), entry.uncounted)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run it. Raises InputError for what it was not compiled for, and what the model's operators raise."""
-        leaves = self._read(args, kwargs)
+        given, leaves = self._read(args, kwargs)
         inputs: list[Any] = self._inputs.copy()
+        if self._written:
+            self._check_written(inputs, given, leaves)
         for position, leaf in self._given:
             inputs[position] = leaves[leaf]
-        if self._written:
-            self._check_written(inputs)
         with torch.no_grad(), _no_autocast():
             outputs = self._call(*inputs)
 
@@ -101,19 +101,23 @@ class EntryPoint:
             if found.output >= 0:
                 return outputs[found.output]
             if found.leaf >= 0:
-                return leaves[found.leaf]
+                return given[found.leaf]
             return self._weights[found.weight] if found.weight else found.value
 
         return rebuild(self.signature.returned, iter([result(found) for found in self.signature.results]))
 
-    def _check_written(self, inputs: list[Any]) -> None:
-        """Raise InputError where an argument shares memory with what is written; weights stay where they are."""
+    def _check_written(self, inputs: list[Any], given: list[Any], leaves: list[Any]) -> None:
+        """Put the leaves that were given into `inputs`, and raise InputError where one shares memory with what is
+        written, also if the graph gets a copy: eager would read the new values. Weights stay where they are."""
+        for position, leaf in self._given:
+            inputs[position] = given[leaf]
         addresses = [inputs[position].data_ptr() for position in self._tensors]
-        if addresses == self._apart and not self.signature.symbols:
+        copied = any(value is not each for value, each in zip(given, leaves))
+        if addresses == self._apart and not copied and not self.signature.symbols:
             return
         if shares_written(inputs, self._written):
             raise InputError(f"{self.signature.name} writes to an argument that shares memory with another")
-        self._apart = addresses
+        self._apart = [] if copied else addresses
 
 
 def _no_autocast() -> AbstractContextManager[None]:

@@ -126,14 +126,15 @@ def _range(symbol: Symbol) -> str:
     return f"{symbol.low} or more" if symbol.high is None else f"{symbol.low} to {symbol.high}"
 
 
-Reader = Callable[[Sequence[Any], Mapping[str, Any]], list[Any]]
+Reader = Callable[[Sequence[Any], Mapping[str, Any]], tuple[list[Any], list[Any]]]
 
 
 def reader(signature: Signature) -> Reader:
-    """What makes the leaves of a call, checked and laid out as the graph wants them. It raises InputError."""
+    """What makes the leaves of a call, checked: as they were given, and laid out as the graph wants them (copies of
+    those in other strides). It raises InputError."""
     checks = _Checks(signature)
 
-    def read(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    def read(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         values = _bound(signature, args, kwargs)
         leaves: list[Any] = []
         try:
@@ -141,7 +142,7 @@ def reader(signature: Signature) -> Reader:
                 leaves += [value for _, value in leaves_of(structure, values[name], name)]
         except TypeError as error:
             raise InputError(str(error)) from None
-        return checks.checked(leaves)
+        return leaves, checks.checked(leaves)
 
     return read
 

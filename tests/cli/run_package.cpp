@@ -7,8 +7,9 @@
 #include <sstream>
 #include <vector>
 
-// Reads calls from stdin: a line `ENTRY N`, then for each of N inputs a line `FILE DTYPE SIZE...`. Prints for each call
-// the results, a line each (`DTYPE SIZES : VALUES`, as float or int64), or the error.
+// Reads calls from stdin: a line `ENTRY N`, then for each of N inputs a line `FILE DTYPE SIZE...`. In place of the file
+// `&K` is the memory of input K, by columns; `=NAME` alone is a weight. Prints for each call the results, a line each, as
+// float or int64, or the error.
 int main(int, char** arguments) {
   PtdebugPackage* package = ptdebug_load(arguments[1]);
   if (!package) return std::cout << ptdebug_error() << "\n", 1;
@@ -25,15 +26,23 @@ int main(int, char** arguments) {
       std::istringstream words(line);
       std::string file, dtype;
       words >> file >> dtype;
+      if (file[0] == '=') {
+        aoti_torch_new_tensor_handle(ptdebug_weight(package, file.c_str() + 1), &inputs[k]);
+        continue;
+      }
+      const bool shared = file[0] == '&';
+      std::vector<char>& memory = data[shared ? std::stoul(file.substr(1)) : k];
       std::vector<int64_t> size, stride;
       for (int64_t n; words >> n;) size.push_back(n);
       int64_t step = 1;
       stride.resize(size.size());
-      for (size_t dim = size.size(); dim-- > 0; step *= size[dim]) stride[dim] = step;
-      std::ifstream content(file, std::ios::binary);
-      data[k].assign(std::istreambuf_iterator<char>(content), {});
+      for (size_t n = 0; n < size.size(); n++) {
+        const size_t dim = shared ? n : size.size() - 1 - n;
+        stride[dim] = step, step *= size[dim];
+      }
+      if (!shared) memory.assign(std::istreambuf_iterator<char>(std::ifstream(file, std::ios::binary).rdbuf()), {});
       const int32_t code = dtype == "int64" ? aoti_torch_dtype_int64() : aoti_torch_dtype_float32();
-      aoti_torch_create_tensor_from_blob(data[k].data(), size.size(), size.data(), stride.data(), 0, code,
+      aoti_torch_create_tensor_from_blob(memory.data(), size.size(), size.data(), stride.data(), 0, code,
                                          aoti_torch_device_type_cpu(), 0, &inputs[k]);
     }
     PtdebugEntry* entry = ptdebug_entry(package, name.c_str());

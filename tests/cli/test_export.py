@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import zipfile
@@ -186,7 +187,7 @@ def test_what_keeps_a_model_from_being_a_package_is_told() -> None:
         ptdebug.export(lambda x, y: x.sum() + y.sum(), (x, x.clone()), dynamic_shapes=({0: "a"}, {0: "b"}))
 
 
-@pytest.mark.parametrize("kind", ["cut", "changed", "torch", "cpu", "text"])
+@pytest.mark.parametrize("kind", ["cut", "changed", "far", "torch", "cpu", "text"])
 def test_a_damaged_or_foreign_package_is_told_before_anything_runs(
     package: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,14 @@ def test_a_damaged_or_foreign_package_is_told_before_anything_runs(
         content = b"hello"
     elif kind == "changed":
         content = content.replace(b"\x7fELF", b"\x7fELG", 1)
+    elif kind == "far":  # the manifest is said to be at a place of 64 bits
+        entry, end = content.index(b"PK\1\2"), content.rindex(b"PK\5\6")
+        rest = entry + 46 + len("manifest.json")
+        place = struct.pack("<HHQ", 1, 8, (1 << 64) - 20)
+        content = b"".join([
+            content[:entry + 30], struct.pack("<H", len(place)), content[entry + 32:entry + 42], b"\xff" * 4,
+            content[entry + 46:rest], place, content[rest:end + 12], struct.pack("<I", end - entry + len(place)),
+            content[end + 16:]])
     path.write_bytes(content)
     if kind in ("torch", "cpu"):
         with zipfile.ZipFile(package) as old, zipfile.ZipFile(path, "w") as new:

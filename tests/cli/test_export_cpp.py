@@ -14,7 +14,7 @@ from ptdebug.cli.exporting import ExportError
 from ptdebug.engine.package.native import write_to
 from ptdebug.engine.toolchain.cpp_build import find_compiler
 
-Call = tuple[str, tuple[torch.Tensor, ...]]
+Call = tuple[str, tuple[torch.Tensor | str, ...]]
 Run = Callable[..., list[str]]
 
 
@@ -36,6 +36,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         for name, inputs in calls:
             lines.append(f"{name} {len(inputs)}")
             for k, tensor in enumerate(inputs):
+                if isinstance(tensor, str):
+                    lines.append(tensor)
+                    continue
                 path = folder / f"input{len(lines)}-{k}"
                 path.write_bytes(tensor.contiguous().numpy().tobytes())
                 dtype = str(tensor.dtype).removeprefix("torch.")
@@ -109,6 +112,30 @@ def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -
     assert torch.allclose(numbers(lines[13], x), model.linear(x), atol=1e-6)
     assert torch.equal(numbers(lines[14], x[1]), x[1]) and lines[15] == "-6 "
     assert lines[16] == "error: n has to be 0 to 2, not 3"
+
+
+class Writing(torch.nn.Module):
+    """Writes an argument and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(2, 2))
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, unread: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return a + self.seen.add_(b)
+
+
+def test_what_is_written_shares_no_memory(run: Run, tmp_path: Path) -> None:
+    a, b = torch.rand(2, 2), torch.rand(2, 2)
+    path = ptdebug.export(Writing(), (a, b, b), cpp=True).save(tmp_path / "m.ptd")
+    columns = "&0 float32 2 2"  # the graph would get a copy
+    lines = run(path, ("forward", (a, columns, b)), ("forward", (a, "=seen", b)), ("forward", ("=seen", b, b)),
+                ("forward", (a, b, columns)))
+    assert lines[:3] == [
+        "error: a is written, and shares memory with b", "error: the weight seen is written, and shares memory with b",
+        "error: a is written, and shares memory with the weight seen"]
+    assert torch.allclose(numbers(lines[3], a), a + 1 + b)
 
 
 def test_what_cannot_run_without_python_is_told(run: Run, tmp_path: Path) -> None:

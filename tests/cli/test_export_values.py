@@ -30,8 +30,10 @@ def test_arguments_that_are_one_tensor_in_the_example_are_two_in_a_call(package:
     program, before = package(write_one, (both, both)), x.clone()
     first, second = program(x, y)
     assert first is x and torch.equal(x, before + 1) and torch.equal(second, y * 2)
-    with pytest.raises(InputError, match="shares memory"):
-        program(x, x)
+    for shares in (x, x[:1].expand(4)):  # the graph would get a copy of the latter
+        with pytest.raises(InputError, match="shares memory"):
+            program(x, shares)
+    program(x, torch.ones(1).expand(4))
 
 
 def test_example_arguments_may_have_gaps_and_repeat(package: Any) -> None:
@@ -40,6 +42,8 @@ def test_example_arguments_may_have_gaps_and_repeat(package: Any) -> None:
     wanted = x + 1
     first, second = program(x, y)
     assert torch.equal(first, wanted) and torch.equal(second, y * 2)
+    program, other = package(lambda a: (a, a + 1), (torch.randn(4, 4),)), y.t()
+    assert program(other)[0] is other  # not the copy that the graph gets
 
 
 class Named(torch.nn.Module):
@@ -210,6 +214,14 @@ def test_earlier_examples_make_no_size_and_no_number_dynamic() -> None:
     for k in (2, 3, 5):
         assert torch.equal(program[f"rows{k}"](torch.ones(k, 2), k), torch.full((k, 2), float(k)))
         assert not program[f"rows{k}"].signature.symbols
+
+
+def test_names_of_entry_points_and_arguments() -> None:
+    x = torch.ones(2)
+    with pytest.raises(ValueError, match="'é' needs a name of letters"):
+        ptdebug.export(lambda x: x + 1, entry_points={"é": ptdebug.EntryPoint((x,))})
+    program = ptdebug.export(lambda self, x: self + x, (x, x)).program()
+    assert torch.equal(program(self=x, x=x), x * 2) and torch.equal(program["forward"](x, x=x), x * 2)
 
 
 def test_example_sizes_have_to_fit_the_dimensions() -> None:

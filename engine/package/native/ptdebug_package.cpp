@@ -85,6 +85,14 @@ struct Place {
   std::string kind;
   int64_t number;
   AtenTensorHandle tensor;
+  std::string name;  // of a weight
+  bool written;
+};
+
+struct Memory {  // of an argument or weight
+  std::string name;
+  bool written;
+  const char *begin, *end;
 };
 
 std::string list(const Sizes& values) {
@@ -123,10 +131,20 @@ struct PtdebugEntry {
   std::vector<Symbol> symbols;
   std::vector<std::pair<Strings, std::string>> conditions;
   std::vector<Place> arguments, results;
+  std::vector<Memory> weights;
+  bool writes = false;
   int64_t made = 0, sizes = 0;
-  std::string described;
   std::unique_ptr<Library> library;
   int64_t (*call)(const AtenTensorHandle*, const int64_t*, int64_t*, AtenTensorHandle*) = nullptr;
+
+  void note_weights() {
+    for (const Input& each : inputs) writes = writes || each.written;
+    for (const Place& each : arguments) {
+      if (each.kind != "weight") continue;
+      weights.push_back(memory("the weight " + each.name, each.written, each.tensor, layout_of(each.tensor)));
+      writes = writes || each.written;
+    }
+  }
 
   void run(const AtenTensorHandle* given, int64_t count, AtenTensorHandle* outputs, int64_t wanted) {
     if (count != static_cast<int64_t>(inputs.size()))
@@ -172,8 +190,10 @@ struct PtdebugEntry {
     for (const auto& [tokens, shown] : conditions)
       if (!evaluated(tokens, values)) fail("it was compiled for " + shown + ", which is not so for " + told(values));
     for (size_t k = 0; k < inputs.size(); k++)
-      if (inputs[k].read && lay_out(inputs[k], layouts[k], values, leaves[k], copies[k])) leaves[k] = copies[k].tensor;
+      if (inputs[k].read) lay_out(inputs[k], layouts[k], values, leaves[k], copies[k]);
     apart(leaves, layouts);
+    for (size_t k = 0; k < inputs.size(); k++)
+      if (copies[k].tensor) leaves[k] = copies[k].tensor;
   }
 
   Layout kind(const Input& input, AtenTensorHandle tensor) const {
@@ -215,8 +235,8 @@ struct PtdebugEntry {
     return text;
   }
 
-  // Whether a copy had to be made in the layout for which the code was generated.
-  bool lay_out(const Input& input, const Layout& found, const Sizes& values, AtenTensorHandle tensor,
+  // Makes a copy if the tensor is not in the layout for which the code was generated.
+  void lay_out(const Input& input, const Layout& found, const Sizes& values, AtenTensorHandle tensor,
                Handle& copy) const {
     Sizes size, stride;
     for (const Strings& each : input.size) size.push_back(evaluated(each, values));
@@ -228,27 +248,34 @@ struct PtdebugEntry {
              ", not " + std::to_string(found.size[dim]));
       same = same && (size[dim] == 1 || stride[dim] == found.stride[dim]);
     }
-    if (same) return false;
+    if (same) return;
     if (input.written)
       fail(input.path + " is written, so it has to have the strides " + list(stride) + ", not " + list(found.stride));
     copy = empty(size, stride, input.dtype);
     must(aoti_torch_copy_(copy.tensor, tensor, 0), "copying an input");
-    return true;
   }
 
-  // What is written must not share memory with another input. Weights are memory of the package.
+  // What is written must not share memory with another input, as it was given: eager would read the new values.
   void apart(const std::vector<AtenTensorHandle>& leaves, const std::vector<Layout>& layouts) const {
-    for (size_t k = 0; k < inputs.size(); k++)
-      for (size_t other = 0; inputs[k].written && other < inputs.size(); other++) {
-        if (other == k) continue;
-        const auto [begin, end] = span(leaves[k], layouts[k]);
-        const auto [low, high] = span(leaves[other], layouts[other]);
-        if (begin < high && low < end)
-          fail(inputs[k].path + " is written, and shares memory with " + inputs[other].path);
-      }
+    if (!writes) return;
+    std::vector<Memory> found;
+    for (size_t k = 0; k < inputs.size(); k++) {
+      if (!inputs[k].read) continue;
+      const Memory here = memory(inputs[k].path, inputs[k].written, leaves[k], layouts[k]);
+      for (const Memory& other : found) apart(here, other);
+      for (const Memory& other : weights) apart(here, other);
+      found.push_back(here);
+    }
   }
 
-  static std::pair<const char*, const char*> span(AtenTensorHandle tensor, const Layout& layout) {
+  static void apart(const Memory& one, const Memory& other) {
+    const Memory& written = one.written ? one : other;
+    const Memory& shared = one.written ? other : one;
+    if (written.written && one.begin < other.end && other.begin < one.end)
+      fail(written.name + " is written, and shares memory with " + shared.name);
+  }
+
+  static Memory memory(const std::string& name, bool written, AtenTensorHandle tensor, const Layout& layout) {
     void* at;
     int64_t storage, elements, count = 1;
     must(aoti_torch_get_data_ptr(tensor, &at), "reading a tensor");
@@ -256,10 +283,10 @@ struct PtdebugEntry {
     must(aoti_torch_get_storage_numel(tensor, &elements), "reading a tensor");
     const int64_t width = elements ? storage / elements : 0;
     for (size_t dim = 0; dim < layout.size.size(); dim++) {
-      if (layout.size[dim] == 0) return {nullptr, nullptr};
+      if (layout.size[dim] == 0) return {name, written, nullptr, nullptr};
       count += (layout.size[dim] - 1) * layout.stride[dim];
     }
-    return {static_cast<char*>(at), static_cast<char*>(at) + count * width};
+    return {name, written, static_cast<char*>(at), static_cast<char*>(at) + count * width};
   }
 
   Handle result(const Place& place, const AtenTensorHandle* given, std::vector<Handle>& out, const Sizes& sizes) const {
@@ -347,6 +374,9 @@ struct PtdebugPackage {
     if (begin > end || end > length) file.damaged(fields[1] + " is not in it");
     Handle made = empty(numbers(fields.at(6)), numbers(fields.at(7)), std::stoi(fields.at(2)));
     void* at;
+    int64_t bytes;
+    must(aoti_torch_get_storage_size(made.tensor, &bytes), "loading a weight");
+    if (end - begin != static_cast<size_t>(bytes)) file.damaged(fields[1] + " has another size in it");
     must(aoti_torch_get_data_ptr(made.tensor, &at), "loading a weight");
     if (end > begin) std::memcpy(at, content + begin, end - begin);
     return made;
@@ -360,9 +390,10 @@ struct PtdebugPackage {
 
   Place place(const Strings& fields) const {
     const std::string& kind = fields.at(1);
-    if (kind == "weight") return {kind, 0, held(weights, fields.at(2))};
-    if (kind == "constant") return {kind, 0, held(constants, fields.at(2))};
-    return {kind, std::stoll(fields.at(2)), nullptr};
+    if (kind == "weight")
+      return {kind, 0, held(weights, fields.at(2)), fields[2], fields.size() > 3 && fields[3] == "1"};
+    if (kind == "constant") return {kind, 0, held(constants, fields.at(2)), "", false};
+    return {kind, std::stoll(fields.at(2)), nullptr, "", false};
   }
 
   void read(const Strings& fields, PtdebugEntry& entry) const {
@@ -389,6 +420,7 @@ struct PtdebugPackage {
   }
 
   void connect(PtdebugEntry& entry) const {
+    entry.note_weights();
     own_kernels = &own;
     entry.library = std::make_unique<Library>(entry.name, file.member("kernels/" + entry.name + ".so"));
     using Connect = const char* (*)(void* (*)(const char*));

@@ -22,19 +22,20 @@ typedef struct PtdebugEntry PtdebugEntry;
 PtdebugPackage* ptdebug_load(const char* path);
 void ptdebug_free(PtdebugPackage* package);
 
-/* What went wrong in the last call of this thread that failed. */
+/* What went wrong in the last call of this thread that failed; valid until the next. */
 const char* ptdebug_error(void);
 
 /* An entry point by name; with NULL the first. NULL where there is none, or where it runs from Python only. */
 PtdebugEntry* ptdebug_entry(PtdebugPackage* package, const char* name);
 
-/* How many tensors it takes and returns, and what they are: `x: float32 [batch, 8]`. */
+/* How many tensors it takes and returns, and what they are: `x: float32 [batch, 8]`, valid until this thread asks again. */
 int64_t ptdebug_inputs(const PtdebugEntry* entry);
 int64_t ptdebug_outputs(const PtdebugEntry* entry);
 const char* ptdebug_input(const PtdebugEntry* entry, int64_t position);
 
 /* Run it. Returns 0, and new handles in `outputs`, which the caller frees (aoti_torch_delete_tensor_object); or 1, and
-   then ptdebug_error says what does not fit. Inputs stay the caller's. Gradients are not recorded. */
+   then ptdebug_error says what does not fit. Inputs stay the caller's. Gradients are not recorded. Several threads may
+   run entry points of a package at once, unless these write to a buffer, or to an input that others are given. */
 int ptdebug_run(PtdebugEntry* entry, const AtenTensorHandle* inputs, int64_t input_count, AtenTensorHandle* outputs,
                 int64_t output_count);
 
