@@ -105,7 +105,7 @@ def squeezed(args: Args, kwargs: Mapping[str, Any]) -> str:
     """No check of eager: torch assumes that no unbacked size is 1, and would keep one that is."""
     shape, dims = args[0].shape, args[1] if len(args) > 1 else range(args[0].dim())
     for dim in dims if isinstance(dims, Sequence) else (dims,):
-        if dim < len(shape) and _is_unbacked(shape[dim]):
+        if -len(shape) <= dim < len(shape) and _is_unbacked(shape[dim]):
             torch._check(shape[dim] != 1)
     return ""
 

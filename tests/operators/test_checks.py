@@ -41,6 +41,7 @@ TAKEN: list[Callable[[torch.Tensor], Any]] = [
     lambda x: torch.add(x > 1, x > 2, alpha=1), lambda x: torch.add(x > 1, x, alpha=0.5),
     lambda x: x.to(torch.uint16) * x, lambda x: x.to(torch.uint16).copy_(x), lambda x: x.clone().mul_(x.int()),
     lambda x: (x + 1j).mul_(x), lambda x: x.clone().eq_(x + 1j), lambda x: x.clone().add_(x[:, :1]),
+    lambda x: x.sum().squeeze(-1) + 1, lambda x: torch.squeeze(x.sum(), (-1,)) + 1, lambda x: x.sum().squeeze_(-1) + 1,
 ]  # fmt: skip
 
 
