@@ -12,8 +12,8 @@ from ..recorded.state import FLAGS, read_state
 from .tensors import Tensors
 
 _DRAWS = re.compile(
-    r"rand|dropout|bernoulli|normal(_|\b)|multinomial|uniform|exponential|poisson|rrelu|geometric|cauchy|gumbel|"
-    r"fractional_max_pool|attention|lstm|gru|rnn_")
+    r"rand|dropout|bernoulli|binomial|normal(_|\b)|multinomial|uniform|exponential|poisson|rrelu|geometric|cauchy|"
+    r"gumbel|standard_gamma|sample_dirichlet|lowrank|lobpcg|fractional_max_pool|attention|lstm|gru|rnn(_|\b)")
 """What may draw random numbers, by the name of the function."""
 
 
@@ -45,7 +45,8 @@ def _lines(state: ProcessState, fresh: ProcessState) -> Iterator[str]:
 
 def draws(graph: Graph) -> bool:
     """Whether a graph may draw random numbers."""
-    inner = [held for held in graph.inner.values() if isinstance(held, Graph)]
+    inner = [part for held in graph.inner.values()
+             for part in ((held,) if isinstance(held, Graph) else (held.forward, held.backward))]
     return any(node.op.startswith("call_") and _DRAWS.search(node.target) for node in graph.nodes) or any(
         map(draws, inner))
 
