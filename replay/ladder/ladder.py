@@ -278,9 +278,9 @@ class Ladder:
             return self._repeated(found, ran, lambda: self._run_captured(None, None), "eager itself")
         if stage not in LOWERED:
             return found
-        if stage == "kernels" and not self.program.unwritten:
-            fault = self._tried(lambda: memory_fault(
-                lambda arena: self.lowered("kernels", None, arena=arena), self._buffers()))
+        if stage == "kernels":
+            fault = self._tried(lambda: memory_fault(lambda arena: self.lowered("kernels", None, arena=arena),
+                                                     self._buffers(), bool(self.program.unwritten)))
             if fault is not None:
                 fault, self.culprit = fault
                 if fault.kind == NONDETERMINISM:
@@ -288,7 +288,8 @@ class Ladder:
                         other = self.lowered("kernels", None, arena=Arena())
                     return self._varying(found, other, fault.explanation)
                 return dataclasses.replace(found, verdict=fault.verdict, kind=fault.kind, explanation=fault.explanation)
-            found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
+            if not self.program.unwritten:
+                found = self._repeated(found, ran, lambda: self.lowered("kernels", None), "the compiled graph")
         if found.verdict != "different" and not found.explanation:
             return found
         fault = next((r.comparison for r in self.rungs if r.stage in LOWERED and r.comparison.kind in OF_MEMORY), None)

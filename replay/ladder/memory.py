@@ -17,14 +17,17 @@ MOST = 100
 RunIn = Callable[[Arena], Execution]
 
 
-def memory_fault(run: RunIn, buffers: Sequence[str]) -> tuple[Comparison, str] | None:
+def memory_fault(run: RunIn, buffers: Sequence[str], unwritten: bool) -> tuple[Comparison, str] | None:
     """What is wrong with how kernels use memory, and the buffer that it is about; None where nothing is wrong. `run`
     runs them all in an arena's memory, in which they allocate `buffers`. Results that differ from run to run (atomic
-    additions) are rounding, if they are no worse than that."""
+    additions) are rounding, if they are no worse than that. Where the program itself shows `unwritten` memory, only a
+    write outside of the buffers is wrong."""
     first, one = _ran(run, *PATTERNS[:1] * 2)
     if first.overrun:
         name, step = next(iter(first.overrun.items()))
         return _fault(classes.OUT_OF_BOUNDS, f"{step} writes outside of {name}", name)
+    if unwritten:
+        return None
     _, other = _ran(run, *PATTERNS[1:] * 2)
     where = unlike(one, other)
     if not where:

@@ -86,6 +86,31 @@ def test_random_numbers_start_from_the_state_of_the_call(tmp_path: Path) -> None
     assert torch.equal(torch.get_rng_state(), after)
 
 
+class Dropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, 0.5)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: Dropped.apply(x) + 1, lambda x: torch.binomial(x.detach(), torch.full_like(x, 0.5)),
+], ids=["inner", "name"])
+def test_scripts_know_what_draws(tmp_path: Path, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    dispatch.reset()
+    torch.manual_seed(11)
+    torch.rand(3)
+    with ptdebug.record("r", str(tmp_path)) as recording:
+        result = ptdebug.compile(function, backend="eager")(torch.full((16,), 9.0, requires_grad=True))
+    (script, _) = write_repro(tmp_path / "repro.py", Case.from_recording(recording, recording.compiles()[0].id))
+    assert "Random numbers start as they did at the recorded call." in script.read_text()
+    drawn, arguments = runpy.run_path(str(script))["started"]()
+    assert torch.equal(drawn(*arguments)[0], result)
+
+
 # ---- memory ---------------------------------------------------------------------------------------------------------
 def tensors() -> dict[str, tuple[torch.Tensor, ...]]:
     x, c = torch.arange(24.0).view(4, 6), torch.randn(4, dtype=torch.complex64)

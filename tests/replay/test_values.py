@@ -42,6 +42,12 @@ def undefined(x):
     return torch.log(x - 1) * 2, (x * 0).sum() / (x - x).sum()
 
 
+def unwritten(x):
+    y = torch.empty(64)
+    y[::2] = 1
+    return y * 2, x.sin() @ x
+
+
 def lstm():
     layer = torch.nn.LSTM(4, 5, batch_first=True)
     return lambda x: layer(x)[0].sin().sum()
@@ -56,6 +62,7 @@ def recorded(tmp_path_factory):
         ptdebug.compile(masked)(torch.randn(64), torch.tensor(3))
         ptdebug.compile(undefined)(torch.tensor([0.5, 2.0, 3.0]))
         ptdebug.compile(lstm())(torch.randn(2, 3, 4)).backward()
+        ptdebug.compile(unwritten)(torch.randn(64, 64))
     return recording
 
 
@@ -174,14 +181,15 @@ def kernels_of(report):
     return next(rung for rung in report.rungs if rung.stage == "kernels").comparison
 
 
-def test_a_write_outside_of_a_buffer_is_out_of_bounds(recorded, monkeypatch):
+@pytest.mark.parametrize("number", [0, 5], ids=["fused", "unwritten"])
+def test_a_write_outside_of_a_buffer_is_out_of_bounds(recorded, monkeypatch, number):
     def overrun(buffers):
         buffer = buffers[-1]
         if buffer.untyped_storage().nbytes() > 8192 and buffer.storage_offset():  # between guard zones
             buffer.as_strided((1,), (1,), buffer.storage_offset() + buffer.numel()).fill_(0.0)
 
     tampered(monkeypatch, overrun)
-    found = kernels_of(replayed(recorded, 0))
+    found = kernels_of(replayed(recorded, number))
     assert (found.verdict, found.kind) == ("different", classes.OUT_OF_BOUNDS)
     assert "writes outside of" in found.explanation
 

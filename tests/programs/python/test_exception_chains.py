@@ -1,4 +1,4 @@
-"""Programs about the chains of exceptions, closed ones too, their attributes, notes and groups."""
+"""Programs about the chains of exceptions, closed ones too, their attributes and notes."""
 # ruff: noqa: B904, F821, UP031 - programs as people write them
 # mypy: ignore-errors
 

@@ -1,4 +1,4 @@
-"""A frame to guard: `make_guards` builds the C++ tree of guards that a test asks for."""
+"""A frame to guard: `make_guards` builds the C++ tree of guards that a test asks for. And a `fresh_start`."""
 from __future__ import annotations
 
 import builtins
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.guards import GuardBuilder, build_tree, explain_recompile
 from ptdebug.tracer.guards.describe import describe
 from ptdebug.tracer.guards.read import Scope
@@ -48,3 +49,11 @@ class Guarded:
 def make_guards(request: pytest.FixtureRequest) -> Iterator[Callable[..., Guarded]]:
     with without_dynamo():
         yield lambda a, b=None, history=None: Guarded({"a": a, "b": b}, vars(request.module), history)
+
+
+@pytest.fixture
+def fresh_start() -> Iterator[None]:
+    """Nothing is compiled yet, nor afterwards."""
+    dispatch.reset()
+    yield
+    dispatch.reset()

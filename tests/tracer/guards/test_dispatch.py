@@ -16,14 +16,8 @@ from ptdebug.tracer.runtime import eval_frame
 
 from .compiles import Compiles, Keeping, same, scale
 
-pytestmark = pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable())
-
-
-@pytest.fixture(autouse=True)
-def fresh_start():
-    dispatch.reset()
-    yield
-    dispatch.reset()
+pytestmark = [pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable()),
+              pytest.mark.usefixtures("fresh_start")]
 
 
 def test_a_third_size_does_not_compile():

@@ -15,14 +15,8 @@ from ptdebug.tracer.runtime import eval_frame
 
 from .compiles import Compiles, same, scale
 
-pytestmark = pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable())
-
-
-@pytest.fixture(autouse=True)
-def fresh_start():
-    dispatch.reset()
-    yield
-    dispatch.reset()
+pytestmark = [pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable()),
+              pytest.mark.usefixtures("fresh_start")]
 
 
 def test_threads():
