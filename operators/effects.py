@@ -18,7 +18,7 @@ from .traits import traits_named, traits_of
 # ---- random numbers
 _RANDOM = re.compile(
     "rand|dropout|bernoulli|normal(?!iz)|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention|cauchy|geometric"
-    "|fractional|binomial|dirichlet|standard_gamma|lstm|gru|rnn"
+    "|fractional|binomial|dirichlet|standard_gamma|lowrank|lobpcg|lstm|gru|rnn"
 )
 _DROPOUTS = frozenset((
     torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,

@@ -12,14 +12,6 @@ from ..recorded.inputs import RANDOM
 from ..recorded.state import FLAGS, read_state
 from .tensors import Tensors
 
-<<<<<<< HEAD
-=======
-_DRAWS = re.compile(
-    r"rand|dropout|bernoulli|binomial|normal(_|\b)|multinomial|uniform|exponential|poisson|rrelu|geometric|cauchy|"
-    r"gumbel|standard_gamma|sample_dirichlet|lowrank|lobpcg|fractional_max_pool|attention|lstm|gru|rnn(_|\b)")
-"""What may draw random numbers, by the name of the function."""
-
->>>>>>> v3
 
 def state_lines(state: ProcessState | None) -> list[str]:
     """Statements that bring a fresh process (as this one is) to `state`; none for what is so anyway."""
@@ -49,14 +41,9 @@ def _lines(state: ProcessState, fresh: ProcessState) -> Iterator[str]:
 
 def draws(graph: Graph) -> bool:
     """Whether a graph may draw random numbers."""
-<<<<<<< HEAD
-    inner = [held for held in graph.inner.values() if isinstance(held, Graph)]
-    return any(node.op.startswith("call_") and may_draw_by_name(node.target) for node in graph.nodes) or any(
-=======
     inner = [part for held in graph.inner.values()
              for part in ((held,) if isinstance(held, Graph) else (held.forward, held.backward))]
-    return any(node.op.startswith("call_") and _DRAWS.search(node.target) for node in graph.nodes) or any(
->>>>>>> v3
+    return any(node.op.startswith("call_") and may_draw_by_name(node.target) for node in graph.nodes) or any(
         map(draws, inner))
 
 
