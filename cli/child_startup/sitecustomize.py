@@ -31,7 +31,10 @@ class AtTorch:
         try:
             self.start()
         except Exception as error:  # the program comes first
-            sys.stderr.write(f"ptdebug: a child process is not recorded: {type(error).__name__}: {error}\n")
+            try:
+                sys.stderr.write(f"ptdebug: a child process is not recorded: {type(error).__name__}: {error}\n")
+            except (AttributeError, OSError, ValueError):  # it has no stderr, or has closed it
+                pass
         return find_spec(name)
 
     def start(self):  # type: ignore[no-untyped-def]

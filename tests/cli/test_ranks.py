@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from ptdebug import cli
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import SavedInputs
 from ptdebug.artifacts.selector import open_selected
@@ -103,3 +107,15 @@ except FileNotFoundError as error:
     assert done.stdout == ("shell\n2.0\nown sitecustomize\nown\nisolated\n"
                            "[Errno 2] No such file or directory: 'no-such-program'\n"), done.stderr
     assert "ptdebug: 1 graph" in done.stderr
+
+
+@pytest.mark.parametrize("stderr", ["", "None"])
+def test_a_child_that_cannot_be_recorded_runs_and_says_so(stderr: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("print('torch')\n")
+    startup = Path(cli.__file__).parent / "child_startup"
+    facts = {"python": [sys.version, sys.prefix], "path": str(tmp_path), "package": str(tmp_path / "gone")}
+    program = f"import sys; sys.stderr = {stderr or 'sys.stderr'}; import torch"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, env={
+        **os.environ, "PYTHONPATH": str(startup), "PTDEBUG_CHILD": json.dumps(facts)})
+    assert (done.returncode, done.stdout) == (0, "torch\n")
+    assert stderr or "ptdebug: a child process is not recorded: FileNotFoundError: " in done.stderr

@@ -11,7 +11,6 @@ import ptdebug
 import pytest
 import torch
 import torch.nn as nn
-from ptdebug.cli import wiring
 from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from ..checking import Programs, call, check, described
@@ -364,25 +363,14 @@ def kinds_of_tensors(compile):
     return inside, compile(f)(np.arange(3, dtype="f4"), torch.ones(2))
 
 
-@pytest.fixture
-def as_the_engine(monkeypatch):
-    """Graphs that run as captured, rerun in eager where they change no input."""
-    monkeypatch.setattr(wiring, "engine_backend", lambda captured, context: captured.module.forward)
-
-
 @pytest.mark.parametrize("name", program)
-def test_a_program_with_numpy_is_the_program(name, as_the_engine, monkeypatch):
-    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
+def test_a_program_with_numpy_is_the_program(name, as_the_engine, by_the_engine):
     check(program[name])
 
 
 @pytest.mark.parametrize("name", program)
-def test_another_backend_gets_graphs_that_cannot_warn(name, monkeypatch):
-    monkeypatch.setattr(ptdebug, "compile", lambda f, fullgraph=False, **options: COMPILE(f, **options))
+def test_another_backend_gets_graphs_that_cannot_warn(name, breaks_allowed):
     check(program[name])
-
-
-COMPILE = ptdebug.compile
 
 
 @pytest.mark.parametrize("dynamic", [None, True])
@@ -397,7 +385,7 @@ def test_chosen_rows_and_columns_have_the_strides_of_numpy(choose, rows, dynamic
 
     STATISTICS.clear()
     for x in (torch.arange(3.0 * rows).view(rows, 3), torch.arange(3.0 * rows).view(3, rows).t()):
-        assert described(COMPILE(f, dynamic=dynamic)(x)) == described(f(x))
+        assert described(ptdebug.compile(f, dynamic=dynamic)(x)) == described(f(x))
     assert not [reason for reason in STATISTICS.reasons if "internal error" in reason]
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import ptdebug
 import pytest
 import torch
-from ptdebug.cli import wiring
 from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from ..checking import Programs, call, check, described
@@ -64,25 +63,14 @@ def numbers_set_in_tensors(compile):
     return [call(compile(f), torch.ones(2), kind(1)) for kind in kinds]
 
 
-@pytest.fixture
-def as_the_engine(monkeypatch):
-    """Graphs that run as captured, rerun in eager where they change no input."""
-    monkeypatch.setattr(wiring, "engine_backend", lambda captured, context: captured.module.forward)
-
-
 @pytest.mark.parametrize("name", program)
-def test_a_program_with_numpy_is_the_program(name, as_the_engine, monkeypatch):
-    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
+def test_a_program_with_numpy_is_the_program(name, as_the_engine, by_the_engine):
     check(program[name])
 
 
 @pytest.mark.parametrize("name", program)
-def test_another_backend_gets_graphs_that_cannot_warn(name, monkeypatch):
-    monkeypatch.setattr(ptdebug, "compile", lambda f, fullgraph=False, **options: COMPILE(f, **options))
+def test_another_backend_gets_graphs_that_cannot_warn(name, breaks_allowed):
     check(program[name])
-
-
-COMPILE = ptdebug.compile
 
 
 def test_numbers_that_vary_are_inputs():

@@ -10,19 +10,9 @@ from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch.overrides import TorchFunctionMode
 
 from ..checking import Programs, check, check_engine, check_whole
+from .log_mode import Log
 
 program, whole = Programs(), Programs()
-
-
-class Log(TorchFunctionMode):
-    """Notes the functions that are called."""
-
-    def __init__(self):
-        self.names = []
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.__name__)
-        return func(*args, **(kwargs or {}))
 
 
 class Swap(TorchFunctionMode):

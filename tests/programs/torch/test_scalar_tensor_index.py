@@ -8,10 +8,8 @@ import itertools
 import ptdebug
 import pytest
 import torch
-from ptdebug.cli import wiring
 from ptdebug.tracer.runtime.statistics import STATISTICS
 
-from .. import checking
 from ..checking import Programs, call, check, check_engine
 
 program = Programs()
@@ -295,18 +293,9 @@ def a_module_that_learns(compile):
     return losses, module.weights
 
 
-@pytest.fixture
-def as_the_engine(monkeypatch):
-    monkeypatch.setattr(wiring, "engine_backend", checking.as_the_engine)
-
-
 @pytest.mark.parametrize("name", program)
-def test_values_writes_and_errors(name, as_the_engine, monkeypatch):
-    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
+def test_values_writes_and_errors(name, as_the_engine, by_the_engine):
     check(program[name])
-
-
-COMPILE = ptdebug.compile
 
 
 @pytest.mark.parametrize("name", program)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ptdebug
 import pytest
 import torch
-from ptdebug.cli import wiring
 from ptdebug.tracer.frames.eager_fallback import LIMIT
 from ptdebug.tracer.runtime.statistics import STATISTICS
 
@@ -172,30 +171,20 @@ def products_of_selected_rows(compile):
     return [call(f, x, a, b) for a in masks for b in masks]
 
 
-@pytest.fixture
-def as_the_engine(monkeypatch):
-    monkeypatch.setattr(wiring, "engine_backend", checking.as_the_engine)
-
-
 @pytest.mark.parametrize("name", program)
-def test_what_only_data_tells_is_as_in_eager(name, as_the_engine, monkeypatch):
-    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
+def test_what_only_data_tells_is_as_in_eager(name, as_the_engine, by_the_engine):
     check(program[name])
 
 
 @pytest.mark.parametrize("name", sorted(program.keys() - {"tensors_as_sizes"}))
-def test_the_engine_runs_the_checks(name, monkeypatch):
+def test_the_engine_runs_the_checks(name, by_the_engine):
     """Not `tensors_as_sizes`: what is expanded to a size that turns out to be 1 has another stride than in eager."""
-    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
     check(program[name])
 
 
 @pytest.mark.parametrize("name", program)
 def test_another_backend_gets_graphs_without_such_checks(name):
     check(program[name])
-
-
-COMPILE = ptdebug.compile
 
 
 def test_assertions_and_lengths_do_not_break_the_graph(as_the_engine):

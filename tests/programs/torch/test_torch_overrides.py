@@ -11,9 +11,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from ptdebug.tracer.runtime.statistics import STATISTICS
-from torch.overrides import TorchFunctionMode
 
 from ..checking import Programs, call, check, check_engine
+from .log_mode import Log
 from .wrapper_classes import Wrapped
 
 program, whole = Programs(), Programs()
@@ -74,17 +74,6 @@ class Duck:
 
     def __radd__(self, other):
         return torch.add(other, self)
-
-
-class Log(TorchFunctionMode):
-    """Notes the functions that are called."""
-
-    def __init__(self):
-        self.names = []
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.__name__)
-        return func(*args, **(kwargs or {}))
 
 
 def data(cls, *shape):
