@@ -184,13 +184,27 @@ def _saved(ctx: Any, facts: AutogradMetadata, missing: frozenset[int]) -> Sequen
         return rest.tensors
     try:
         saved: Sequence[torch.Tensor] = ctx.saved_tensors
-    except RuntimeError:  # also where only what the missing tangents need has changed
-        if not missing or ctx.layouts is not None:
+    except RuntimeError:  # also where only what the missing tangents need has changed, or inputs that are left out
+        some = bool(ctx.versions) and _is_for_some(ctx)
+        if not (missing or some) or ctx.layouts is not None:
             raise
         saved = tuple([raw.data for raw in ctx._raw_saved_tensors])
-        if _has_changed(facts, missing, saved, ctx.versions):
+        if _has_changed(facts, missing, saved[:facts.saved_tensors] if some else saved, ctx.versions):
             raise
     return saved if ctx.layouts is None else tuple(map(_laid_out, saved, ctx.layouts))
+
+
+def _is_for_some(ctx: Any) -> bool:
+    """Whether autograd wants the gradients of some inputs only (`inputs=`): of eager's nodes the others' do not run, and
+    what these keep may have changed."""
+    return not all(_runs(node) for node, _ in ctx.next_functions if node is not None)
+
+
+def _runs(node: Any) -> bool:
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # a leaf whose gradient is asked for
+        return True
 
 
 def _has_changed(

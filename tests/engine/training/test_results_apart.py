@@ -262,3 +262,16 @@ def test_a_copy_of_what_eager_keeps_may_be_written():
         return grads(x)
 
     both(surroundings, lambda x: (x.relu() * 1, x.amax(1).clone()), P(4, 3))
+
+
+def test_what_eager_keeps_for_other_inputs_may_be_written():
+    """Of a gradient of some inputs (`inputs=`), eager runs no other nodes."""
+    def surroundings(function, w, v, x):
+        hidden, result = function(w, v, x)
+        with torch.no_grad():
+            hidden.fill_(3)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(result.sum(), (w, v), retain_graph=True)
+        return torch.autograd.grad(result.sum(), w)
+
+    both(surroundings, lambda w, v, x: ((h := v.relu()), w * x + h), P(4), P(4), torch.randn(4))
