@@ -204,10 +204,16 @@ class Interpreter:
                 self.note_place(error)
                 if not self.unwind(error.value):
                     raise
-            except (Unsupported, GuardOnDataDependentSymNode) as error:
+            except Unsupported as error:
+                self.note_place(error)
+                raise
+            except GuardOnDataDependentSymNode as error:
                 stop = stopped_by(error)
                 self.note_place(stop)
-                raise stop from error
+                try:
+                    raise stop from error
+                finally:
+                    del stop  # which holds this frame, and so the program's objects
             if self.returned is not None:
                 return self.returned
             if self.yielded is not None:
