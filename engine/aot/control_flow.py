@@ -97,7 +97,7 @@ def _operator_call(
         if choice == "compiled" and not tracked:
             part = context.for_part(f"{name}_{number}_{place}", f"{function.name}.")
             functions[function] = _function(captured, module, part, compile_graph)
-    positions = [output.args[1] for output in outputs]
+    results = [(output.args[1], _layout(output.meta["val"])) for output in outputs]
 
     def call(*given: Any) -> Sequence[Any]:
         values = {**functions, **dict(zip(inputs, given))}
@@ -107,9 +107,32 @@ def _operator_call(
         else:
             with torch._C._AutoDispatchBelowAutograd():
                 found = target(*args, **kwargs)
-        return [found[position] for position in positions]
+        return [as_traced(found[position]) for position, as_traced in results]
 
     return call
+
+
+def _layout(traced: Any) -> Callable[[Any], Any]:
+    """Gives a result of an operator the strides that it was traced with, which the graphs after it read it by: torch's
+    rules for fake tensors need not know those of its dense implementation."""
+    if not isinstance(traced, torch.Tensor) or traced.layout is not torch.strided:
+        return lambda result: result
+    hints = [step.node.hint if isinstance(step, torch.SymInt) else step for step in traced.stride()]
+    order = sorted(range(traced.dim()), key=lambda dim: -(hints[dim] or 0))
+    back = sorted(range(traced.dim()), key=order.__getitem__)
+    fixed = all(type(number) is int for number in (*traced.shape, *traced.stride()))
+    strides = traced.stride() if fixed else ()
+
+    def as_traced(result: Any) -> Any:
+        if fixed and result.shape == traced.shape:
+            if all(n == 1 or step == own for n, step, own in zip(result.shape, strides, result.stride())):
+                return result
+            made = torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
+            return made.copy_(result)
+        turned = result.permute(order)
+        return result if turned.is_contiguous() else turned.contiguous().permute(back)
+
+    return as_traced
 
 
 def _function(captured: Captured, module: Any, context: CompileContext, compile_graph: Compile) -> Callable[..., Any]:

@@ -132,6 +132,26 @@ def associative_scans(compile):
 
 
 @program
+def associative_scans_of_views(compile):
+    """As torch calls the operator for `combine_mode="pointwise"`, which its own function only does on a GPU."""
+    operator = torch.ops.higher_order.associative_scan
+
+    def combine(a, b, c, d):
+        return a * c, c * b + d
+
+    def f(x, y):
+        a, b = operator(combine, [x.movedim(2, 0), y.movedim(2, 0)], ())
+        return a.movedim(0, 2) + 1, b.movedim(0, 2), a.stride()
+
+    found = []
+    for needs_grad in (False, True):
+        x, y = torch.rand(2, 3, 5, 4, requires_grad=needs_grad), torch.rand(2, 3, 5, 4)
+        with torch.set_grad_enabled(needs_grad):
+            found += compile(f)(x, y)
+    return found
+
+
+@program
 def maps_and_marked_regions(compile):
     from torch._higher_order_ops.map import map as mapped
     from torch._higher_order_ops.scan import scan

@@ -109,7 +109,17 @@ def register_fake_rules(mode: type[FakeTensorMode]) -> None:
     for operator in torch._ops._higher_order_ops.values():
         rules = operator.python_key_table
         if FakeTensorMode in rules:
-            rules.setdefault(mode, rules[FakeTensorMode])
+            rules.setdefault(mode, _FAKE_RULES.get(operator.name(), rules[FakeTensorMode]))
+
+
+def _joined(mode: FakeTensorMode, function: Any, xs: Sequence[torch.Tensor], additional: Any) -> tuple[Any, ...]:
+    """What an associative_scan gives: joined of pieces, where there are several slices."""
+    with mode:
+        return tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in xs])
+
+
+_FAKE_RULES = {"associative_scan": _joined}
+"""In the place of torch's, which have the strides of the arguments."""
 
 
 class _Nodes(Value):
