@@ -31,7 +31,7 @@ from ...engine.lowering import lowerings
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
-from ..recorded.inputs import bind_symbols, clones
+from ..recorded.inputs import clones
 from ..recorded.state import as_compiled, deterministic
 from ..verdicts.compare import worst
 from ..verdicts.nonfinite import Birth, kind_of
@@ -43,15 +43,13 @@ from .entry import ran_in_eager
 from .explain import random_results
 from .ladder import LOWERED, Ladder
 from .pairs import LoweredPart, Pair, buffer_pairs
+from .recorded_halves import Half, gradients_of, read_by, run_half
 from .reference import Noise, Reference
 from .regenerate import Captured, Collector, reason
 from .report import Difference, Report
-from .rungs import Execution, Symbols, results_of, run_aten, run_graph, symbols_in
+from .rungs import Execution, Symbols, results_of, run_graph, symbols_in
 from .steps import lowered
 from .unbacked import bind_unbacked
-
-Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
-"""Runs one half ("forward" or "backward") on its inputs; the outputs are those that its AtenGraph lists."""
 
 
 class TrainingLadder(Ladder):
@@ -82,13 +80,13 @@ class TrainingLadder(Ladder):
         self._add("capture", eager)
         self._rung("joint", "", lambda: self.nodes.eager)
         why = self._compile()
-        self._rung("forward", why, partial(self._halves, self._recorded_half, with_backward=False))
-        self._rung("backward", why, partial(self._halves, self._recorded_half))
+        self._rung("forward", why, partial(self._recorded, with_backward=False))
+        self._rung("backward", why, self._recorded)
         if self.options.each_pass:
             for name in [*self._passes_of("forward"), *self._pass_names()]:
                 self._rung("passes", why, partial(self._run_pass, name), name)
         else:
-            self._rung("passes", why, partial(self._halves, partial(self._passed_half, "")))
+            self._rung("passes", why, partial(self._recorded, self._passed("")))
         for stage in LOWERED:
             self._rung(stage, why, partial(self.lowered, stage, None))
         self._rung("runtime", why, self._as_called)
@@ -216,20 +214,38 @@ class TrainingLadder(Ladder):
         return Reference(self._joint_run, record=self._joint_record)
 
     # ---- the two halves
-    def _halves(self, run: Half, with_backward: bool = True, work: Trained | None = None) -> Execution:
-        """Forward, then backward; values of the backward have "backward." in front of their names."""
-        inputs = self._inputs()
-        halves = (work or self.work).halves
+    def _halves(self, run: Callable[[str, AtenGraph, tuple[Any, ...]], Execution], work: Trained) -> Execution:
+        """The forward that was made again, then the backward; `run` runs one of them on its inputs. Values of the
+        backward have "backward." in front of their names."""
+        inputs, halves = self._inputs(), work.halves
         forward = run("forward", halves.forward, inputs)
         count = self.joint.forward_outputs - len(self.joint.forward.mutations)
-        if not with_backward:
-            return self._finished(inputs, forward.outputs[:count], (), forward)
         kept = forward.outputs[count : len(forward.outputs) - len(halves.numbers)]
         backward = run("backward", node_gradients(halves), (*kept, *self._tangents(None)))
         gradients = tuple(backward.outputs[i + 1] for i in self.joint.gradients)
-        values = {**forward.values, **{f"backward.{name}": value for name, value in backward.values.items()}}
-        both = Execution((), (), values, forward.seconds + backward.seconds)
-        return self._finished(inputs, forward.outputs[:count], gradients, both)
+        return self._finished(inputs, forward.outputs[:count], gradients, _one_after_the_other(forward, backward))
+
+    def _recorded(self, halves: Mapping[str, Half] | None = None, with_backward: bool = True) -> Execution:
+        """The halves as recorded, or forms of them."""
+        halves = halves or {half: self._cut(half) for half in PREFIX}
+        inputs, inside = self._inputs(), len(self.joint.forward.mutations)
+        forward, symbols = run_half(halves["forward"], inputs, self.symbols, self.trust)
+        for value, index in zip([v.clone() for v in forward.outputs[:inside]], self.joint.forward.mutations.values()):
+            inputs[index].copy_(value)
+        made = forward.outputs[inside : self.joint.forward_outputs]
+        if not with_backward:
+            return self._finished(inputs, made, (), forward)
+        given = read_by(halves["backward"], halves["forward"], inputs, forward, self._tangents(None), symbols)
+        backward, _ = run_half(halves["backward"], given, symbols, self.trust)
+        last = max(self._passes_of("backward"), default="")
+        joint = self._aten_record("passes", last) if last else self._joint_record
+        gradients = tuple(gradients_of(joint, self.joint.forward_outputs, backward))
+        return self._finished(inputs, made, gradients, _one_after_the_other(forward, backward))
+
+    def _cut(self, half: str) -> Half:
+        """A half as it was cut."""
+        cut = self._aten_record(half, "")
+        return Half(cut, cut)
 
     def _finished(
         self, inputs: tuple[Any, ...], made: tuple[Any, ...], gradients: tuple[Any, ...], ran: Execution,
@@ -257,33 +273,24 @@ class TrainingLadder(Ladder):
                      if name.startswith("backward.") == bool(prefix)}
             return lowered(stage, own, inputs, arena, shared, given)
 
-        return self._halves(run, work=made)
+        return self._halves(run, made)
 
-    def _recorded_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        return self._run_recorded(self._aten_record(half, ""), aten, inputs)
+    def _passed(self, last: str) -> dict[str, Half]:
+        """The halves after the passes up to `last`, "" for all."""
+        return {half: replace(self._cut(half), form=self._form(half, last)) for half in PREFIX}
 
-    def _run_recorded(self, record: Graph, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        count = sum(node.op == "placeholder" for node in record.nodes)
-        returned: Any = aten.module.graph.output_node().args[0]
-        if count != len(inputs) or len(record.nodes[-1].args[0]) != len(returned):
-            raise ReplayError("the cut made again keeps other values than the recorded one, whose halves stand alone")
-        symbols = bind_unbacked(record, self.symbols | bind_symbols(record, inputs), inputs, self.trust)
-        return run_aten(aten, graph_module(record, symbols, self.trust), inputs, symbols)
-
-    def _passed_half(self, last: str, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        """A half after the passes up to `last`."""
+    def _form(self, half: str, last: str) -> Graph:
         names = self._half_passes(half)
         own = names[: names.index(last) + 1] if last in names else names
         if last and last not in names and half == "backward":
             own = []  # a pass of the forward, which comes first
-        record = self._aten_record("passes", own[-1]) if own else self._aten_record(half, "")
-        return self._run_recorded(record, aten, inputs)
+        return self._aten_record("passes", own[-1]) if own else self._aten_record(half, "")
 
     def _run_pass(self, name: str) -> Execution:
         with deterministic():
             if name.startswith("joint."):
                 return self._joint_run(None, None, self._joint_form(self._aten_record("passes", name)))
-            return self._halves(partial(self._passed_half, name))
+            return self._recorded(self._passed(name))
 
     def _passes_of(self, stage: str) -> list[str]:
         """Those of the joint graph come before the cut."""
@@ -331,10 +338,10 @@ class TrainingLadder(Ladder):
 
     def _half_nodes(self, half: str, ran: Execution) -> Iterator[Pair]:
         """What a half computed beside the joint graph's node of the same name."""
-        for node in getattr(self.work.halves, half).module.graph.nodes:
-            name = PREFIX[half] + node.name
+        for node in self._aten_record(half, "").nodes:
+            name = PREFIX[half] + node.id
             if name in ran.values:
-                yield Pair(name, ran.values[name], node.name, self.nodes, self._sources.get(node.name, ""))
+                yield Pair(name, ran.values[name], node.id, self.nodes, self._sources.get(node.id, ""))
 
     @cached_property
     def _sources(self) -> dict[str, str]:
@@ -381,7 +388,7 @@ class TrainingLadder(Ladder):
             return lowered("loop_ir", work, inputs)
 
         with deterministic():
-            self._halves(run)
+            self._halves(run, self.work)
         yield from found
 
     def _eager_births(self) -> list[Birth]:
@@ -399,6 +406,11 @@ class TrainingLadder(Ladder):
 
 
 PREFIX = {"forward": "", "backward": "backward."}
+
+
+def _one_after_the_other(forward: Execution, backward: Execution) -> Execution:
+    values = {**forward.values, **{f"backward.{name}": value for name, value in backward.values.items()}}
+    return Execution((), (), values, forward.seconds + backward.seconds)
 
 
 def _plain(value: Any) -> Any:
