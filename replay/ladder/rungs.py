@@ -20,6 +20,7 @@ from ...artifacts.fx_graphs import PLAN
 from ...engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ...engine.ir import interpreter
 from ...engine.runtime.runtime import CALLED, load
+from ...operators.effects import may_draw
 from ...operators.layouts import is_expanded
 from ..recorded.state import as_compiled
 
@@ -122,9 +123,20 @@ def _wide_target(node: torch.fx.Node) -> Any:
 
 
 def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
-    target: Any = _wide_target(node) if wide else node.target
-    if wide:
-        args, kwargs = _widened(args), _widened(kwargs)
+    if not wide:
+        return _called(node, node.target, args, kwargs, False)
+    if may_draw(node) and not node.all_input_nodes:  # in float64 other numbers would be drawn than eager's
+        made = _called(node, node.target, args, kwargs, False)
+        return made.double() if isinstance(made, torch.Tensor) and made.dtype in WIDER else made
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of what is made of Python's numbers, or of integers
+    try:
+        return _called(node, _wide_target(node), _widened(args), _widened(kwargs), True)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _called(node: torch.fx.Node, target: Any, args: Any, kwargs: Any, wide: bool) -> Any:
     if node.op == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
     function = CALLED.get(target, target) if isinstance(target, torch._ops.OpOverload) else target
@@ -202,7 +214,7 @@ def _rounded_at_random(value: Any, args: Any, noise: torch.Generator, terms: Any
     if any(isinstance(a, torch.Tensor) and a.layout is torch.strided and a.untyped_storage()._cdata == memory
            for a in torch.utils._pytree.tree_leaves(args)):  # fmt: skip
         return value
-    moved = torch.rand(value.shape, generator=noise, dtype=torch.float64).to(value.device) - 0.5
+    moved = torch.rand(value.shape, generator=noise, dtype=torch.float64, device=noise.device).to(value.device) - 0.5
     wide, eps = value.detach().double(), torch.finfo(value.dtype).eps
     size = wide.abs()
     if terms is not None and terms.shape == value.shape:

@@ -1,0 +1,62 @@
+"""What rungs are held against: eager in float64, eager rounded at random, and halves that are cut as recorded."""
+# mypy: ignore-errors
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.engine.aot.autograd import costs
+from ptdebug.replay.ladder.replay import replay
+from ptdebug.replay.ladder.rungs import run_graph
+from torch import nn
+
+
+def test_what_is_made_of_numbers_is_in_float64_too():
+    sdpa, graph = torch.nn.functional.scaled_dot_product_attention, torch.fx.Graph()
+    q, ones = graph.placeholder("q"), graph.call_function(torch.ones, (3,), {"dtype": torch.int64})
+    mask = graph.call_function(torch.triu, (graph.call_function(torch.full, ((3, 3), float("-inf"))), 1))
+    graph.output((graph.call_function(sdpa, (q, q, q, mask)), graph.call_function(torch.div, (ones, 3))))
+    query = torch.randn(2, 4, 3, 8, dtype=torch.float64)
+    ran = run_graph(torch.fx.GraphModule({}, graph), (query,), wide=True)
+    causal, third = sdpa(query, query, query, is_causal=True), torch.ones(3, dtype=torch.float64) / 3
+    torch.testing.assert_close(ran.outputs, (causal, third), rtol=1e-12, atol=1e-12)
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_random_numbers_in_float64_are_those_of_eager():
+    graph = torch.fx.Graph()
+    graph.output(tuple([graph.call_function(torch.rand, (4,), kwargs) for kwargs in ({}, {"dtype": torch.float32})]))
+    module, runs = torch.fx.GraphModule({}, graph), []
+    for wide in (False, True):
+        torch.manual_seed(0)
+        runs.append(run_graph(module, (), wide=wide).outputs)
+    assert all(torch.equal(narrow.double(), wide) for narrow, wide in zip(*runs))
+
+
+def test_rounding_at_random_is_drawn_on_the_cpu():
+    """Whatever the default device: the program's, at the recorded call."""
+    module = torch.fx.symbolic_trace(lambda x: x.sin())
+    x = torch.rand(100)
+    with torch.device("meta"):
+        drawn = run_graph(module, (x,), noise=torch.Generator().manual_seed(0)).outputs[0]
+    torch.testing.assert_close(drawn, x.sin())
+    assert not torch.equal(drawn, x.sin())
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_halves_run_as_recorded_where_another_cut_is_cheaper(dynamic, tmp_path, monkeypatch):
+    """As on another device, which has other costs."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4), nn.Tanh())
+    with ptdebug.record("r", out=str(tmp_path)) as recording:
+        ptdebug.compile(model, dynamic=dynamic)(torch.randn(6, 8)).square().sum().backward()
+    (compiled,) = recording.compiles()
+    cost_of = costs._cost
+    monkeypatch.setattr(costs, "_cost", lambda node: replace(cost_of(node), work=1000 * cost_of(node).work))
+    report = replay(recording, compiled.id)
+    told = {rung.stage: (rung.verdict, rung.why) for rung in report.rungs}
+    assert "forward" in report.drift, report.drift
+    ran = {stage for stage, (verdict, _) in told.items() if verdict in ("equal", "rounding")}
+    assert {"forward", "backward", "passes", "loop_ir", "kernels"} <= ran, told
