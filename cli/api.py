@@ -134,7 +134,7 @@ def record(name: str | None = None, out: str | None = None, **settings: Any) -> 
     """
     chosen = checked(session.Settings(**settings))
     folder = new_recording_folder(recordings_home(out), _program_name(), name)
-    writer = RecordingWriter(folder, command=sys.orig_argv)
+    writer = RecordingWriter(folder, command=_command())
     before = set(run_times())
     inside = session.enter(session.Session(chosen, writer, folder))
     if before:
@@ -147,6 +147,16 @@ def record(name: str | None = None, out: str | None = None, **settings: Any) -> 
         for message in inside.messages:
             writer.note(message.removeprefix("ptdebug: "))
         writer.close()
+
+
+def _command() -> list[str]:
+    """The words after `python` and its options that started this program; none of a prompt, which no words started."""
+    options = len(sys.orig_argv) - len(sys.argv)
+    if options < 1:
+        return []
+    flag = sys.orig_argv[options - 1]
+    way = [f"-{flag[-1]}"] if options > 1 and flag[0] == "-" and flag[-1] in "mc" else []
+    return [*way, *sys.orig_argv[options:]]
 
 
 def _program_name() -> str:

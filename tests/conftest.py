@@ -33,6 +33,12 @@ def nothing_compiled_before() -> None:
         session.current().options.clear()
 
 
+@pytest.fixture(autouse=True)
+def no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test records is no program of its own: a replay would run all tests again."""
+    monkeypatch.setattr(sys, "orig_argv", [sys.executable])
+
+
 @pytest.fixture(scope="session")
 def sample_module() -> ModuleType:
     """tests/sample.py as a module (tests are no package, so it cannot be imported by name)."""

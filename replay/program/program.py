@@ -83,10 +83,6 @@ class ProgramRuns:
 
     def ask(self, compile_id: str) -> Returned:
         """What the call of one compilation returns. Raises ProgramAbsent."""
-        if not self.trust and not is_ours(self.recording):
-            raise ProgramAbsent(
-                "its program was not recorded by you here, or has changed since: --trust runs it anyway"
-            )
         self._check(compile_id)
         if self.returned is None:
             self.returned = self._run([c for c in self.compile_ids if self._can_run(c)])
@@ -99,6 +95,12 @@ class ProgramRuns:
 
     def _check(self, compile_id: str) -> None:
         """Raise ProgramAbsent if the program is not to be run for this compilation, as far as the recording says."""
+        if not (words := self.recording.meta.get("command")) or words[0] in ("-c", "-"):
+            raise ProgramAbsent("its program is not a file")
+        if not self.trust and not is_ours(self.recording):
+            raise ProgramAbsent(
+                "its program was not recorded by you here, or has changed since: --trust runs it anyway"
+            )
         _whole_frame(self.recording, compile_id)
         inputs = saved_inputs(self.recording, compile_id, self.call)
         if not inputs.file:
