@@ -71,6 +71,7 @@ class CompileContext:
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
     preferred: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # kind -> the option that a setting asks for
+    recorded: Mapping[str, str] = field(default_factory=dict)  # what is chosen again, by decision, where it can be
     buckets: tuple[int, int] | None = None  # under DDP: bytes of gradients in its first bucket, and in the others
     uncached: str = ""  # why the graph cache is off for it
     way: str = "kernels"  # how the graph is to run: "kernels", "aten" (its ATen form, by ATen), "eager" (as captured)
@@ -132,6 +133,9 @@ class CompileContext:
             wanted, by = self.preferred[kind]
             if wanted in [o if isinstance(o, str) else o.name for o in options]:
                 chosen, forced = wanted, True
+        if not forced and self.recorded:
+            wanted = self.recorded.get(key, "")
+            chosen = wanted if wanted in [o if isinstance(o, str) else o.name for o in options] else default
         if self.recording:
             full = tuple(Option(o) if isinstance(o, str) else o for o in options)
             reason = f"forced by {by} (default: {default}; {why})" if forced else why

@@ -190,7 +190,7 @@ class Ladder:
         return regenerate.fakes(self.saved, self.kept.inputs, placeholders, self.sizes, self.device, unbacked)
 
     def _context(self, forced: Mapping[str, str], collector: Collector) -> CompileContext:
-        return regenerate.context(self.recording, self.compile_id, collector, forced)
+        return regenerate.context(self.recording, self.compile_id, collector, forced, self.device)
 
     def context(self) -> CompileContext:
         """A context that decides as the recorded compilation did."""

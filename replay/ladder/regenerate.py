@@ -70,11 +70,16 @@ class Collector:
         """Not compared."""
 
 
-def context(recording: Recording, compile_id: str, collector: Collector, forced: Mapping[str, str]) -> CompileContext:
-    """A context that decides as the recorded compilation did, but for what is `forced` on top."""
+def context(
+    recording: Recording, compile_id: str, collector: Collector, forced: Mapping[str, str], device: str
+) -> CompileContext:
+    """A context that decides as the recorded compilation did, but for what is `forced` on top, and for all that depends
+    on it; of a recording from another device, only as that was forced to."""
     decisions = [decision for _, decision in recording.decisions(compile_id)]
     overrides = {d.id: d.chosen for d in decisions if d.forced} | dict(forced)
     made = CompileContext(CompileId(0, 0), collector, overrides, recording=True)
+    if not forced and not _is_elsewhere(recording, compile_id, device):
+        made.recorded = {d.id: d.chosen for d in decisions}
     made.freezing = any(d.kind == "freezing" and d.chosen == "fold" for d in decisions)
     made.cpp_wrapper = any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions)
     budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "1.0")
@@ -205,9 +210,7 @@ COMPARED = (*REPLAYED, "kernels", "wrapper")
 def drift(recording: Recording, compile_id: str, collector: Collector, device: str) -> tuple[str, ...]:
     """Stages whose record, made again, is not the recorded one; of kernels and wrappers, those with other source text.
     Not compared on another device, which has other kernels."""
-    kept = _recorded(recording, compile_id, "runtime", "inputs")
-    metas = [item.meta for item in getattr(kept, "inputs", ()) if item.meta is not None]
-    if {meta.device.partition(":")[0] for meta in metas} - {device.partition(":")[0]}:
+    if _is_elsewhere(recording, compile_id, device):
         return ()
     changed = []
     for (stage, name), record in collector.records.items():
@@ -218,6 +221,13 @@ def drift(recording: Recording, compile_id: str, collector: Collector, device: s
             if _comparable(found) != _comparable(record):
                 changed.append(stage)
     return tuple(dict.fromkeys(changed))
+
+
+def _is_elsewhere(recording: Recording, compile_id: str, device: str) -> bool:
+    """Whether inputs were recorded on another kind of device."""
+    kept = _recorded(recording, compile_id, "runtime", "inputs")
+    metas = [item.meta for item in getattr(kept, "inputs", ()) if item.meta is not None]
+    return bool({meta.device.partition(":")[0] for meta in metas} - {device.partition(":")[0]})
 
 
 def _comparable(record: AnyRecord | None) -> Any:

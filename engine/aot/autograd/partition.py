@@ -6,7 +6,7 @@ override can reverse), the cut is held to a memory budget, and each saved or rec
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ....artifacts.context import CompileContext, OverrideError
@@ -93,8 +93,8 @@ def _decided(
     found: Region, prices: Prices, room: Mapping[Node, str], context: CompileContext
 ) -> tuple[Cut, dict[Node, str]]:
     """The cheapest cut among those that the overrides allow; each choice in it is a decision. And the reasons."""
-    natural = cut = solve(found, prices, room)
     nodes = [n for n in found.candidates if n.op != "placeholder" and found.costs[n].savable]
+    natural = cut = _again(found, prices, room, nodes, context) or solve(found, prices, room)
     asked = {n: option for n in nodes if (option := context.override("save-for-backward", n.name)) is not None}
     if asked:
         prices = replace(prices, inputs=True)  # a reversed choice may need an input that nothing else saves
@@ -119,6 +119,18 @@ def _decided(
         if asked.get(node, default) != default:
             why[node] = f"forced by an override (otherwise: {default})"
     return cut, why
+
+
+def _again(
+    found: Region, prices: Prices, room: Mapping[Node, str], nodes: Sequence[Node], context: CompileContext
+) -> Cut | None:
+    """The cut that is to be made again, if it can be."""
+    wanted = {n: option for n in nodes
+              if (option := context.recorded.get(f"save-for-backward:{context.subject(n.name)}")) is not None}
+    try:
+        return solve(found, prices, {**room, **wanted}) if wanted else None
+    except Unbounded:
+        return None
 
 
 # ---- reasons ---------------------------------------------------------------------------------------------------------
