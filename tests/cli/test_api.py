@@ -13,6 +13,7 @@ from typing import Any
 import ptdebug
 import pytest
 import torch
+from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.summary import summary
 from ptdebug.cli import api, session
 from ptdebug.cli.module import OptimizedModule
@@ -319,6 +320,7 @@ def test_dynamo_backend(tmp_path: Path) -> None:
     """In a process of its own: Dynamo takes seconds to load, and stays."""
     program = """
 import torch, ptdebug
+from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.summary import summary
 weight = torch.randn(4)
 def function(x, n):
@@ -364,3 +366,18 @@ def test_a_scripted_module_is_compiled(make: Callable[[torch.nn.Module], torch.n
     scripted = make(torch.nn.Softplus())
     compiled = ptdebug.compile(scripted)
     assert torch.equal(compiled(torch.ones(2)), scripted(torch.ones(2)))
+
+
+@pytest.mark.parametrize("started, argv, words", [
+    (["python", "-u", "train.py", "--lr", "1"], ["train.py", "--lr", "1"], ["train.py", "--lr", "1"]),
+    (["python", "-m", "pkg.train", "1"], ["/src/pkg/train.py", "1"], ["-m", "pkg.train", "1"]),
+    (["python", "-W", "ignore", "-c", "pass", "1"], ["-c", "1"], ["-c", "pass", "1"]),
+    (["python", "-"], ["-"], ["-"]),
+    (["python"], [""], []),
+])
+def test_the_words_that_started_the_program(started, argv, words, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "orig_argv", started)
+    monkeypatch.setattr(sys, "argv", argv)
+    with ptdebug.record("r", out=str(tmp_path)) as recording:
+        pass
+    assert Recording.open(tmp_path / "r").meta["command"] == recording.meta["command"] == words

@@ -186,6 +186,8 @@ def test_a_capture_that_fails_changes_nothing(counters):
 
 
 def test_layers_share_their_code_and_captures_their_memory(counters):
+    gc.collect()
+    torch.cuda.empty_cache()  # torch keeps the memory of pools whose last graph is gone, of earlier tests'
     layers = [mlp(512) for _ in range(6)]
     for layer in layers:
         nn.init.normal_(layer[3].weight, std=0.1)
