@@ -13,6 +13,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from .....operators.layouts import is_one
 from ....breaks.reasons import Reason
 from ....breaks.unsupported import Unsupported
 from ....fx.subgraphs import Scope
@@ -114,8 +115,9 @@ def register_fake_rules(mode: type[FakeTensorMode]) -> None:
 
 def _joined(mode: FakeTensorMode, function: Any, xs: Sequence[torch.Tensor], additional: Any) -> tuple[Any, ...]:
     """What an associative_scan gives: joined of pieces, where there are several slices."""
+    formats = [torch.preserve_format if is_one(x.shape[0]) else torch.contiguous_format for x in xs]
     with mode:
-        return tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in xs])
+        return tuple([torch.empty_like(x, memory_format=kind) for x, kind in zip(xs, formats)])
 
 
 _FAKE_RULES = {"associative_scan": _joined}
