@@ -99,7 +99,7 @@ def _allocate_known(program: Program, memory: dict[str, torch.Tensor], symbols: 
     """Memory for all buffers whose sizes are known by now, and for floats that vary."""
     for symbol, number in symbols.items():
         if scalar_buffer(symbol) in program.buffers:
-            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64)
+            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64, device="cpu")
     for buffer in program.buffers.values():
         known = all(e.free_symbols <= symbols.keys() for e in (*buffer.size, *buffer.stride))
         if buffer.role == "intermediate" and buffer.name not in memory and known:

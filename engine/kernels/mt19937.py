@@ -123,10 +123,10 @@ def _same_as_aten(draw: Callable[..., None]) -> bool:
         return False
     for count, p in ((1, 0.5), (1000, 0.3), (624, 0.9)):
         for generator in (mine, theirs):
-            torch.empty(3, dtype=torch.float32).uniform_(generator=generator)  # one word for each
-        found = torch.empty(count)
+            torch.empty(3, dtype=torch.float32, device="cpu").uniform_(generator=generator)  # one word for each
+        found = torch.empty(count, device="cpu")
         _draw(draw, mine, found, p)
-        if not torch.equal(found, torch.empty(count).bernoulli_(p, generator=theirs)):
+        if not torch.equal(found, torch.empty(count, device="cpu").bernoulli_(p, generator=theirs)):
             return False
         if not torch.equal(mine.get_state(), theirs.get_state()):
             return False

@@ -89,7 +89,7 @@ def _reinterpret(tensor: torch.Tensor, size: Any, stride: Any, offset: int) -> t
 
 _guards = getattr(torch._C._dynamo, "guards", None)
 _empty_cpu = getattr(_guards, "_empty_strided_cpu", None) or (
-    lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)
+    lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")
 )
 empty_cuda = getattr(_guards, "_empty_strided_cuda", None)
 """Allocates on the current CUDA device; None where torch has no such function."""

@@ -203,10 +203,10 @@ def synthesized(records: tuple[SavedInput, ...], trains: bool = False, seed: int
         if not isinstance(meta, TensorMeta) or not all(isinstance(n, int) for n in (*meta.shape, *meta.stride)):
             raise ReplayError(f"no inputs were recorded, and none can be made: {item.name} has dynamic sizes")
         kind = dtype(meta.dtype)
-        made = torch.empty_strided(meta.shape, meta.stride, dtype=kind)  # type: ignore[arg-type]
+        made = torch.empty_strided(meta.shape, meta.stride, dtype=kind, device="cpu")  # type: ignore[arg-type]
         wide = kind.is_floating_point or kind.is_complex
-        made.copy_(torch.randn(made.shape, generator=generator) if wide else torch.randint(
-            0, 2, made.shape, generator=generator))
+        made.copy_(torch.randn(made.shape, generator=generator, device="cpu") if wide else torch.randint(
+            0, 2, made.shape, generator=generator, device="cpu"))
         values.append(made.requires_grad_(meta.requires_grad or (trains and kind.is_floating_point)))
     return Inputs.of(tuple(values), tuple(item.name for item in records))
 

@@ -178,7 +178,7 @@ def _is_root(value: Any) -> bool:
 def _tangents(roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Fixed ones: 1 for a number, a seeded normal for anything larger (all ones would hide what cancels)."""
     generator = torch.Generator().manual_seed(0)
-    made = [torch.randn(r.shape, generator=generator) if r.dim() else torch.ones(()) for r in roots]
+    made = [torch.randn(r.shape, generator=generator, device="cpu") if r.dim() else torch.ones(()) for r in roots]
     return [torch.empty_like(root).copy_(values) for root, values in zip(roots, made)]
 
 

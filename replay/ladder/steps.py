@@ -187,7 +187,7 @@ def allocate_known(
     """Memory for the buffers whose sizes are known by now, and for floats that vary."""
     for symbol, number in symbols.items():
         if scalar_buffer(symbol) in program.buffers:
-            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64)
+            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64, device="cpu")
     for buffer in program.buffers.values():
         known = all(e.free_symbols <= symbols.keys() for e in (*buffer.size, *buffer.stride))
         if buffer.role != "intermediate" or buffer.name in memory or not known:

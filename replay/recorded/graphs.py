@@ -289,8 +289,8 @@ def _tensor(tree: Mapping[str, Any]) -> torch.Tensor:
             len(data) != count * kind.itemsize or _span(shape, stride) > MAX_SPAN):
         raise ReplayError("a constant of the recorded graph is damaged: its shape does not fit its bytes")
     flat = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else None
-    values = torch.empty(0, dtype=kind) if flat is None else flat.view(kind)
-    result = torch.empty_strided(shape, stride, dtype=kind)
+    values = torch.empty(0, dtype=kind, device="cpu") if flat is None else flat.view(kind)
+    result = torch.empty_strided(shape, stride, dtype=kind, device="cpu")
     return result.copy_(values.reshape(shape)).to(_torch_object(str(tree["device"])))
 
 

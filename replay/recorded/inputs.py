@@ -146,7 +146,8 @@ def _nudged(numbers: torch.Tensor) -> torch.Tensor:
     (as stochastic arithmetic does, Vignes 1993). Integral values stay: programs compare with them."""
     if numbers.is_complex():
         return torch.view_as_complex(_nudged(torch.view_as_real(numbers)))
-    signs = torch.randint(0, 2, numbers.shape, generator=torch.Generator().manual_seed(0)).to(numbers) * 2 - 1
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randint(0, 2, numbers.shape, generator=generator, device="cpu").to(numbers) * 2 - 1
     return torch.where(numbers == numbers.round(), numbers, numbers * (1 + torch.finfo(numbers.dtype).eps * signs))
 
 

@@ -131,7 +131,7 @@ def run(compiler: str = "eager", wide: bool = False) -> dict[str, Any]:
         roots = [v for v in results if is_tensor(v) and v.grad_fn is not None]
         if TRAINING and roots and leaves:
             random = torch.Generator().manual_seed(0)
-            tangents = [torch.randn(root.shape, generator=random).to(root) for root in roots]
+            tangents = [torch.randn(root.shape, generator=random, device="cpu").to(root) for root in roots]
             gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
             seen |= {f"gradient {number}": value for number, value in enumerate(gradients)}
     return {name: value.detach().clone() if is_tensor(value) else value for name, value in seen.items()}

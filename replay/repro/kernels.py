@@ -76,7 +76,8 @@ def _allowed(call: KernelCall, expected: Memory, buffer: str) -> float:
 def _moved(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_floating_point() or tensor.layout is not torch.strided:
         return tensor
-    signs = torch.randint(0, 2, tensor.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randint(0, 2, tensor.shape, generator=generator, device="cpu") * 2 - 1
     factors = (1 + torch.finfo(tensor.dtype).eps * signs).to(tensor)
     return clones((tensor,))[0].copy_(torch.where(tensor == tensor.round(), tensor, tensor * factors))
 

@@ -123,10 +123,10 @@ def random_tensor(meta: TensorMeta) -> torch.Tensor:
     kind = dtype(meta.dtype)
     random = torch.Generator().manual_seed(0)
     if kind.is_floating_point or kind.is_complex:
-        values = torch.randn(shape, generator=random)
+        values = torch.randn(shape, generator=random, device="cpu")
     else:
-        values = torch.randint(_MADE_UP_INTEGERS, shape, generator=random)
-    return torch.empty_strided(shape, stride, dtype=kind).copy_(values)
+        values = torch.randint(_MADE_UP_INTEGERS, shape, generator=random, device="cpu")
+    return torch.empty_strided(shape, stride, dtype=kind, device="cpu").copy_(values)
 
 
 def _literal(value: torch.Tensor) -> str:
