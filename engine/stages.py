@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from ..artifacts.context import CompileContext, FanOut, Stage
 from ..artifacts.records import AnyRecord, Kernel
 from . import passes, scheduler
@@ -227,6 +229,22 @@ def _check_plan(work: Scheduled) -> None:
         verify_nest(nest)
 
 
+def _aside(*stages: Stage[Any, Any]) -> tuple[Stage[Any, Any], ...]:
+    """These stages with what they make for themselves on the CPU: a default device is the program's, which the graph
+    was traced with."""
+
+    def made(stage: Stage[Any, Any]) -> Stage[Any, Any]:
+        def run(value: Any, context: CompileContext) -> Any:
+            if not torch._C._len_torch_function_stack():  # no mode, so no default device
+                return stage.run(value, context)
+            with torch.device("cpu"):
+                return stage.run(value, context)
+
+        return replace(stage, run=run)
+
+    return tuple(map(made, stages))
+
+
 _PASSES: tuple[Stage[Any, Any], ...] = (
     Stage("passes", _rewriting, _described, "passes"),
     *passes.STANDARD,
@@ -236,13 +254,13 @@ _PASSES: tuple[Stage[Any, Any], ...] = (
     pass_stage("write-parts", reinplace),
     Stage("passes", _rewritten, _described, "passes", _lint),
 )
-_TO_SOURCE: tuple[Stage[Any, Any], ...] = (
+_TO_SOURCE = _aside(
     *_PASSES,
     Stage("lowering", _lowering, lambda w: loops_records(w.program), "lowering", lambda w: verify(w.program)),
     Stage("scheduling", _scheduling, lambda w: scheduler.describe(w.plan), "scheduling", _check_plan),
     Stage("codegen", _codegen, _described, "codegen"),
 )
-_TO_CALL: tuple[Stage[Any, Any], ...] = (
+_TO_CALL = _aside(
     Stage("kernels", _kernels, lambda work: work.records, "kernels"),
     Stage("wrapper", _wrapper, _describe_wrapper, "codegen"),
 )
@@ -275,9 +293,7 @@ def _joint_graph(joint: JointGraph) -> Sequence[tuple[str, Rewritten]]:
     return (("joint", Rewritten(joint.forward)),)
 
 
-_JOINT_PASSES: tuple[Stage[Any, Any], ...] = (
-    *passes.STANDARD, pass_stage("extern-kernels", extern_kernels.lay_out),
-)
+_JOINT_PASSES = _aside(*passes.STANDARD, pass_stage("extern-kernels", extern_kernels.lay_out))
 
 
 def _partition(joint: JointGraph, context: CompileContext) -> Partitioned:
@@ -299,7 +315,7 @@ def _describe_partition(halves: Partitioned) -> Iterable[tuple[str, str, AnyReco
 TRAINING: tuple[Stage[Any, Any] | FanOut, ...] = (
     Stage("joint", _joint, describe_joint, "joint", lambda joint: joint.module.graph.lint()),
     FanOut(_joint_graph, (_JOINT_PASSES,), lambda joint, rewritten: joint),
-    Stage("partition", _partition, _describe_partition, "joint"),
+    *_aside(Stage("partition", _partition, _describe_partition, "joint")),
     FanOut(_halves, (_TO_SOURCE, _TO_CALL), lambda halves, compiled: Trained(halves, *compiled)),
 )
 """From a joint graph (`aot/autograd/joint.py` traces it) to a forward and a backward."""

@@ -392,3 +392,20 @@ def test_absolute_values_of_complex_numbers_are_loops():
     program = lambda x, y: (torch.abs(x), torch.abs(y * 2).sum(0), torch.abs(y.conj()), torch.abs(y.t()))
     keeping = check(program, *inputs)
     assert not any(d.subject.startswith("abs") for d in keeping.decisions if d.kind == "fallback")
+
+
+def test_the_default_device_is_the_programs() -> None:
+    """Not what the engine makes for itself: to measure a product, to round a number, to draw random numbers."""
+    def program(x: torch.Tensor, w: torch.Tensor) -> Any:
+        return F.dropout((x @ w).sin() * 0.3 + 1 / 3, 0.5), torch.ones(3)
+
+    x, w = torch.randn(64, 64), torch.randn(64, 64, requires_grad=True)
+    runs = []
+    with torch.device("meta"):
+        for call in (program, ptdebug.compile(program)):
+            torch.manual_seed(0)
+            result, made = call(x, w)
+            assert made.is_meta
+            runs.append((result, *torch.autograd.grad(result.sum(), w)))
+    torch.testing.assert_close(runs[1], runs[0])
+    assert not ptdebug.stats()["fallbacks"], ptdebug.stats()
