@@ -160,6 +160,16 @@ def test_a_mask_is_laid_out_for_kernels(takers, name):
     assert chosen(keeping, "sdpa") == ["cudnn"]
 
 
+def test_a_gradient_is_laid_out_like_its_result():
+    q = torch.randn(2, 5, 3, 8).transpose(1, 2).requires_grad_()
+    result, seen = sdpa(q, q, q), []
+    kernels.lay_out_gradient(result)
+    result.register_hook(seen.append)
+    (found,) = torch.autograd.grad((result.contiguous() * torch.arange(8.0)).sum(), q)
+    assert seen[0].stride() == result.stride() and torch.equal(seen[0][0, 1, 0], torch.arange(8.0))
+    torch.testing.assert_close(found, torch.autograd.grad((sdpa(q, q, q) * torch.arange(8.0)).sum(), q)[0])
+
+
 def test_a_permuted_bias_is_laid_out_once_and_an_aligned_one_is_taken_as_it_is(takers):
     query = ((2, 12, 32, 64), torch.half)
     graph, keeping = traced(lambda q, m: sdpa(q, q, q, m.permute(0, 3, 1, 2)), query, ((1, 32, 32, 12), torch.half))

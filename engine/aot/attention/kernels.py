@@ -126,6 +126,20 @@ def computed(call: Attention, kernel: str) -> torch.Tensor:
     return _CALLS[kernel](call)
 
 
+def lay_out_gradient(result: torch.Tensor) -> None:
+    """Let the gradient of a result of cuDNN's come in the result's own layout.
+
+    torch 2.11 finds cuDNN's plan for a backward by all but the layout of that gradient, and has one of another layout
+    than at the plan's first call misread. Where eager computes the attention by cuDNN as well, gradients have the
+    layout that they have there; where not, a copy gives them the layout that they mostly have.
+    """
+    steps = [step.node.hint if isinstance(step, torch.SymInt) else step for step in result.stride()]
+    if result.requires_grad and None not in steps:
+        order = sorted(range(len(steps)), key=lambda dim: -steps[dim])
+        back = sorted(range(len(steps)), key=order.__getitem__)
+        result.register_hook(lambda gradient: gradient.permute(order).contiguous().permute(back))
+
+
 def _by_cudnn(call: Attention) -> torch.Tensor:
     result: torch.Tensor = aten._scaled_dot_product_cudnn_attention.default(
         call.query, call.key, call.value, call.mask, call.needs_logsumexp, call.dropout, call.causal, False,
