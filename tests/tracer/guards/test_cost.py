@@ -28,7 +28,6 @@ def test_each_guard_is_measured_or_said_to_be_not(tmp_path):
     assert function_of_module in listed and ("TENSOR_MATCH x", found["TENSOR_MATCH", "x"].check_ns) in listed
     assert listed == sorted(listed, key=lambda each: -each[1])
     assert f"; most: {listed[0][0]} {listed[0][1]:,} ns" in guards_cost(record)
-    assert sum(took for _, took in listed) < 2 * record.check_ns, "alone they take no longer than together"
     assert "one function checks model and what it holds" in guard_cost(record, inside[-1])
     different = next(guard for guard in record.guards if guard.kind == "NO_ALIASING")
     assert different.check_ns is None and guard_cost(record, different).startswith("not measured alone")
