@@ -1,4 +1,4 @@
-"""Where a program names "cuda" without a number, the current GPU is meant: with several, graphs and guards know which."""
+"""Where a program names "cuda" without a number, that is the current GPU: with several, graphs and guards know which."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ def with_numbered_gpu(
 
 
 def _unnumbered(value: Any) -> bool:
-    return type(value) is str and value == "cuda" or type(value) is torch.device and value == _CUDA
+    return (type(value) is str and value == "cuda") or (type(value) is torch.device and value == _CUDA)
 
 
 _CUDA = torch.device("cuda")
