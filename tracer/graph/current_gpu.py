@@ -1,4 +1,4 @@
-"""Where a program names "cuda" without a number, that is the current GPU: with several, graphs and guards know which."""
+"""Where a program names "cuda" without a number, the current GPU is meant: guards and graphs then know which it was."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
