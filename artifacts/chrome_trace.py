@@ -1,13 +1,15 @@
 """A recording as a trace in Chrome's format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A compilation begins where it was recorded and takes as long as it took; its stages' seconds are measured, and drawn one
-after the other from its beginning, since only their sums are recorded. Kernels are not timed in a run: `replay --time`.
+after the other from its beginning, since only their sums are recorded. What ran is there where it was profiled
+(`run --profile`), and one call as `replay --time` measured it.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from . import profiles
 from .listing import printable
 from .measured import Measured, kept, of_groups
 from .recording import CompileInfo, Recording
@@ -36,6 +38,9 @@ def chrome_trace(recording: Recording, compile_id: str = "") -> dict[str, Any]:
         events += _instants(info, pid, start, breaks.get(info.id), again.get(info.id))
         if info.id in timed:
             events += _kernels(recording, info, timed[info.id], start)
+    profile = profiles.kept(recording.path)
+    if profile is not None:
+        events += _profiled(recording, profile, compile_id, start)
     note = "stages, and the kernels of a call, are drawn one after the other: only their durations are measured"
     return {"displayTimeUnit": "ms", "otherData": {"recording": recording.name, "note": note}, "traceEvents": events}
 
@@ -107,6 +112,26 @@ def _kernels(recording: Recording, info: CompileInfo, measured: Measured, start:
                "args": {"group": group, "took": kernel.text, "device": measured.device, **eager,
                         "show": f"ptdebug show {shown}"}}
         at += _us(kernel.seconds)
+
+
+def _profiled(
+    recording: Recording, profile: profiles.Profile, compile_id: str, start: float
+) -> Iterator[dict[str, Any]]:
+    """What the profiler saw, each thread and stream in a row of its own, with the command that shows what ran."""
+    pid, rows = recording.process(), dict[tuple[bool, int], int]()
+    for event in profile.events:
+        if compile_id not in ("", event.compile):
+            continue
+        row = rows.setdefault((event.kind == "gpu", event.thread), 3 + len(rows))
+        stage = "schedule" if event.kernel else "wrapper"
+        shown = f"{recording.name}:{event.compile}:{stage}" + (f":{event.part}" if event.part else "")
+        ran = {"kernel": event.kernel} if event.kernel else {}
+        yield {"ph": "X", "pid": pid, "tid": row, "name": printable(event.name), "cat": f"profiled,{event.kind}",
+               "ts": _us(event.start - start), "dur": _us(event.seconds),
+               "args": {"compile": event.compile, "part": event.part, **ran, "show": f"ptdebug show {shown}"}}
+    for (on_gpu, thread), row in rows.items():
+        title = f"stream {thread}, as profiled" if on_gpu else f"thread {thread}, as profiled"
+        yield {"ph": "M", "pid": pid, "tid": row, "name": "thread_name", "args": {"name": title}}
 
 
 def _us(seconds: float) -> float:

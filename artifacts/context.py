@@ -79,6 +79,7 @@ class CompileContext:
     cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
     without_python: bool = False  # whether that is to run in programs without Python, too
     cuda_graphs: bool = False  # whether a graph on a GPU is captured and replayed, where it can be
+    profiled: bool = False  # whether calls of kernels are marked for torch's profiler
     max_autotune: bool = False  # whether a graph is timed beside its eager twin, and the faster one runs
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError

@@ -7,6 +7,7 @@ from typing import Any
 
 from .break_costs import BreakCost
 from .break_edits import edit_of
+from .guard_costs import guards_cost
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import (
     Absent,
@@ -157,14 +158,6 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
     return Listing("guards", "python", tuple(lines))
 
 
-def guards_cost(record: Guards) -> str:
-    """What a check of all guards took, and the average of one: they are not measured one by one."""
-    if not record.check_ns or not record.guards:
-        return "not measured"
-    each = record.check_ns / len(record.guards)
-    return f"a check of all took {record.check_ns:,} ns after the compilation, {each:.0f} ns a guard on average"
-
-
 def failed_objects(record: Guards, runtime: Runtime | None) -> list[tuple[str, int]]:
     """The objects whose guards failed most often, as the program names them, with how often."""
     names = {guard.source: guard.name for guard in reversed(record.guards) if guard.name}
@@ -195,7 +188,8 @@ _IN_FULL = ("SHAPE_ENV", "NO_ALIASING")  # their expected value is only "true"
 
 
 def guard_text(guard: Guard) -> str:
-    """One guard on one line: the kind, the check, and as a comment the object and the line that needs it.
+    """One guard on one line: the kind, the check, and as a comment the object, the line that needs it, and what it
+    costs where it is checked alone.
 
     A check that is too long for a line is shown as the value that its source was specialized to.
     """
@@ -203,7 +197,8 @@ def guard_text(guard: Guard) -> str:
     if len(check) > LONG_CHECK and guard.expected and guard.kind not in _IN_FULL:
         check = f"{guard.name or guard.source}: {guard.expected}"
     subject = "" if guard.expected and guard.expected in check else guard.subject
-    why = "; ".join(part for part in (subject, short_place(guard.location)) if part)
+    cost = f"{guard.check_ns:,} ns" if guard.check_ns is not None and guard.together == 1 else ""
+    why = "; ".join(part for part in (subject, short_place(guard.location), cost) if part)
     return f"{guard.kind:<14} {check}" + (f"  # {why}" if why else "")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..artifacts import profiles
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
 from ..artifacts.listing import printable_lines
 from ..artifacts.recorder import NullRecorder, Recorder
@@ -25,6 +26,7 @@ from .errors import CommandError
 from .kept_output import KeptOutput
 from .launch import Program, stay_interrupted
 from .live_counters import LiveCounters
+from .profile import QUIET, Profiler
 from .program_exception import exception_facts
 from .run_times import run_times
 from .settings import gather, to_settings
@@ -74,6 +76,8 @@ class RecordedRun:
             return _unrecorded(self)
         if self.live is not None:
             self.live.stopped = True
+        if self.session.profiler is not None:
+            self._profiled(self.session.profiler, self.session.folder)
         runtimes = run_times()
         if runtimes:
             recorder.flush_runtime(runtimes)
@@ -95,6 +99,15 @@ class RecordedRun:
             self.session.say(message)
         with Recording.open(self.session.folder) as recording:
             return {**summary(recording), "first_rank_difference": _first_difference(recording)}
+
+    def _profiled(self, profiler: Profiler, folder: Path) -> None:
+        try:
+            profiler.stop()
+            if profiler.profile is not None:
+                profiles.keep(folder, profiler.profile)
+            self.session.say(f"ptdebug: {profiler.said()}")
+        except Exception as error:  # a full disk, a profiler that fails: the recording goes on
+            self.session.say(f"ptdebug: the profile is lost: {type(error).__name__}: {error}")
 
 
 def _first_difference(recording: Recording) -> dict[str, Any] | None:
@@ -118,6 +131,9 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
         program, session.enter(session.Session(settings, recorder, folder)), json_file, bool(values["quiet"]),
         _look_closer(folder), _kept_output(values["keep-output"]),
     )
+    if settings.profile:
+        run.session.profiler = Profiler(settings.profile)
+        os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
     if arguments.live and isinstance(recorder, RecordingWriter):
         run.live = LiveCounters(recorder, run_times)
         run.live.start()

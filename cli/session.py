@@ -30,6 +30,7 @@ class Settings:
     engine: bool = True  # False: captured graphs run as they are, in eager
     check_calls: bool = False
     time_calls: bool = False
+    profile: float = 0.0  # seconds
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Session:
     recorder: Recorder = field(default_factory=NullRecorder)
     folder: Path | None = None
     open_recorder: Callable[[], Recorder] | None = None  # makes the recorder at the first torch.compile
+    profiler: Any = None  # cli/profile.py's, under --profile
     messages: dict[str, None] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)  # the overrides that some decision answered to
     contexts: int = 0  # compilations begun

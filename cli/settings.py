@@ -18,7 +18,8 @@ from .targets import check_target
 
 DEFAULTS: dict[str, Any] = {
     "out": None, "name": None, "compiler": "ptdebug", "compile-all": False, "inputs": "first", "inputs-limit": "256M",
-    "override": None, "target": None, "quiet": False, "check-calls": False, "time-calls": False, "keep-output": 0,
+    "override": None, "target": None, "quiet": False, "check-calls": False, "time-calls": False, "profile": 0.0,
+    "keep-output": 0,
 }
 ENVIRONMENT = {"out": "PTDEBUG_HOME"}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -44,6 +45,7 @@ def to_settings(values: Mapping[str, Any]) -> Settings:
         inputs_limit=size(values["inputs-limit"]), target=target,
         overrides=read_overrides(Path(values["override"])) if values["override"] else {},
         check_calls=bool(values["check-calls"]), time_calls=bool(values["time-calls"]),
+        profile=_seconds(values["profile"]),
     )
 
 
@@ -59,6 +61,12 @@ def checked(settings: Settings) -> Settings:
         except CommandError as error:
             raise ValueError(str(error)) from None
     return settings
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise CommandError(f"profile = {value!r}: a number of seconds was expected")
+    return float(value)
 
 
 def _one_of(name: str, value: object, options: tuple[str, ...]) -> None:

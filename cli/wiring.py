@@ -139,6 +139,8 @@ def new_context(
         context.uncached = "torch's settings turn it off (fx_graph_cache, force_disable_caches)"
     context.buckets = _ddp_buckets()
     context.progress = compile_progress.told
+    if session.current().profiler is not None:
+        context.profiled, context.uncached = True, "kernels are marked for the profiler"
     return context
 
 
@@ -181,6 +183,9 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         session.FALLBACKS[context.fallback.splitlines()[0]] += 1
     if context.fallback and not context.recording and context.way != "eager":  # a recording says it of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
+    profiler = session.current().profiler
+    if profiler is not None:
+        compiled = profiler.around(compiled)
     return saving_inputs(session.current(), captured, context, compiled)
 
 

@@ -42,6 +42,7 @@ from .passes.rewriting import Rewritten, pass_stage
 from .runtime.cuda_graphs import conditions
 from .runtime.cuda_graphs.facts import GraphFacts
 from .runtime.cuda_graphs.runner import with_graphs
+from .runtime.spans import around_kernels, spanned
 from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
 
@@ -173,11 +174,14 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     graphs = conditions.chosen(work.aten, work.plan, context)
-    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures, graphs is not None)
+    kernels = around_kernels(work.kernels, str(context.id), context.part) if context.profiled else work.kernels
+    source = wrapper.generate(work.aten, work.plan, kernels, work.signatures, graphs is not None)
     call: Compiled = wrapper.load(source, context)
-    if work.native is not None and work.library is not None:
+    if work.native is not None and work.library is not None and not context.profiled:
         call = load_native(work.library.path, work.native.native, source.names, call)
     call = with_graphs(call, graphs, context)
+    if context.profiled:
+        call = spanned(call, str(context.id), context.part)
     folding = work.aten.folding
     if folding is not None:
         call = FrozenCall(call, wrapper.load(folding.source, context.for_part("folding")), folding.positions)

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from .fuzz_operators import rule
 from .fuzz_programs import Builder, Ref
+from .fuzz_rules import rule
 
 ATEN = "torch.ops.aten."
 

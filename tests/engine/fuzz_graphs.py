@@ -44,12 +44,18 @@ if __name__ == "__main__":  # run as a file: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 
-from . import fuzz_backward_operators, fuzz_layer_operators, fuzz_rare_operators  # noqa: F401  (they add rules)
+from . import (  # noqa: F401  (they add rules)
+    fuzz_backward_operators,
+    fuzz_layer_operators,
+    fuzz_movement_operators,
+    fuzz_operators,
+    fuzz_rare_operators,
+)
 from .fuzz_capture import captured, faked, varied
 from .fuzz_compare import difference, execute, random_states, said
 from .fuzz_devices import PLACES, choose, here
-from .fuzz_operators import step
 from .fuzz_programs import Builder, Input, Program, apply, needs_another_device, refs
+from .fuzz_rules import step
 from .fuzz_triton import in_tritons_interpreter, results_in
 
 BATCH = 8  # programs of one graph

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from .fuzz_operators import rule
 from .fuzz_programs import RANDOM, Builder, Ref
+from .fuzz_rules import rule
 
 VIEWED = {4: (torch.int32, torch.float32), 8: (torch.int64, torch.float64), 2: (torch.int16, torch.float16)}
 

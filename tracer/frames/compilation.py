@@ -20,7 +20,7 @@ from ...artifacts.records import Recompile
 from ...dependencies import msgspec
 from ..breaks.raised_errors import TO_THE_PROGRAM, BackendCompilerFailed, kept_in_eager
 from ..fx.backend_call import CompileOptions
-from ..guards import build_tree, check_nanoseconds, explain_recompile, record_guards
+from ..guards import build_tree, explain_recompile, measured, record_guards
 from ..guards.describe import describe
 from ..guards.kinds import check_code
 from ..guards.read import Scope
@@ -177,7 +177,7 @@ class Compilation:
         guards.watch(tree.watched, describe)
         nodes, story = converted.needed_by, converted.story
         self.context.record("guards", lambda: record_guards(
-            tree.checks, nodes, story, self.code, check_nanoseconds(tree.root, self.frame.f_locals)))
+            tree.checks, nodes, story, self.code, measured(tree, converted.guards)))
         if self.context.recording:  # what the recorder knows the call by
             self.context.guarded = tuple((c.source.expression, c.kind, check_code(c)) for c in tree.checks)
             self.context.code = self.code

@@ -56,7 +56,7 @@ from ..variables.torch.higher_order.registered_autograd import with_registered_g
 from ..variables.torch.runtime_asserts import RuntimeAssert, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
-from .current_gpu import guard_current_gpu
+from .current_gpu import guard_current_gpu, with_numbered_gpu
 from .data_dependent_errors import is_caught
 from .nodes import as_code, as_written, fake_of, input_name, subject_of, target_name, tensors_in, unbacked_symbols
 
@@ -205,6 +205,7 @@ class TraceGraph:
         node_args = tuple(arg.as_proxy() for arg in args)
         node_kwargs = {key: value.as_proxy() for key, value in kwargs.items()}
         node_kwargs |= tx.trace.modes.entered_device(target, node_kwargs)
+        node_args, node_kwargs = with_numbered_gpu(target, op, node_args, node_kwargs)
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
         caught = not self.caught and (captured_may_raise(name, node_args) or is_own(target)) and is_caught(tx)

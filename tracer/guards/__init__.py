@@ -13,12 +13,12 @@ in a few words.
 """
 from .build import build_tree
 from .builder import GuardBuilder
-from .cost import check_nanoseconds, failures
+from .cost import failures, measured
 from .explain import explain_recompile
 from .record import needed_by, record_guards
 from .spec import GuardSpec
 
 __all__ = [
-    "GuardBuilder", "GuardSpec", "build_tree", "check_nanoseconds", "explain_recompile", "failures", "needed_by",
+    "GuardBuilder", "GuardSpec", "build_tree", "explain_recompile", "failures", "measured", "needed_by",
     "record_guards",
 ]

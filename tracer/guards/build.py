@@ -18,11 +18,12 @@ from .versions import Versions
 @dataclass(frozen=True, slots=True)
 class BuiltTree:
     """A guard tree: C++ reports each of `checks` by the string of its index; `watched` are objects that must outlive
-    the entry."""
+    the entry; `functions` are the outermost modules, each with the indices of the guards that one function checks."""
 
     root: Manager
     checks: tuple[Check, ...]
     watched: tuple[Any, ...]
+    functions: Mapping[Source, tuple[int, ...]]
 
 
 def build_tree(
@@ -48,10 +49,10 @@ def build_tree(
         if conditions:
             tree.add_conditions()
         tree.finish_alias_check()
-        tree.finish_modules(versions)
+        functions = tree.finish_modules(versions)
         tree.forget()
         checks.sort(key=lambda check: check.index)
-        return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()))
+        return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()), functions)
 
 
 def _root_name(source: Source) -> str:

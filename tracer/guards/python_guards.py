@@ -106,6 +106,13 @@ class GuardFunction:
         check: Callable[[Any], bool] = from_the_start(lines.function(self.names))
         return check, parts
 
+    def indices(self) -> tuple[int, ...]:
+        """The indices of all guards that the function checks."""
+        found = {index for _, _, index in self.same}
+        for manager in self.managers():
+            found |= {*manager.conditions.values()} | ({manager.tensor.index} if manager.tensor is not None else set())
+        return tuple(sorted(int(index) for index in found if index))
+
     def write_classes(self, lines: Lines) -> None:
         """Define the names of the classes that are held weakly; None once one has died."""
         for name, weak in self._weak.items():

@@ -13,15 +13,16 @@ from ..sources.computed import ComputedSource
 from ..sources.display_names import display_name
 from ..sources.source import Source
 from .builder import GuardBuilder
+from .cost import UNMEASURED, Costs
 from .kinds import KINDS, check_code
 from .spec import Check
 
 
 def record_guards(
     checks: Sequence[Check], nodes: Mapping[str, Ref] | None = None, symbols: tuple[Symbol, ...] = (),
-    code: CodeType | None = None, check_ns: int = 0,
+    code: CodeType | None = None, costs: Costs = UNMEASURED,
 ) -> Guards:
-    """Records of `checks`, all of which take `check_ns`; `nodes` maps a source's expression to the node that needs it,
+    """Records of `checks`, with what they cost; `nodes` maps a source's expression to the node that needs it,
     where there is one; `symbols` is the history of each symbol; names of a resume function's arguments are taken from
     `code`."""
     first: dict[Source, str] = {}
@@ -30,8 +31,8 @@ def record_guards(
     in_program = name_stack_arguments(code) if code is not None else str
     told = [Symbol(s.name, in_program(s.subject), s.source, s.value, in_program(s.why),
                    (*s.events, *_asked_of(s.source, checks))) for s in symbols]
-    return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), tuple(told),
-                  check_ns)
+    return Guards(tuple(_record(check, first, nodes or {}, in_program, costs) for check in checks), tuple(told),
+                  costs.all)
 
 
 def _asked_of(number: str, checks: Sequence[Check]) -> Iterator[SymbolEvent]:
@@ -65,9 +66,11 @@ _GLOBALS = re.compile(r"\bin G$")
 
 
 def _record(
-    check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref], in_program: Callable[[str], str]
+    check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref], in_program: Callable[[str], str],
+    costs: Costs,
 ) -> Guard:
     kind = KINDS[check.kind]
+    cost = costs.each.get(check.index)
     node = nodes.get(check.source.expression)
     return Guard(
         id=f"g{check.index}",
@@ -82,6 +85,8 @@ def _record(
         name=in_program(display_name(check.source)),
         text=in_program(_check_text(check)),
         implicit=check.location is None and check.kind == "TYPE_MATCH",
+        check_ns=None if cost is None else cost.nanoseconds,
+        together=1 if cost is None else cost.guards,
     )
 
 

@@ -56,7 +56,7 @@ class GuardTree:
         self._managers: dict[Source, Manager] = {GLOBAL_STATE: self.root}
         self._in_cpp: dict[Source, Manager] = {}
         self._asks = True  # whether the object being reached belongs to C++, which reads the `__class__` of an example
-        self._functions: list[tuple[Manager, GuardFunction]] = []
+        self._functions: dict[Source, tuple[Manager, GuardFunction]] = {}
         self._unaliased: list[tuple[Source, torch.Tensor, Manager]] = []
 
     def value(self, source: Source) -> Any:
@@ -114,18 +114,20 @@ class GuardTree:
         function = GuardFunction(
             self.value(source), lambda: self.imply(GLOBAL_STATE, "NO_ALIASING", different)
         )
-        self._functions.append((manager, function))
+        self._functions[source] = manager, function
         return function.root
 
-    def finish_modules(self, versions: Callable[[], Versions | None] | None) -> None:
-        """Add the guards of each outermost module as one guard that calls a function."""
-        for manager, function in self._functions:
+    def finish_modules(self, versions: Callable[[], Versions | None] | None) -> dict[Source, tuple[int, ...]]:
+        """Add the guards of each outermost module as one guard that calls a function. Returns their indices, by
+        module."""
+        for manager, function in self._functions.values():
             check, parts = function.compiled()
             manager.add_lambda_guard(with_brief(function, check, versions), parts, None)
+        return {source: function.indices() for source, (_, function) in self._functions.items()}
 
     def forget(self) -> None:
         """Release the user's objects: they may have to die before the garbage collector finds this tree."""
-        for _, function in self._functions:
+        for _, function in self._functions.values():
             function.forget()
         for known in (self._functions, self._managers, self._in_cpp, self._unaliased):
             known.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from ...artifacts.guard_costs import costliest, guard_cost, guards_cost
 from ...artifacts.listing import plural, short_place
 from ...artifacts.recording import RecordingError
 from ...artifacts.records import Guard, Guards, Recompile, Runtime
@@ -12,7 +13,6 @@ from ...artifacts.render_lists import (
     failed_objects,
     failed_text,
     guard_text,
-    guards_cost,
     recompile_lines,
     symbol_lines,
 )
@@ -21,6 +21,8 @@ from ...artifacts.resumed import display_name, resumed
 from ...artifacts.summary import summary
 from ..session import SOURCE, Session, Target
 from .answer import Answer, Details, fixed
+
+COSTLIEST = 12  # checks whose nanoseconds are listed
 
 
 def recompilations(session: Session, compile_id: str) -> list[Answer]:
@@ -99,6 +101,7 @@ def _guards(record: Guards, failed: Sequence[tuple[str, int]], runtime: Runtime 
             lines.append(f"checked {plural(runtime.calls + runtime.guard_failures, 'time')}, "
                          f"failed {plural(runtime.guard_failures, 'time')}")
         lines += [f"  {plural(times, 'failure')} at {name}" for name, times in failed]
+        lines += [f"{took:6,} ns  {what}" for what, took in costliest(record)[:COSTLIEST]]
         return [*lines, "", *(f"{number:5}  {kind}" for kind, number in sorted(kinds.items(), key=lambda e: -e[1]))]
 
     return details
@@ -135,9 +138,8 @@ def _guard(session: Session, guard: Guard, record: Guards, runtime: Runtime | No
             text = source_text(guard.location, session.recording.source)
             lines += [f"needed by: {short_place(guard.location)}  {text}".rstrip()]
         lines += [f"check: {guard.code}"] if guard.code and guard.code != guard.text else []
-        if record.check_ns:
-            lines.append(f"cost: about {record.check_ns / len(record.guards):.0f} ns, as an average: only a check of "
-                         f"all {len(record.guards)} is measured ({record.check_ns:,} ns)")
+        cost = guard_cost(record, guard)
+        lines += [f"cost: {cost}"] if cost else []
         times = runtime.failed.get(guard.source, 0) if runtime is not None else 0
         lines += [f"failed: {plural(times, 'time')}, this guard or another one of the same object, or of what is "
                   "reached through it"] if times else []

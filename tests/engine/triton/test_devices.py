@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
+from ptdebug.cli import session
 from ptdebug.engine import scheduler
 from ptdebug.engine.aot.aten_graph import trace
 from ptdebug.engine.codegen import wrapper
@@ -79,6 +81,29 @@ def test_what_names_no_gpu_is_guarded(count: int, device: str, argument: str | N
         guard_current_gpu(tx, torch.empty(2, device=device), (node, 3))
     assert [text for _, text in guards] == ([words] if words else [])
     assert all(check(None) for check, _ in guards)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.ones(4, device="cuda") * x, lambda x: torch.ones(4).cuda() * x,
+    lambda x: torch.ones(4).to("cuda") * x, lambda x: torch.ones(4).to(torch.device("cuda"), torch.float64) * x,
+])
+def test_the_current_gpu_has_its_number_in_graphs(function: Any, monkeypatch: pytest.MonkeyPatch,
+                                                  tmp_path: Path) -> None:
+    """torch keeps fake results of creations, with the GPU that was the current one."""
+    now, made = [0], []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: now[0])
+
+    def graphs(captured: Any, context: CompileContext) -> Any:
+        made.append([node.meta["val"].device for node in captured.module.graph.nodes if node.op != "output"][-1])
+        return lambda *inputs: (torch.ones(4),)
+
+    with ptdebug.record(str(tmp_path)):
+        session.current().graphs = graphs
+        compiled = ptdebug.compile(function)
+        for now[0] in (0, 1, 0, 1):
+            compiled(2.0)
+    assert made == [torch.device("cuda", 0), torch.device("cuda", 1)]
 
 
 @pytest.mark.gpu

@@ -6,7 +6,8 @@ import random
 from .prelude_classes import CLASSES
 from .prelude_functions import FUNCTIONS
 from .prelude_models import MODEL_FUNCTIONS, MODELS
-from .prelude_rare import RARE_CLASSES, RARE_FUNCTIONS, RARE_MODULES
+from .prelude_rare import RARE_CLASSES, RARE_FUNCTIONS
+from .prelude_rare_torch import RARE_MODULES
 from .prelude_torch import MODULES
 
 MARK = "# ---- the program"

@@ -1,0 +1,33 @@
+"""What each guard costs is measured when it is installed, and told."""
+from __future__ import annotations
+
+import ptdebug
+import torch
+from ptdebug.artifacts.guard_costs import costliest, guard_cost, guards_cost
+from ptdebug.artifacts.records import Guards
+
+
+def test_each_guard_is_measured_or_said_to_be_not(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+
+    def function(x, y, mode):
+        return model(x) + y if mode == "add" else x
+
+    with ptdebug.record(str(tmp_path / "recording")) as recording:
+        ptdebug.compile(function)(torch.randn(2, 4), torch.randn(2, 4), "add")
+    record = next(record for _, record in recording.records(Guards))
+    found = {(guard.kind, guard.name): guard for guard in record.guards}
+    alone = [found["EQUALS_MATCH", "mode"], found["TENSOR_MATCH", "x"], found["TENSOR_MATCH", "y"]]
+    assert all(guard.check_ns is not None and guard.together == 1 for guard in alone)
+    assert found["TENSOR_MATCH", "x"].check_ns > 0
+    inside = [guard for guard in record.guards if guard.name.startswith("model") and guard.check_ns is not None]
+    assert len({(guard.check_ns, guard.together) for guard in inside}) == 1 and inside[0].together >= len(inside) > 10
+
+    function_of_module = (f"{inside[0].together} guards of model", inside[0].check_ns)
+    listed = costliest(record)
+    assert function_of_module in listed and ("TENSOR_MATCH x", found["TENSOR_MATCH", "x"].check_ns) in listed
+    assert listed == sorted(listed, key=lambda each: -each[1])
+    assert f"; most: {listed[0][0]} {listed[0][1]:,} ns" in guards_cost(record)
+    assert "one function checks model and what it holds" in guard_cost(record, inside[-1])
+    different = next(guard for guard in record.guards if guard.kind == "NO_ALIASING")
+    assert different.check_ns is None and guard_cost(record, different).startswith("not measured alone")
