@@ -231,12 +231,21 @@ def _is_elsewhere(recording: Recording, compile_id: str, device: str) -> bool:
 
 
 def _comparable(record: AnyRecord | None) -> Any:
-    """What is to be the same: everything but times and, of code, what the compiler says of it."""
-    if isinstance(record, (Kernel, Wrapper)):
-        return [_CHANGED.sub(_once, line.text) for line in record.lines]
-    record = msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
-    return _settled(msgspec.to_builtins(record))
+    """What is to be the same: everything but times, the numbers of data-dependent symbols and, of code, what the
+    compiler says of it."""
+    names: dict[str, str] = {}
 
+    def counted(found: re.Match[str]) -> str:
+        return names.setdefault(found[0], f"{found[1]}{len(names)}")
+
+    if isinstance(record, (Kernel, Wrapper)):
+        return [_UNBACKED.sub(counted, _CHANGED.sub(_once, line.text)) for line in record.lines]
+    record = msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
+    return _settled(msgspec.to_builtins(record), lambda text: _UNBACKED.sub(counted, text))
+
+
+_UNBACKED = re.compile(r"\b(u|zuf)\d+\b")
+"""A data-dependent symbol: a tracer that asked for some that the graph does not have counts from another number on."""
 
 _CHANGED = re.compile(r"^(\s*changed\(\()(.*),\)\)$")
 """A wrapper's line that counts writes to inputs, as often as eager writes: how often is not in a graph's record."""
@@ -246,14 +255,15 @@ def _once(line: re.Match[str]) -> str:
     return f"{line[1]}{', '.join(dict.fromkeys(line[2].split(', ')))},))"
 
 
-def _settled(tree: Any) -> Any:
-    """A record with numbers for sizes that were symbols first and turned out to be constant: "64", {"symbol": "64"}."""
+def _settled(tree: Any, text: Callable[[str], str]) -> Any:
+    """A record with numbers for sizes that were symbols first and turned out to be constant ("64", {"symbol": "64"}),
+    and other strings as `text` has them."""
     if isinstance(tree, dict):
         only = tree.get("symbol") if len(tree) == 1 else None
-        return _settled(only) if only is not None else {key: _settled(value) for key, value in tree.items()}
+        return _settled(only, text) if only is not None else {k: _settled(value, text) for k, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_settled(item) for item in tree]
-    return int(tree) if isinstance(tree, str) and tree.isdecimal() else tree
+        return [_settled(item, text) for item in tree]
+    return (int(tree) if tree.isdecimal() else text(tree)) if isinstance(tree, str) else tree
 
 
 def _recorded(recording: Recording, compile_id: str, stage: str, name: str) -> AnyRecord | None:

@@ -73,3 +73,15 @@ def test_a_kernel_alone_may_round_by_what_it_reads(tmp_path):
     (compiled,) = recording.compiles()
     alone = [kernel for rung in replay(recording, compiled.id).rungs for kernel in rung.kernels]
     assert alone and all(kernel.comparison.verdict != "different" for kernel in alone), alone
+
+
+def test_the_numbers_of_data_dependent_symbols_are_no_drift(tmp_path):
+    """Before a branch breaks the frame, the tracer has asked for a number of which the graph knows nothing."""
+    def clipped(x):
+        norm = x.norm().item()
+        return x * 2 if norm > 1e4 else x + 1
+
+    with ptdebug.record("r", out=str(tmp_path)) as recording:
+        ptdebug.compile(clipped)(torch.ones(3))
+    reports = [replay(recording, one.id) for one in recording.compiles() if one.status == "compiled" and not one.reason]
+    assert reports and all(report.drift == () for report in reports), [report.drift for report in reports]
