@@ -17,7 +17,7 @@ from torch._guards import Source
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 
-from ...artifacts.context import CompileContext, CompileId, FanOut, Stage
+from ...artifacts.context import CompileContext, CompileId, FanOut, Stage, run_stages
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import AnyRecord, Decision, Kernel, Node, Pass, SavedInput, TensorMeta, Wrapper
 from ...artifacts.stages import NAMES, REPLAYED, order_of
@@ -26,7 +26,9 @@ from ...engine.ir.ir import Group
 from ...engine.scheduler.cpu import loop_nests
 from ...operators.fake_mode import FaithfulFakeMode
 from ..recorded.graphs import ReplayError
+from ..recorded.precision import in_recorded_precision
 from ..recorded.sizes import SizeError, evaluate
+from ..recorded.state import deterministic
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,12 @@ def context(
     made.memory_budget = float(budget)
     made.way = next((d.chosen for d in decisions if d.id == "compile:graph"), made.way)
     return made
+
+
+def made(stages: Sequence[Stage[Any, Any] | FanOut], value: Any, context: CompileContext) -> Any:
+    """What the stages make of a value, with random numbers and precision as they were."""
+    with deterministic(), in_recorded_precision():
+        return run_stages(stages, value, context)
 
 
 ALL_STORED = {"*realize:*": "realize"}

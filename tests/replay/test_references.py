@@ -11,6 +11,7 @@ from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.aot.autograd import costs
 from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.ladder.rungs import run_graph
+from ptdebug.replay.recorded.precision import in_full_precision, in_recorded_precision
 from torch import nn
 
 
@@ -85,3 +86,18 @@ def test_the_numbers_of_data_dependent_symbols_are_no_drift(tmp_path):
         ptdebug.compile(clipped)(torch.ones(3))
     reports = [replay(recording, one.id) for one in recording.compiles() if one.status == "compiled" and not one.reason]
     assert reports and all(report.drift == () for report in reports), [report.drift for report in reports]
+
+
+def test_kernels_are_made_with_the_precision_that_values_are_not_compared_in():
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
+    try:
+        cudnn.allow_tf32, matmul.allow_tf32 = True, False
+        with in_recorded_precision(), in_full_precision():
+            assert (cudnn.allow_tf32, matmul.allow_tf32) == (False, False)
+            with in_recorded_precision():
+                assert (cudnn.allow_tf32, matmul.allow_tf32) == (True, False)
+            assert not cudnn.allow_tf32
+        assert (cudnn.allow_tf32, matmul.allow_tf32) == (True, False)
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32 = before
