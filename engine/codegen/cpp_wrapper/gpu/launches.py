@@ -22,7 +22,7 @@ from .writer import GpuWriter
 
 Kernels = Mapping[str, TritonKernel | InterpretedGroup]
 OPTIONS = ("python", "cpp")
-BY_DEFAULT = False
+GPU_BY_DEFAULT = False
 """Whether graphs get one where the option cpp_wrapper says nothing."""
 
 
@@ -72,7 +72,7 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     asked = context.cpp_wrapper
     why = f"the option cpp_wrapper is {'on' if asked else 'off'}"
     why = "kernels are launched in less time" if asked is None else why
-    if not (BY_DEFAULT if asked is None else asked) and context.override("wrapper", "graph") != "cpp":
+    if not (GPU_BY_DEFAULT if asked is None else asked) and context.override("wrapper", "graph") != "cpp":
         context.decide("wrapper", "graph", OPTIONS, "python", why)
         return None
     try:

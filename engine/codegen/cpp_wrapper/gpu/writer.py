@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import sympy
 import torch
-from torch.utils._sympy.functions import CeilDiv, FloorDiv
+from torch.utils._sympy.functions import FloorDiv
 
 from .....artifacts.records import ref
 from ....graphs.functional_graph import AtenGraph
@@ -95,7 +95,7 @@ class GpuWriter(NativeWriter):
         if at:
             rare.insert(0, f"({' | '.join([f'(uint64){p}' for p in at.values()])}) & 15")
         if signature.symbols:
-            rare += [f"{c_expression(extent)} >= {WIDE_FROM // 2}" for extent in source.extents]
+            rare += [f"{_text(extent)} >= {WIDE_FROM // 2}" for extent in source.extents]
         with self.writer.block(f"if ({' || '.join(rare)})", origins):
             self._by_python(group.kernel, list(at.values()), origins)
         with self.writer.block("else", origins):
@@ -134,7 +134,7 @@ class GpuWriter(NativeWriter):
         for workspace in source.workspaces:
             at[workspace.name] = variable = self.unique("at")
             self.writer.line(f"const int64 {variable}_from = {end};", origins)
-            size = f"({c_expression(workspace.numel)}) * {workspace.dtype.itemsize}"
+            size = f"({_text(workspace.numel)}) * {workspace.dtype.itemsize}"
             end = f"{variable}_from + ({size} + {_APART - 1}) / {_APART} * {_APART}"
         self.writer.line(f"const int64 {memory}_size[] = {{{end}}}, {memory}_stride[] = {{1}};", origins)
         self.writer.line(f"Owned {memory};", origins)
@@ -196,7 +196,11 @@ class GpuWriter(NativeWriter):
 
 
 def _grid(launch: Launch) -> tuple[str, str]:
-    rounded = lambda n: sympy.sympify(n).replace(CeilDiv, lambda a, b: FloorDiv(a + b - 1, b))
-    x, *others = [c_expression(rounded(n)) for n in launch.grid]
+    x, *others = [_text(n) for n in launch.grid]
     return x, others[0] if others else "1"
+
+
+def _text(size: sympy.Expr) -> str:
+    rounded_up = lambda a, b: FloorDiv(a + b - 1, b)
+    return c_expression(sympy.sympify(size).replace(sympy.Function("CeilDiv"), rounded_up))
 
