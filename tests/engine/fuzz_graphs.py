@@ -50,8 +50,8 @@ from .fuzz_compare import difference, execute, random_states, said
 from .fuzz_devices import PLACES, choose, here
 from .fuzz_operators import step
 from .fuzz_programs import Builder, Input, Program, apply, needs_another_device, refs
-from .gpu_driver import gpu_driver, in_cpp
 from .fuzz_triton import in_tritons_interpreter, results_in
+from .gpu_driver import gpu_driver, in_cpp
 
 BATCH = 8  # programs of one graph
 DYNAMIC = 0.1  # share of the graphs whose sizes vary

@@ -39,6 +39,7 @@ class Driver:
         self._kernels: list[Callable[[list[int]], None]] = []
         self._function = _PROTOTYPE(self._launch)
         self.address = ctypes.cast(self._function, ctypes.c_void_p).value
+        self.current = 0  # threads need no context
 
     def handle(self, kernel: TritonKernel, number: int) -> tuple[int, int, int]:
         """What the table of launches has of a kernel."""
@@ -70,7 +71,7 @@ class Driver:
 def gpu_driver() -> Iterator[Driver]:
     """Graphs are loaded with this driver meanwhile."""
     driver = Driver()
-    with patch.object(launches, "launch_address", lambda: driver.address), \
+    with patch.object(launches, "driver_functions", lambda: (driver.address, driver.current)), \
             patch.object(TritonKernel, "handle", lambda kernel, number: driver.handle(kernel, number)):
         yield driver
 

@@ -1,6 +1,8 @@
 """The C++ wrapper of graphs on a GPU against eager. Here launches run in Triton's interpreter (`gpu_driver.py`)."""
 from __future__ import annotations
 
+import ctypes
+
 import ptdebug
 import pytest
 import torch
@@ -35,7 +37,8 @@ def compiled(program, *inputs, **settings):
     context, keeping = recording_context(**{"cpp_wrapper": True, **settings})
     with torch.no_grad():
         call = in_cpp(captured(program, *inputs), context)
-    why = [d.why for d in keeping.decisions if d.kind == "python-wrapper" or (d.kind, d.chosen) == ("wrapper", "python")]
+    without = ("python-wrapper", "wrapper")
+    why = [d.why for d in keeping.decisions if d.kind in without and d.chosen == "python"]
     assert (call is None) == bool(why)
     return call, "".join(why)
 
@@ -76,6 +79,15 @@ def test_unaligned_addresses_are_launched_by_python(driver):
     assert driver.launched == 0
     assert call(torch.arange(6.0))[0] == 30
     assert driver.launched == 1
+
+
+def test_a_thread_without_a_context_is_given_one_by_python(driver):
+    no_context = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda place: 0)
+    driver.current = ctypes.cast(no_context, ctypes.c_void_p).value
+    program = lambda x: x - 1
+    call, _ = compiled(program, torch.randn(8))
+    agree(call, program, torch.randn(8))
+    assert driver.launched == 0
 
 
 def test_graphs_of_one_text_have_kernels_of_their_own(driver):

@@ -43,16 +43,16 @@ class GpuWrapper:
     ) -> Callable[..., Sequence[Any]]:
         """The wrapper as a function, with `kernels` as they were compiled; `python` where it cannot be used."""
         refused = [n for n, kernel in self.kernels.items() if kernels[n].signature != kernel.signature]
-        launch = launch_address()
+        launch, current = driver_functions()
         try:
-            if refused or launch is None:
+            if refused or not launch:
                 raise NoCppWrapper(f"{refused[0]} has no kernel" if refused else "the driver has no cuLaunchKernel")
             path = self.building.wait().path
         except (NoCppWrapper, CannotBuild, BuildFailed) as reason:
             why = str(reason)
             context.decide("python-wrapper", "graph", ("python",), "python", why)
             return python
-        table = _table(launch, [_handle(kernels[name], number) for name, number in self.launches])
+        table = _table([launch, current], [_handle(kernels[name], number) for name, number in self.launches])
         state = (ctypes.addressof(table), self._by_python(aten, plan, kernels, context), table)
         return load(path, self.native.native, source.names, python, state)
 
@@ -91,12 +91,15 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     return GpuWrapper(source, Building(text, ()), kernels, tuple(writer.launches), tuple(writer.steps))
 
 
-def launch_address() -> int | None:
-    """Where the driver's function is that launches a kernel."""
+def driver_functions() -> tuple[int, int]:
+    """The addresses of the driver's functions that launch a kernel and tell the context of this thread; 0 without them.
+    """
     try:
-        return ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
+        driver = ctypes.CDLL("libcuda.so.1")
+        found = [ctypes.cast(f, ctypes.c_void_p).value for f in (driver.cuLaunchKernel, driver.cuCtxGetCurrent)]
+        return found[0] or 0, found[1] or 0
     except (OSError, AttributeError):
-        return None
+        return 0, 0
 
 
 def _handle(kernel: TritonKernel | InterpretedGroup, number: int) -> tuple[int, int, int]:
@@ -104,7 +107,7 @@ def _handle(kernel: TritonKernel | InterpretedGroup, number: int) -> tuple[int, 
     return kernel.handle(number) if isinstance(kernel, TritonKernel) else (0, 0, 0)
 
 
-def _table(launch: int, kernels: Sequence[tuple[int, int, int]]) -> Any:
+def _table(functions: Sequence[int], kernels: Sequence[tuple[int, int, int]]) -> Any:
     """What the C++ calls a Table."""
-    numbers = [launch, *[number for kernel in kernels for number in kernel]]
+    numbers = [*functions, *[number for kernel in kernels for number in kernel]]
     return (ctypes.c_uint64 * len(numbers))(*numbers)

@@ -25,15 +25,21 @@ LAUNCHES = """\
 typedef int32 (*Launch)(void* function, uint32 x, uint32 y, uint32 z, uint32 threads, uint32 threads_y,
                         uint32 threads_z, uint32 shared, void* stream, void** parameters, void** extra);
 struct Kernel { void* function; uint64 threads, shared; };  // no function: Python launches it
-struct Table { Launch launch; Kernel kernels[]; };
-struct Context { const Table* table; PyObject* steps; void* lock; void* stream; };
+struct Table { Launch launch; int32 (*current)(void** context); Kernel kernels[]; };
+struct Context { const Table* table; PyObject* steps; bool ready; void* lock; void* stream; };
 static void* const nothing = nullptr;
 static bool launch(const Context& context, int64 which, int64 x, int64 y, void** parameters) {
   const Kernel& kernel = context.table->kernels[which];
   return !x || !y || !context.table->launch(
     kernel.function, x, y, 1, kernel.threads, 1, 1, kernel.shared, context.stream, parameters, nullptr);
 }
+// Whether this thread has the context of a device: torch's launcher gives it one. A thread of autograd may have none.
+static bool is_ready(const Context& context) {
+  void* current = nullptr;
+  return !context.table->current || (!context.table->current(&current) && current);
+}
 static bool is_there(const Context& context, int64 first, int64 count) {
+  if (!context.ready) return false;
   for (int64 k = 0; k < count; k++)
     if (!context.table->kernels[first + k].function) return false;
   return true;

@@ -72,6 +72,7 @@ class GpuWriter(NativeWriter):
         """A program without Python does not call it."""
 
     def _symbols(self) -> None:
+        self.writer.line("context.ready = is_ready(context);")
         if self.kind == "cuda":
             self._must("aoti_torch_get_current_cuda_stream(device_index, &context.stream)")
         super()._symbols()
