@@ -47,8 +47,8 @@ FLAGS = (
 # which is from the upper half. It vectorizes adjacent statements to such ones: the elements of a small matrix.
 OF_DOUBLES = ("-fno-tree-slp-vectorize",)
 NO_KERNELS = "// The wrapper of a graph on a GPU."
-"""How a source begins that only calls others' functions: there is nothing to optimize."""
-OF_CALLS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-fwrapv", "-fno-exceptions", "-fno-rtti",
+"""How a source begins that only calls other functions: optimizing it would take longer, and its calls gain nothing."""
+OF_CALLS = ("-O0", "-std=c++17", "-fPIC", "-shared", "-fwrapv", "-fno-exceptions", "-fno-rtti",
             "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w")
 CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
 ABANDONED = 3600  # seconds after which what was not finished belongs to a process that was killed
