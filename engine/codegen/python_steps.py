@@ -7,7 +7,7 @@ from typing import Any
 import sympy
 
 from ...artifacts.records import CodeLine
-from ..graphs.functional_graph import AtenGraph
+from ..graphs.functional_graph import AtenGraph, ViewOfInput
 from ..graphs.wrapper_source import WrapperSource
 from ..ir.ir import ExternCall, KernelSignature, Plan
 from ..scheduler.steps import views_in
@@ -41,7 +41,8 @@ def steps(
     aten: AtenGraph, plan: Plan, signatures: Mapping[str, KernelSignature], calls: Sequence[tuple[ExternCall, bool]]
 ) -> WrapperSource:
     """Source whose `call` returns a function for each of these library calls: from the tensors and sizes that it is
-    given to a tuple of results. What it raises is marked where inputs may be written by then."""
+    given to a tuple of results; what it raises is marked where inputs may be written by then. The last one makes the
+    views of inputs that the graph returns, if there are any."""
     writer = WrapperWriter(aten, plan, {}, signatures)
     lines: list[CodeLine] = []
     for number, (call, written) in enumerate(calls):
@@ -55,5 +56,10 @@ def steps(
         writer.line(f"return ({results}{',' if results else ''})")
         lines += [CodeLine(f"def step_{number}({parameters}):"), *writer.lines, CodeLine("")]
     names = "".join(f"step_{number}, " for number in range(len(calls)))
+    if any(isinstance(output, ViewOfInput) for output in aten.outputs):
+        writer.lines = []
+        writer.views()
+        lines += writer.lines
+        names += "views, "
     lines += [CodeLine("def call():"), CodeLine(f"    return ({names})")]
     return WrapperSource(tuple(lines), writer.names, writer.operators)

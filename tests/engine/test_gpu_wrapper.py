@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from tests.devices import GPU
 
 from .gpu_driver import gpu_driver, in_cpp
-from .programs import Captured, capture, clones, recording_context
+from .programs import Captured, capture, clones, recording_context, same_storage
 
 
 @pytest.fixture
@@ -156,6 +156,18 @@ def test_training(on_cpu):
     before = on_cpu.launched
     trained(network, fast, torch.ones(3, 4, requires_grad=True))
     assert on_cpu.launched - before >= 3
+
+
+def test_views_of_inputs_are_results(on_cpu):
+    program = lambda x, y: (x[1:], y + 1, x.t(), y.add_(1).view(2, 2))
+    fast = ptdebug.compile(program, options={"cpp_wrapper": True})
+    for _ in range(2):
+        x, y = torch.randn(3, 2), torch.randn(4)
+        expected, (a, b, c, d) = program(x, y.clone()), fast(x, y)
+        for one, other in zip((a, b, c, d), expected):
+            assert one.stride() == other.stride()
+            torch.testing.assert_close(one, other)
+        assert a._base is x and same_storage(d, y) and on_cpu.launched
 
 
 def test_sizes_that_vary(on_cpu):

@@ -56,13 +56,17 @@ class Caller:
             writer.line("return results;")
 
     def _on_gpu(self, writer: Writer) -> None:
-        """Run with what a wrapper for a GPU has besides: the last two items of the state."""
-        last = HELD + self.held + sum(result.kind == "plain" for result in self.results)
+        """Run with what a wrapper for a GPU has besides."""
+        last = self._last()
         writer.line(f"Context context = {{(const Table*)PyLong_AsLong({_state(last)}), {_state(last + 1)}}};")
         writer.line("context.lock = PyEval_SaveThread();")
         writer.line("const int64 code = run(context, in, numbers, sizes, out);")
         writer.line("PyEval_RestoreThread(context.lock);")
         writer.line(f"if (code == {RAISED}) return nullptr;")
+
+    def _last(self) -> int:
+        """The position in the state of what a wrapper for a GPU has: the table of launches, then what Python does."""
+        return HELD + self.held + sum(result.kind == "plain" for result in self.results)
 
     def _arguments(self, writer: Writer) -> None:
         count = self.inputs.count("t")
@@ -111,6 +115,11 @@ class Caller:
         writer.line("Py_DecRef(none);")
 
     def _tuple(self, writer: Writer) -> None:
+        if any(result.kind == "view" for result in self.results):
+            steps = f"PyTuple_GetItem(state, {self._last() + 1})"
+            views = f"PyTuple_GetItem({steps}, PyTuple_Size({steps}) - 1)"
+            writer.line(f"PyObject* views = PyObject_Vectorcall({views}, a, n, nullptr);")
+            writer.line("if (!views) return nullptr;")
         writer.line(f"PyObject* results = PyTuple_New({self.length});")
         plain, made, sizes = HELD + self.held, 0, 0
         for result in self.results:
@@ -119,6 +128,8 @@ class Caller:
             elif result.kind == "plain":
                 value = _state(plain)
                 plain += 1
+            elif result.kind == "view":
+                value = f"PyTuple_GetItem(views, {result.value})"
             elif result.kind == "size":
                 value = f"size{sizes}"
                 writer.line(f"PyObject* {value} = PyLong_FromLong(sizes[{sizes}]);")
@@ -129,9 +140,11 @@ class Caller:
                 writer.line(f"if (!{value}) {{ Py_DecRef(results); return nullptr; }}")
                 made += 1
             for k, place in enumerate(result.places):
-                if k > 0 or result.kind in ("input", "plain"):
+                if k > 0 or result.kind in ("input", "plain", "view"):
                     writer.line(f"Py_IncRef({value});")
                 writer.line(f"PyTuple_SetItem(results, {place}, {value});")
+        if any(result.kind == "view" for result in self.results):
+            writer.line("Py_DecRef(views);")
 
 
 def _state(position: int) -> str:

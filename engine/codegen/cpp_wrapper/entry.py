@@ -11,6 +11,7 @@ OBJECTS = """\
 extern "C" {
 PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, int64, PyObject*);
 PyObject* PyTuple_New(int64);
+int64 PyTuple_Size(PyObject*);
 PyObject* PyTuple_GetItem(PyObject*, int64);
 int PyTuple_SetItem(PyObject*, int64, PyObject*);
 int64 PyList_Size(PyObject*);

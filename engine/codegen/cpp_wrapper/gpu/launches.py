@@ -64,7 +64,8 @@ class GpuWrapper:
         signatures = {name: kernel.signature for name, kernel in kernels.items()}
         text = steps(aten, plan, signatures, calls)
         functions = iter(wrapper.load(text, context.for_part(f"{context.part}.steps".lstrip(".")))())
-        return tuple([kernels[s].runner() if isinstance(s, str) else next(functions) for s in self.steps])
+        found = [kernels[s].runner() if isinstance(s, str) else next(functions) for s in self.steps]
+        return (*found, *functions)  # at last what makes views
 
 
 def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext) -> GpuWrapper | None:
