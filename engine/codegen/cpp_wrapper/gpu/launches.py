@@ -24,6 +24,7 @@ Kernels = Mapping[str, TritonKernel | InterpretedGroup]
 OPTIONS = ("python", "cpp")
 GPU_BY_DEFAULT = False
 """Whether graphs get one where the option cpp_wrapper says nothing."""
+AS_DEFAULT = "a call launches its kernels in less time"
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ class GpuWrapper:
 def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext) -> GpuWrapper | None:
     """The wrapper of a graph on a GPU, whose compilation has begun; None where Python's is to be used."""
     asked = context.cpp_wrapper
-    why = f"the option cpp_wrapper is {'on' if asked else 'off'}"
-    why = "kernels are launched in less time" if asked is None else why
-    if not (GPU_BY_DEFAULT if asked is None else asked) and context.override("wrapper", "graph") != "cpp":
+    wanted = GPU_BY_DEFAULT if asked is None else asked
+    why = f"the option cpp_wrapper is {'on' if asked else 'off'}" if asked is not None or not wanted else AS_DEFAULT
+    if not wanted and context.override("wrapper", "graph") != "cpp":
         context.decide("wrapper", "graph", OPTIONS, "python", why)
         return None
     try:
