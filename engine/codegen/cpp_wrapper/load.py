@@ -47,11 +47,13 @@ def load(
 def _raiser(bounds: tuple[str, ...]) -> Callable[[int], None]:
     """What raises for a code that the C++ returned after it had written to inputs: the call must not run again."""
 
+    before = _refusals()
+
     def fail(code: int) -> None:
         error: Exception
         if code >= OUT_OF_BOUNDS:
             error = IndexError(f"index out of range in `{bounds[code - OUT_OF_BOUNDS]}`")
-        elif code == NO_MEMORY:
+        elif code == NO_MEMORY or _refusals() > before:
             error = torch.OutOfMemoryError("CUDA out of memory, in a call that cannot run again")
         else:
             error = RuntimeError("an ATen call failed, or memory ran out, in a call that cannot run again")
@@ -59,3 +61,10 @@ def _raiser(bounds: tuple[str, ...]) -> Callable[[int], None]:
         raise error
 
     return fail
+
+
+def _refusals() -> int:
+    """How often a GPU has had no memory left."""
+    if not torch.cuda.is_initialized():
+        return 0
+    return sum(torch.cuda.memory_stats(k).get("num_ooms", 0) for k in range(torch.cuda.device_count()))
