@@ -13,16 +13,17 @@ import torch
 
 from ....artifacts.context import CHANGED_INPUTS
 from ...runtime.runtime import is_lazy
-from .shim import WRAP, address
+from .shim import WRAP, address, last_error
 from .state import Native
 
 AGAIN = 1
 """What the C++ returns where nothing was written yet: the Python wrapper does the call again, and raises. A negative
 code says the same, and which index is out of range."""
 
-FAILED, NO_MEMORY, RAISED, OUT_OF_BOUNDS = 2, 3, 4, 5
-"""What it returns after inputs were written or, in a backward, released: torch failed; a GPU had no memory left; Python
-that it called raised, whenever that was; the index of `Native.bounds[code - OUT_OF_BOUNDS]` is out of range."""
+FAILED, NO_MEMORY, NO_LAUNCH, RAISED, OUT_OF_BOUNDS = 2, 3, 4, 5, 6
+"""What it returns after inputs were written or, in a backward, released: torch failed; a GPU had no memory left, or its
+driver refused a launch; the index of `Native.bounds[code - OUT_OF_BOUNDS]` is out of range. RAISED: Python that it called
+raised, whenever that was."""
 
 
 def load(
@@ -53,10 +54,11 @@ def _raiser(bounds: tuple[str, ...]) -> Callable[[int], None]:
         error: Exception
         if code >= OUT_OF_BOUNDS:
             error = IndexError(f"index out of range in `{bounds[code - OUT_OF_BOUNDS]}`")
-        elif code == NO_MEMORY or _refusals() > before:
-            error = torch.OutOfMemoryError("CUDA out of memory, in a call that cannot run again")
+        elif code == NO_LAUNCH:
+            error = RuntimeError("the driver refused to launch a kernel, in a call that cannot run again")
         else:
-            error = RuntimeError("an ATen call failed, or memory ran out, in a call that cannot run again")
+            kind = torch.OutOfMemoryError if code == NO_MEMORY or _refusals() > before else RuntimeError
+            error = kind(last_error() or "an ATen call failed, or memory ran out, in a call that cannot run again")
         setattr(error, CHANGED_INPUTS, True)
         raise error
 

@@ -118,6 +118,15 @@ def abi_version() -> int:
     return int(function())
 
 
+def last_error() -> str:
+    """What torch said when a function failed the last time in this thread; "" where this version does not tell."""
+    function = getattr(_library("torch_cpu"), "torch_exception_get_what_without_backtrace", None)
+    if function is None:
+        return ""
+    function.restype = ctypes.c_char_p
+    return (function() or b"").decode(errors="replace")
+
+
 @cache
 def tensors_are_known() -> bool:
     """Whether a Python tensor is what wrappers take it for: the count, the type, and then the C++ tensor."""

@@ -19,7 +19,7 @@ from ...python_steps import sizes_of, tensors_of
 from ...triton import InterpretedGroup, TritonKernel
 from ...triton.source import WIDE_FROM, Launch, TritonSource
 from ..entry import HELPERS, declarations
-from ..load import AGAIN, NO_MEMORY, OUT_OF_BOUNDS, RAISED
+from ..load import AGAIN, NO_LAUNCH, NO_MEMORY, OUT_OF_BOUNDS, RAISED
 from ..shim import dtype_code
 from ..state import NativeSource
 from ..writer import NativeWriter
@@ -125,7 +125,7 @@ class GpuWriter(NativeWriter):
             parameters = self.unique("parameters")
             self.writer.line(f"void* {parameters}[] = {{{', '.join(places)}}};", origins)
             x, y = _grid(launch)
-            self._must(f"launch(context, {first + number}, {x}, {y}, {parameters})", origins, "!")
+            self._must(f"launch(context, {first + number}, {x}, {y}, {parameters})", origins, "!", NO_LAUNCH)
 
     def _workspaces(self, source: TritonSource, origins: tuple[str, ...]) -> dict[str, str]:
         """Memory for what its launches hand on, in one piece; the variable with each one's address."""
