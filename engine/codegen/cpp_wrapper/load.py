@@ -22,8 +22,8 @@ code says the same, and which index is out of range."""
 
 FAILED, NO_MEMORY, NO_LAUNCH, RAISED, OUT_OF_BOUNDS = 2, 3, 4, 5, 6
 """What it returns after inputs were written or, in a backward, released: torch failed; a GPU had no memory left, or its
-driver refused a launch; the index of `Native.bounds[code - OUT_OF_BOUNDS]` is out of range. RAISED: Python that it called
-raised, whenever that was."""
+driver refused a launch; the index of `Native.bounds[code - OUT_OF_BOUNDS]` is out of range. RAISED: what it called of
+Python raised, whenever that was."""
 
 
 def load(
