@@ -28,6 +28,7 @@ struct Kernel { void* function; uint64 threads, shared; };  // no function: Pyth
 struct Table { Launch launch; int32 (*current)(void** context); Kernel kernels[]; };
 struct Context { const Table* table; PyObject* steps; bool ready; void* lock; void* stream; };
 static void* const nothing = nullptr;
+static const int64 REFUSED = 1L << 32;  // no status of a kernel
 static bool launch(const Context& context, int64 which, int64 x, int64 y, void** parameters) {
   const Kernel& kernel = context.table->kernels[which];
   return !x || !y || !context.table->launch(
@@ -55,6 +56,17 @@ static int64 kernel_by_python(Context& context, int64 step, const int64* values,
   if (result) Py_DecRef(result);
   context.lock = PyEval_SaveThread();
   return status;
+}
+// A kernel of one launch and fixed sizes, given the addresses of its arguments: its status.
+static int64 kernel_by_driver(
+  Context& context, int64 step, int64 which, int64 x, int64 y, void** parameters, int64 count
+) {
+  uint64 low = 0;
+  for (int64 k = 0; k < count; k++) low |= *(uint64*)parameters[k];
+  if (!(low & 15) && is_there(context, which, 1)) return launch(context, which, x, y, parameters) ? 0 : REFUSED;
+  int64 values[count + 1];
+  for (int64 k = 0; k < count; k++) values[k] = *(int64*)parameters[k];
+  return kernel_by_python(context, step, values, count);
 }
 // An ATen call by Python, given tensors and sizes, which returns a tuple of tensors.
 static bool call_by_python(

@@ -91,6 +91,9 @@ class GpuWriter(NativeWriter):
             self._by_python(group.kernel, list(at.values()), origins)
             return
         first = len(self.launches)
+        if _is_one(source):
+            self._launch(source.launches[0], group.kernel, at, origins)
+            return
         self.launches += [(group.kernel, k) for k in range(len(source.launches))]
         rare = [f"!is_there(context, {first}, {len(source.launches)})"]
         if at:
@@ -111,19 +114,31 @@ class GpuWriter(NativeWriter):
         call = f"kernel_by_python(context, {len(self.steps)}, {values}, {len(given)})"
         self.steps.append(name)
         self.writer.line(f"const int64 {status} = {call};", origins)
-        self.writer.line(f"if ({status} < 0) return {RAISED};")
-        code = f"{OUT_OF_BOUNDS + len(self.bounds) - 1} + {status}" if self.written else str(AGAIN)
-        self.bounds += signature.bounds
-        self.writer.line(f"if ({status}) return {code};")
+        self._checked(status, signature.bounds)
+
+    def _checked(self, status: str, bounds: tuple[str, ...], by_driver: bool = False) -> None:
+        """Return where a kernel's status is not 0."""
+        refused = f"{status} == REFUSED ? {NO_LAUNCH} : " if by_driver else ""
+        code = f"{refused}{OUT_OF_BOUNDS + len(self.bounds) - 1} + {status}" if self.written else str(AGAIN)
+        self.bounds += bounds
+        self.writer.line(f"if ({status}) return {status} < 0 ? {RAISED} : {code};")
+
+    def _launch(self, launch: Launch, name: str, at: Mapping[str, str], origins: tuple[str, ...]) -> None:
+        """A kernel of one launch and fixed sizes."""
+        parameters, status = self.unique("parameters"), self.unique("status")
+        self.writer.line(f"void* {parameters}[] = {{{', '.join(_places(launch, at))}}};", origins)
+        place = f"{len(self.steps)}, {len(self.launches)}, {', '.join(_grid(launch))}"
+        self.launches.append((name, 0))
+        self.steps.append(name)
+        call = f"kernel_by_driver(context, {place}, {parameters}, {len(at)})"
+        self.writer.line(f"const int64 {status} = {call};", origins)
+        self._checked(status, self.kernels[name].signature.bounds, True)
 
     def _launches(self, source: TritonSource, first: int, at: Mapping[str, str], origins: tuple[str, ...]) -> None:
         at = {**at, **self._workspaces(source, origins)}
         for number, launch in enumerate(source.launches):
-            places = [f"(void*)&{at[name]}" for name in launch.pointers]
-            places += [f"(void*)&{symbol}" for symbol in launch.symbols]  # the low half is the 32-bit integer
-            places += ["(void*)&nothing"] * SCRATCH
             parameters = self.unique("parameters")
-            self.writer.line(f"void* {parameters}[] = {{{', '.join(places)}}};", origins)
+            self.writer.line(f"void* {parameters}[] = {{{', '.join(_places(launch, at))}}};", origins)
             x, y = _grid(launch)
             self._must(f"launch(context, {first + number}, {x}, {y}, {parameters})", origins, "!", NO_LAUNCH)
 
@@ -194,6 +209,18 @@ class GpuWriter(NativeWriter):
             self.writer.line(f"{result}.tensor = {made}[{k}].take();", origins)
         self.counted.update(call.mutates)
         self.handles |= {n: f"{buffer_name(n)}.tensor" for n in call.outputs if n is not None}
+
+
+def _is_one(source: TritonSource) -> bool:
+    """Whether the kernel is one launch of what it is called with, without sizes that vary."""
+    launches, signature = source.launches, source.signature
+    return len(launches) == 1 and not signature.symbols and launches[0].pointers == signature.buffers
+
+
+def _places(launch: Launch, at: Mapping[str, str]) -> list[str]:
+    """Where the arguments of a launch are; of a size, its low half where that is a 32-bit integer."""
+    values = [*[at[name] for name in launch.pointers], *map(str, launch.symbols), *["nothing"] * SCRATCH]
+    return [f"(void*)&{value}" for value in values]
 
 
 def _grid(launch: Launch) -> tuple[str, str]:
