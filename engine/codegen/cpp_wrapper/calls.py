@@ -1,6 +1,7 @@
 """An ATen call through torch's C interface: its arguments in the form that the declaration requires."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,8 @@ FUNCTIONS = {
 }
 """The function for an operator; where it is the CPU's, that of another device is called alike. Only operators that
 cannot raise once shapes are right: the C interface writes errors to stderr before the Python wrapper can raise it."""
+
+_RESULT = re.compile(r"ret\d+")
 
 TensorText = Callable[[View], str]
 
@@ -128,7 +131,7 @@ def function_of(call: ExternCall, device: str = "cpu") -> tuple[str, tuple[Param
     if parameters[0].name == "out":
         return function, parameters[1:], True
     count = len(call.target._schema.returns)
-    results = [p for p in parameters if p.name.startswith("ret")]
+    results = [p for p in parameters if _RESULT.fullmatch(p.name)]
     kinds = {p.kind for p in results}
     if [p.name for p in results] != [f"ret{k}" for k in range(count)] or kinds - {"Tensor*", "int64*"}:
         raise NoCppWrapper(f"{function} has other results")
