@@ -25,6 +25,7 @@ from ..state import NativeSource
 from ..writer import NativeWriter
 from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, SCRATCH
 
+_MEANT = {"CeilDiv": lambda a, b: FloorDiv(a + b - 1, b), "Max": sympy.Max}  # what sizes of launches name
 _APART = 256  # bytes between the starts of workspaces, at least
 
 
@@ -229,6 +230,8 @@ def _grid(launch: Launch) -> tuple[str, str]:
 
 
 def _text(size: sympy.Expr) -> str:
-    rounded_up = lambda a, b: FloorDiv(a + b - 1, b)
-    return c_expression(sympy.sympify(size).replace(sympy.Function("CeilDiv"), rounded_up))
-
+    """A size of a launch in C++."""
+    made = sympy.sympify(size)
+    for name, meant in _MEANT.items():
+        made = made.replace(sympy.Function(name), meant)
+    return c_expression(made)
