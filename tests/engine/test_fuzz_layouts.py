@@ -87,3 +87,10 @@ def test_what_is_rolled_has_the_format_that_its_parts_suggest():
              for shift, dim in ((1, 3), (-1, 1), (0, 2), ((1, 2), (1, 3)), ((0, 2), (1, 3)), ((2, 0), (1, 3)))]
     for dynamic in (False, True):
         assert not check([*images, *whole], {}, dynamic)
+
+
+def test_what_several_operators_compute_has_eagers_strides_where_a_size_is_one():
+    """From which a stack tells its memory format."""
+    inputs = [given("a", (5, 13, 1, 1), stride=(28, 2, 2, 1)), given("b", (5, 13, 1, 1), stride=(13, 1, 13, 13))]
+    made = program(inputs, ("torch.ops.aten.mish_backward", (B, A), {}), ("torch.stack", ([V0, B], -3), {}))
+    assert not check([made], {})
