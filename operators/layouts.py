@@ -36,11 +36,14 @@ def is_one(size: Any) -> bool:
 def as_elements(out: torch.Tensor, *args: Any) -> Strides:
     """As TensorIterator lays out the result of tensors that broadcast together; a rule made of several may not.
 
-    What has another dtype than they compute in is copied to that first, and the copy has no expanded dimensions.
+    On a CPU, what has another dtype than they compute in is copied to that first, and the copy has no expanded
+    dimensions; a GPU's kernel converts what it reads.
     """
     if _all_row_major(out, args):
         return row_major(out)
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if out.device.type == "cuda":
+        return together(out, *tensors)
     common = out.dtype
     if common is torch.bool:
         for tensor in tensors:

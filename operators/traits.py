@@ -239,12 +239,15 @@ _row("reflection_pad2d_backward.default replication_pad2d_backward.default refle
 _row("roll.default", strides=layouts.rolled)
 
 # ---- strides of results: other kernels on a GPU
-_row("_log_softmax.default reflection_pad2d_backward.default replication_pad2d_backward.default",
+_row("_log_softmax.default reflection_pad2d.default reflection_pad3d.default replication_pad2d.default"
+     " replication_pad3d.default reflection_pad2d_backward.default replication_pad2d_backward.default roll.default",
      gpu_strides=layouts.row_major)
+_row("upsample_nearest2d.default _upsample_nearest_exact2d.default upsample_bilinear2d.default"
+     " upsample_bicubic2d.default", gpu_strides=layouts.suggested)
 _row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"
      " _native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default"
      " _batch_norm_with_update_functional.default _batch_norm_no_update.default log_sigmoid_forward.default"
-     " clamp.Tensor max_unpool2d.default _fft_r2c.default _fft_c2c.default reflection_pad3d_backward.default"
+     " max_unpool2d.default _fft_r2c.default _fft_c2c.default reflection_pad3d_backward.default"
      " replication_pad3d_backward.default", gpu_strides=layouts.as_fake)
 
 # ---- strides of results: more of a CPU

@@ -202,7 +202,8 @@ def _evaluated(graph: GraphLowering, node: torch.fx.Node, *args: Any) -> tuple[V
 def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Value | None, bias: Value | None,
                 mean: Value, variance: Value, eps: float) -> Value:
     """x * alpha + beta with alpha and beta of the channel, as ATen's kernel for dense tensors computes it; that for
-    others subtracts the mean first (aten/src/ATen/native/Normalization.cpp)."""
+    others subtracts the mean first (aten/src/ATen/native/Normalization.cpp), and so do a GPU's, which then multiply by
+    the weight before the scale (cuda/Normalization.cuh): that decides where numbers overflow."""
     out = node.meta["val"][0]
     wide = compute_dtype(out.dtype)
     image, *channels = [n.meta["val"] for n in node.args[:5] if isinstance(n, torch.fx.Node)]
@@ -215,8 +216,10 @@ def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
         factor = None if weight is None else e.cast(weight.load(e, channel), wide)
         shift = None if bias is None else e.cast(bias.load(e, channel), wide)
         if not dense:
-            value = e("mul", e("sub", element, middle), scale)
-            value = value if factor is None else e("mul", value, factor)
+            factors = [scale, factor] if x.device.type == "cpu" else [factor, scale]
+            value = e("sub", element, middle)
+            for each in factors:
+                value = value if each is None else e("mul", value, each)
             return value if shift is None else e("add", value, shift)
         alpha = scale if factor is None else e("mul", scale, factor)
         moved = e("mul", middle, alpha)
@@ -231,5 +234,5 @@ MEMORY_FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_l
 
 
 def _is_dense(tensor: torch.Tensor, formats: Sequence[torch.memory_format]) -> bool:
-    return tensor.device.type != "cpu" or any(
+    return tensor.device.type == "cpu" and any(
         is_contiguous_for_memory_format_or_false(tensor, memory_format=f) for f in formats)
