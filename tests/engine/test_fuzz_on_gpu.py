@@ -86,3 +86,7 @@ def test_a_similarity_in_16_bits_rounds_norms():
     near = program([given("a", (5,), data=torch.tensor([26.0, 18.0, 14.0, 16.0, 24.0])), low],
                    ("torch.mul", (B, 1), {}), ("F.cosine_similarity", (A, V0, 0), {}), results=("v1",))
     assert not check([near], {})
+
+
+def test_a_bound_that_a_dtype_does_not_have_wraps_around():
+    assert not check([program([given("a", (7,), torch.uint8)], ("torch.clamp", (A, -1, 2), {}))], {})
