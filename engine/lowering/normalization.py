@@ -13,7 +13,7 @@ from ..unsupported import NoLowering
 from .body import BodyBuilder, compute_dtype
 from .lazy_tensors import Base, Index, Value, offset
 from .pointwise import lazily_rounded
-from .reductions import full_index, moments
+from .reductions import IN_REGISTERS, full_index, moments
 from .registry import COMPOSITE, POINTWISE, lowering
 from .views import regroup
 
@@ -86,7 +86,8 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
 
         return lazily_rounded(graph, node, fake, (x, top, total), logarithm)
     powers = lazy(graph, x, wide, (x, top), exponent)
-    graph.realize(powers.base)
+    if x.device.type == "cpu" or (type(x.size[at]) is int and x.size[at] <= IN_REGISTERS):
+        graph.realize(powers.base)  # else a GPU would write them to memory: it has them twice as fast from the input
     total = row_reduce(graph, powers, at, "sum", wide)
 
     def quotient(e: BodyBuilder, index: Index) -> str:
