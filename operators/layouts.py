@@ -270,6 +270,11 @@ def rolled(out: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequ
     return tuple(x.stride())
 
 
+def rearranged(out: torch.Tensor, x: torch.Tensor, factor: int) -> Strides | None:
+    """In rows: `math_pixel_shuffle` copies what it permutes (aten/src/ATen/native/PixelShuffle.cpp)."""
+    return row_major(out) if type(factor) is int and factor > 1 else None
+
+
 def max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
     """The format of the input, as aten/src/ATen/native/MaxUnpooling.cpp has it."""
     if x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():

@@ -234,16 +234,17 @@ _row("log_sigmoid_forward.default im2col.default upsample_nearest1d.default _ups
      " rrelu_with_noise.default rrelu_with_noise_functional.default",
      strides=layouts.row_major)
 _row("reflection_pad2d.default reflection_pad3d.default replication_pad2d.default replication_pad3d.default"
-     " upsample_nearest3d.default _upsample_nearest_exact3d.default upsample_trilinear3d.default",
-     strides=layouts.suggested)
+     " upsample_nearest3d.default _upsample_nearest_exact3d.default upsample_trilinear3d.default"
+     " channel_shuffle.default", strides=layouts.suggested)
 _row("reflection_pad2d_backward.default replication_pad2d_backward.default reflection_pad3d_backward.default"
      " replication_pad3d_backward.default", strides=layouts.format_of_the_second)
 _row("roll.default", strides=layouts.rolled)
 
 # ---- strides of results: other kernels on a GPU
 _row("_log_softmax.default reflection_pad2d.default reflection_pad3d.default replication_pad2d.default"
-     " replication_pad3d.default reflection_pad2d_backward.default replication_pad2d_backward.default roll.default",
-     gpu_strides=layouts.row_major)
+     " replication_pad3d.default reflection_pad2d_backward.default replication_pad2d_backward.default roll.default"
+     " channel_shuffle.default", gpu_strides=layouts.row_major)
+_row("pixel_shuffle.default pixel_unshuffle.default", gpu_strides=layouts.rearranged)
 _row("upsample_nearest2d.default _upsample_nearest_exact2d.default upsample_bilinear2d.default"
      " upsample_bicubic2d.default", gpu_strides=layouts.suggested)
 _row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"

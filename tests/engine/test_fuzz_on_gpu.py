@@ -36,6 +36,11 @@ LAYOUTS = {  # of an H100's results
     "pixels of few channels": (
         program([given("a", (2, 3, 4, 3), stride=(36, 1, 9, 3))], ("F.interpolate", (A, None, 2.0), {})),
         (144, 1, 18, 3)),
+    "pixels of many channels": (
+        program([given("a", (2, 8, 2, 3), stride=(48, 1, 24, 8))], ("F.pixel_shuffle", (A, 2), {})), (48, 24, 6, 1)),
+    "many channels of pixels": (
+        program([given("a", (2, 2, 4, 6), stride=(48, 1, 12, 2))], ("F.pixel_unshuffle", (A, 2), {})), (48, 6, 3, 1)),
+    "channels in another order": (program([IMAGE], ("F.channel_shuffle", (A, 1), {})), (60, 12, 3, 1)),
     "bounds of other dtypes": (
         program([given("a", (3, 8), torch.float64, (0, 1)), given("b", (1, 1)),
                  given("c", (3, 8), torch.int64, (1, 3))], ("torch.clamp", (A, B, C), {})), (1, 3)),
@@ -71,6 +76,14 @@ def test_an_image_that_keeps_its_size_is_copied(mode, shape, scale):
     made = program([given("a", shape, data=values)], ("F.interpolate", (A, None, scale, mode), {}))
     _, _, results, _ = next(results_of([made], {}))
     assert results[0].flatten().tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("mode", ("nearest", "nearest-exact"))
+def test_neighbours_in_lines_that_keep_their_size_are_these_lines(mode):
+    values = torch.arange(1.0, 7.0)
+    made = program([given("a", (1, 1, 3, 2), data=values)], ("F.interpolate", (A, None, (1.2, 2.0), mode), {}))
+    _, _, results, _ = next(results_of([made], {}))
+    assert results[0].flatten().tolist() == values.repeat_interleave(2).tolist()
 
 
 def test_a_line_that_keeps_its_size_in_an_image_that_grows_is_where_the_scale_says():

@@ -71,7 +71,9 @@ def _nearest(operator: Any, innermost: torch.memory_format) -> Callable[..., Any
         given = list(x.shape[2:])
         if (filled := _blocks_of_one(x, size, scales)) is not None:
             return filled
-        if x.device.type == "cuda" or all(s is None or (type(s) is float and s.is_integer()) for s in scales):
+        if x.device.type == "cuda":
+            return rule(x, size, *_of_changed_sizes(given, size, scales))
+        if all(s is None or (type(s) is float and s.is_integer()) for s in scales):
             return rule(x, size, *scales)
         if any(type(n) is not int for n in (*x.shape, *size)):
             return NotImplemented
@@ -112,9 +114,19 @@ def _by_blocks(operator: Any) -> Callable[..., Any]:
     rule = decomposition_table[operator]
 
     def upsample_nearest(x: torch.Tensor, size: Sequence[Any], *scales: float | None) -> Any:
-        return rule(x, size, *scales) if (filled := _blocks_of_one(x, size, scales)) is None else filled
+        if (filled := _blocks_of_one(x, size, scales)) is not None:
+            return filled
+        return rule(x, size, *(_of_changed_sizes(x.shape[2:], size, scales) if x.device.type == "cuda" else scales))
 
     return upsample_nearest
+
+
+def _of_changed_sizes(given: Sequence[Any], size: Sequence[Any], scales: Sequence[float | None]) -> list[float | None]:
+    """The scales that a GPU's kernel for images asks: where a size stays as it is, it takes each line for itself
+    (cuda/UpSampleNearest2d.cu; those for rows and volumes always ask)."""
+    if len(given) != 2:
+        return list(scales)
+    return [None if type(n) is type(out) is int and n == out else s for n, out, s in zip(given, size, scales)]
 
 
 for _name in ("upsample_nearest1d", *(f"_upsample_nearest_exact{k}d" for k in (1, 2, 3))):
