@@ -397,8 +397,9 @@ def needs_another_device(program: Program) -> bool:
 
 
 def _starts_anywhere(given: Input) -> bool:
-    """Whether an input, or a row of one that attention may take, is not at a multiple of 16 bytes."""
-    steps = [s for n, s in zip(given.shape, given.stride[:-1]) if n > 1] if len(given.shape) == 4 else []
+    """Whether an input, or a row of one that kernels of attention may take, is not at a multiple of 16 bytes."""
+    rows = len(given.shape) == 4 and given.stride[-1] == 1
+    steps = [s for n, s in zip(given.shape, given.stride[:-1]) if n > 1] if rows else []
     return bool(given.offset) or any(s * given.dtype.itemsize % 16 for s in steps)
 
 
