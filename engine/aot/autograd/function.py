@@ -195,8 +195,8 @@ def _saved(ctx: Any, facts: AutogradMetadata, missing: frozenset[int]) -> Sequen
 
 
 def _is_for_some(ctx: Any) -> bool:
-    """Whether autograd wants the gradients of some inputs only (`inputs=`): of eager's nodes the others' do not run, and
-    what these keep may have changed."""
+    """Whether autograd wants the gradients of some inputs only (`inputs=`): of eager's nodes the others' do not run,
+    and what these keep may have changed."""
     return not all(_runs(node) for node, _ in ctx.next_functions if node is not None)
 
 
