@@ -142,6 +142,10 @@ class StatementWriter(Emission):
         if kind.load and forwarded is None and s.buffer not in self.nest.arrays and mask != "false" and (
                 s.name in self._moves(part).loads):
             return self._load_bits(part, s, element, mask, start is not None)
+        if self.present and forwarded is None:
+            assert s.index is not None
+            if self.loops_around[-1].symbol in s.index.free_symbols:
+                return f"{self.present} ? {text} : {literal(0, s.dtype)}"
         if mask in ("true", "false"):
             return text if mask == "true" else literal(s.number, s.dtype)
         if start is not None and _chosen_by_mask(part, s):
