@@ -58,7 +58,7 @@ def compile(
     `backend`: "ptdebug" and "inductor" are the engine, "aot_eager" runs its ATen graphs by ATen, "eager" the captured
     graph; a callable, or the name of another registered backend, gets each captured graph as Dynamo gives it, its
     example inputs, and mode or options. Options are Inductor's: "freezing" computes once, in inference, what depends on
-    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a CPU graph C++; docs/backends.md has the others,
+    parameters and buffers alone; "cpp_wrapper" makes the wrapper of a graph C++; docs/backends.md has the others,
     and what each mode means. What has no effect here is said once. "memory_budget" (ptdebug's own) is the share of its
     saved values that a training graph may keep, the rest being recomputed (1.0: all, the default; 0.0: only inputs).
     Calls for one function with equal options share what is compiled, except those with `isolate_recompiles`.

@@ -132,7 +132,7 @@ def new_context(
     context.memory_budget = _stock_budget() if memory_budget is None else memory_budget
     context.freezing = bool(held.get("freezing"))
     context.max_autotune = bool(held.get("max_autotune"))
-    context.cpp_wrapper = bool(held.get("cpp_wrapper"))
+    context.cpp_wrapper = bool(held["cpp_wrapper"]) if "cpp_wrapper" in held else None
     context.cuda_graphs = bool(held.get("triton.cudagraphs"))
     context.preferred = {kind: wish for kind, wish in preferred(held).items() if kind != "compile" or way == "kernels"}
     if held.get("force_disable_caches") or not held.get("fx_graph_cache", True):

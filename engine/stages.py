@@ -23,6 +23,7 @@ from .aot.autograd.saved_index_compression import narrow_indices
 from .aot.describe import describe_aten, describe_halves, describe_joint
 from .codegen import cpp, wrapper
 from .codegen.cpp_wrapper.adding import add_wrapper
+from .codegen.cpp_wrapper.gpu import launches
 from .codegen.cpp_wrapper.load import load as load_native
 from .codegen.cpp_wrapper.state import NativeSource
 from .codegen.triton import InterpretedGroup, TritonKernel, describe_for_target, finished, kernels_for_plan
@@ -39,6 +40,7 @@ from .passes import extern_kernels, freezing
 from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
 from .passes.rewriting import Rewritten, pass_stage
+from .runtime import runtime
 from .runtime.cuda_graphs import conditions
 from .runtime.cuda_graphs.facts import GraphFacts
 from .runtime.cuda_graphs.runner import with_graphs
@@ -79,6 +81,7 @@ class Generated(Scheduled):
     native: NativeSource | None
     building: Building | None
     triton: Mapping[str, TritonKernel | InterpretedGroup]
+    gpu: launches.GpuWrapper | None
 
 
 @dataclass(frozen=True)
@@ -136,9 +139,11 @@ def _codegen(work: Scheduled, context: CompileContext) -> Generated:
         source, around = add_wrapper(work.aten, work.plan, source, context)
     names = [s.name for s in source.signatures] if source is not None else []
     building = Building(source.text, names) if source is not None and (names or around) else None
-    there = tuple([item for item in work.plan.items if isinstance(item, Group) and item.device.type != "cpu"])
+    there = tuple([item for item in work.plan.items
+                   if isinstance(item, Group) and (source is None or item.device.type != "cpu")])
     triton = kernels_for_plan(replace(work.plan, items=there), context)
-    return Generated(**vars(work), source=source, native=around, building=building, triton=triton)
+    gpu = launches.begin(work.aten, work.plan, triton, context) if source is None else None
+    return Generated(**vars(work), source=source, native=around, building=building, triton=triton, gpu=gpu)
 
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
@@ -153,7 +158,8 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         signatures |= {s.name: s for s in work.source.signatures}
         if context.recording:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
-    for name, kernel in finished(work.triton, work.plan, context).items():
+    triton = finished(work.triton, work.plan, context)
+    for name, kernel in triton.items():
         signatures[name], functions[name] = kernel.signature, kernel.runner()
         if context.recording and isinstance(kernel, TritonKernel):
             records += (("kernels", name, kernel.record()),)
@@ -164,7 +170,8 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         context.absent("kernels", "every operator of this graph is an extern kernel: there is nothing to generate")
     records += _for_target(work, context)
     context.progress("")
-    return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
+    made = Generated(**{**vars(work), "triton": triton})
+    return Built(**vars(made), kernels=functions, signatures=signatures, library=built, records=records)
 
 
 def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, str, AnyRecord], ...]:
@@ -176,9 +183,13 @@ def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     graphs = conditions.chosen(work.aten, work.plan, context)
     kernels = around_kernels(work.kernels, str(context.id), context.part) if context.profiled else work.kernels
     source = wrapper.generate(work.aten, work.plan, kernels, work.signatures, graphs is not None)
-    call: Compiled = wrapper.load(source, context)
+    load = lambda: wrapper.load(source, context)
+    launches_by_cpp = work.gpu is not None and graphs is None and not context.profiled
+    call: Compiled = runtime.later(load) if launches_by_cpp else load()
     if work.native is not None and work.library is not None and not context.profiled:
         call = load_native(work.library.path, work.native.native, source.names, call)
+    if work.gpu is not None and launches_by_cpp:
+        call = work.gpu.load(work.aten, work.plan, source, work.triton, call, context)
     call = with_graphs(call, graphs, context)
     if context.profiled:
         call = spanned(call, str(context.id), context.part)
@@ -217,6 +228,8 @@ def _describe_wrapper(work: Wrapped) -> Iterable[tuple[str, str, AnyRecord]]:
     yield "wrapper", "", work.wrapper.record()
     if work.native is not None and work.library is not None:
         yield "wrapper", "cpp", work.native.record()
+    if work.gpu is not None:
+        yield "wrapper", "cpp", work.gpu.native.record()
     if work.aten.folding is not None:
         yield "wrapper", "folding", work.aten.folding.source.record()
 

@@ -49,8 +49,12 @@ class FaithfulFakeMode(FakeTensorMode):
         made: Any = _fake_dispatch(self, func, types, args, kwargs)
         if not self._in_fake_kernel:
             refuse_overflow(func, args, kwargs or {}, made)
-        strides = captured_strides(func, args, made)
-        return made if strides is None else self._laid_out(func, args[0], made, strides)
+        first = made[0] if isinstance(made, tuple) and made else made
+        strides = captured_strides(func, args, first)
+        if strides is None:
+            return made
+        first = self._laid_out(func, args[0], first, strides)
+        return (first, *made[1:]) if isinstance(made, tuple) else first
 
     def _laid_out(self, func: Any, source: torch.Tensor, made: torch.Tensor, strides: tuple[int, ...]) -> Any:
         if returns_view(func):

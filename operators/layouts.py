@@ -36,11 +36,14 @@ def is_one(size: Any) -> bool:
 def as_elements(out: torch.Tensor, *args: Any) -> Strides:
     """As TensorIterator lays out the result of tensors that broadcast together; a rule made of several may not.
 
-    What has another dtype than they compute in is copied to that first, and the copy has no expanded dimensions.
+    On a CPU, what has another dtype than they compute in is copied to that first, and the copy has no expanded
+    dimensions; a GPU's kernel converts what it reads.
     """
     if _all_row_major(out, args):
         return row_major(out)
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if out.device.type == "cuda":
+        return together(out, *tensors)
     common = out.dtype
     if common is torch.bool:
         for tensor in tensors:
@@ -265,6 +268,11 @@ def rolled(out: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequ
         formats = {suggest_memory_format(part) for part in parts}
         x = torch.empty_like(out, memory_format=formats.pop() if len(formats) == 1 else torch.contiguous_format)
     return tuple(x.stride())
+
+
+def rearranged(out: torch.Tensor, x: torch.Tensor, factor: int) -> Strides | None:
+    """In rows: `math_pixel_shuffle` copies what it permutes (aten/src/ATen/native/PixelShuffle.cpp)."""
+    return row_major(out) if type(factor) is int and factor > 1 else None
 
 
 def max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:

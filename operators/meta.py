@@ -93,11 +93,16 @@ def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any], sing
 
 
 def captured_strides(operator: Any, args: Sequence[Any], made: Any) -> Strides | None:
-    """The strides of `made`, which capture made as `operator(*args)`, where eager's are others in dimensions of size 1;
+    """The strides of `made`, (a part of) what capture made as `operator(*args)`, where they are others in eager;
     else, or for symbols, None."""
-    find = traits_of(operator).captured_strides
-    if find is None or not isinstance(args[0], torch.Tensor):
+    traits = traits_of(operator)
+    find = traits.captured_strides
+    if not args or not isinstance(args[0], torch.Tensor) or not isinstance(made, torch.Tensor):
         return None
+    if find is None:
+        known = (traits.strides or traits.gpu_strides) and made.layout is torch.strided
+        fixed = known and all(type(n) is int for t in (made, *_tensors(args)) for n in (*t.shape, *t.stride()))
+        return eager_strides(operator, made, args, True) if fixed else None
     sizes = (*args[0].shape, *made.shape)
     if any(type(number) is not int for number in (*sizes, *args[0].stride())) or 1 not in sizes or 0 in sizes:
         return None

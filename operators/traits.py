@@ -208,7 +208,8 @@ _row("copysign.Tensor floor_divide.default div.Tensor_mode xlogy.Tensor special_
      " logical_xor.default elu_backward.default gelu_backward.default hardshrink_backward.default"
      " hardsigmoid_backward.default hardswish_backward.default hardtanh_backward.default logit_backward.default"
      " mish_backward.default sigmoid_backward.default silu_backward.default softplus_backward.default"
-     " softshrink_backward.default tanh_backward.default lcm.default", strides=layouts.as_elements)
+     " softshrink_backward.default tanh_backward.default lcm.default native_dropout_backward.default",
+     strides=layouts.as_elements)
 _row("where.self", strides=layouts.chosen)
 _row("polar.default complex.default", strides=layouts.together)
 _row("leaky_relu_backward.default threshold_backward.default", strides=layouts.second_first)
@@ -229,23 +230,28 @@ _row("index.Tensor", strides=layouts.indexed)
 _row("log_sigmoid_forward.default im2col.default upsample_nearest1d.default _upsample_nearest_exact1d.default"
      " _softmax_backward_data.default _log_softmax_backward_data.default mse_loss_backward.default"
      " huber_loss_backward.default smooth_l1_loss_backward.default isin.Tensor_Tensor take.default"
-     " native_layer_norm_backward.default pow.Scalar masked_fill.Scalar masked_fill.Tensor glu_backward.default",
+     " native_layer_norm_backward.default pow.Scalar masked_fill.Scalar masked_fill.Tensor glu_backward.default"
+     " rrelu_with_noise.default rrelu_with_noise_functional.default",
      strides=layouts.row_major)
 _row("reflection_pad2d.default reflection_pad3d.default replication_pad2d.default replication_pad3d.default"
-     " upsample_nearest3d.default _upsample_nearest_exact3d.default upsample_trilinear3d.default",
-     strides=layouts.suggested)
+     " upsample_nearest3d.default _upsample_nearest_exact3d.default upsample_trilinear3d.default"
+     " channel_shuffle.default", strides=layouts.suggested)
 _row("reflection_pad2d_backward.default replication_pad2d_backward.default reflection_pad3d_backward.default"
      " replication_pad3d_backward.default", strides=layouts.format_of_the_second)
 _row("roll.default", strides=layouts.rolled)
 
 # ---- strides of results: other kernels on a GPU
-_row("_log_softmax.default reflection_pad2d_backward.default replication_pad2d_backward.default",
-     gpu_strides=layouts.row_major)
+_row("_log_softmax.default reflection_pad2d.default reflection_pad3d.default replication_pad2d.default"
+     " replication_pad3d.default reflection_pad2d_backward.default replication_pad2d_backward.default roll.default"
+     " channel_shuffle.default", gpu_strides=layouts.row_major)
+_row("pixel_shuffle.default pixel_unshuffle.default", gpu_strides=layouts.rearranged)
+_row("upsample_nearest2d.default _upsample_nearest_exact2d.default upsample_bilinear2d.default"
+     " upsample_bicubic2d.default", gpu_strides=layouts.suggested)
 _row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"
      " _native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default"
      " _batch_norm_with_update_functional.default _batch_norm_no_update.default log_sigmoid_forward.default"
-     " clamp.Tensor max_unpool2d.default _fft_r2c.default _fft_c2c.default reflection_pad3d_backward.default"
-     " replication_pad3d_backward.default", gpu_strides=layouts.as_fake)
+     " native_dropout_backward.default max_unpool2d.default _fft_r2c.default _fft_c2c.default"
+     " reflection_pad3d_backward.default replication_pad3d_backward.default", gpu_strides=layouts.as_fake)
 
 # ---- strides of results: more of a CPU
 _row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"

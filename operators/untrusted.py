@@ -75,8 +75,8 @@ def sized_by_data(operator: Any, out: Any, args: Sequence[Any]) -> str:
 
 
 def vector_norm(operator: Any, out: Any, args: Sequence[Any]) -> str:
-    """torch 2.11 keeps dimensions of size 1."""
-    if len(args) > 2 and args[2] and not (len(args) > 3 and args[3]) and out.dim() == args[0].dim():
+    """torch 2.11 keeps dimensions of size 1; a number has none."""
+    if len(args) > 2 and args[2] and not (len(args) > 3 and args[3]) and 0 < args[0].dim() == out.dim():
         return f"the fake result of {operator} keeps the dimensions that it reduces"
     return ""
 

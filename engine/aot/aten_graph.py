@@ -193,7 +193,7 @@ class AtenTracer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self._traced(func, args, kwargs or {})
         first = result[0] if isinstance(result, tuple) and result else result
-        strides = meta.eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
+        strides = meta.eager_strides(func, first, args, True) if isinstance(first, torch.Tensor) else None
         if strides is None and not meta.is_wrong_view(func, first, self._fake(args)):
             return result
         with self:

@@ -7,7 +7,6 @@ a tensor by its elements); kernels come from the C++ file, which is found built 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -18,7 +17,7 @@ from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
 from ..runtime.cuda_graphs.facts import GraphFacts
-from ..runtime.runtime import STANDARD, callable_of, load
+from ..runtime.runtime import STANDARD, callable_of, later, load
 from ..toolchain.cpp_build import build, functions_of
 from .values import NAMESPACES, Uncacheable, bytes_of
 
@@ -133,18 +132,7 @@ def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[...
         functions = functions_of(path, half.kernels)
     if half.native is None:
         return load(half.text, {**names, **functions}, filename)
-    return load_native(path, half.native, names, _later(lambda: load(half.text, {**names, **functions}, filename)))
-
-
-def _later(make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """What `make` gives, made by the first call: Python compiles the wrapper of a large model for 0.1 s, and few calls
-    of one that is C++ need it."""
-    made = cache(make)
-
-    def call(*inputs: Any) -> Any:
-        return made()(*inputs)
-
-    return call
+    return load_native(path, half.native, names, later(lambda: load(half.text, {**names, **functions}, filename)))
 
 
 def _object(reference: Reference) -> Any:

@@ -274,13 +274,13 @@ class Interleave(Node):
 
 @dataclass(frozen=True)
 class InterleavedLoop(Node):
-    """The range of an axis, `count` elements at a time, one for each accumulator. `rest`: some may remain."""
+    """The range of an axis, `count` elements at a time, one for each accumulator. `rest`: how what remains is done."""
 
     axis: Axis
     count: int
     body: Nodes
     kind: str = VECTOR
-    rest: bool = True
+    rest: str = "singly"  # or "masked", as a block under a mask, or "": nothing remains
     checks: bool = False
 
 

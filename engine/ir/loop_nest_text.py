@@ -169,7 +169,8 @@ HEADS: Mapping[type, Callable[[Any], str]] = {
     Blocks: lambda x: _blocks(x.axis, x.size),
     Chunks: _chunks,
     Interleave: lambda x: f"{x.count} accumulators along {x.axis.symbol}",
-    InterleavedLoop: lambda x: f"{'for' if x.kind == SERIAL else 'vector'} {_extent(x.axis)}, {x.count} at a time",
+    InterleavedLoop: lambda x: f"{'for' if x.kind == SERIAL else 'vector'} {_extent(x.axis)}, {x.count} at a time"
+    + (", the rest masked" if x.rest == "masked" else ""),
     JammedRows: lambda x: f"{x.rows} rows of {_extent(x.axis)} at a time, vector {_extent(x.lane)}",
     Lanes: lambda x: f"lanes: blocks of {x.width} of {_extent(x.axis)}{', one for each thread' * x.each_thread}",
     Loop: _loop,

@@ -13,7 +13,7 @@ from ..unsupported import NoLowering
 from .body import BodyBuilder, compute_dtype
 from .lazy_tensors import Base, Index, Value, offset
 from .pointwise import lazily_rounded
-from .reductions import full_index, moments
+from .reductions import IN_REGISTERS, full_index, moments
 from .registry import COMPOSITE, POINTWISE, lowering
 from .views import regroup
 
@@ -86,7 +86,8 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
 
         return lazily_rounded(graph, node, fake, (x, top, total), logarithm)
     powers = lazy(graph, x, wide, (x, top), exponent)
-    graph.realize(powers.base)
+    if x.device.type == "cpu" or (type(x.size[at]) is int and x.size[at] <= IN_REGISTERS):
+        graph.realize(powers.base)  # else a GPU would write them to memory: it has them twice as fast from the input
     total = row_reduce(graph, powers, at, "sum", wide)
 
     def quotient(e: BodyBuilder, index: Index) -> str:
@@ -202,7 +203,8 @@ def _evaluated(graph: GraphLowering, node: torch.fx.Node, *args: Any) -> tuple[V
 def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Value | None, bias: Value | None,
                 mean: Value, variance: Value, eps: float) -> Value:
     """x * alpha + beta with alpha and beta of the channel, as ATen's kernel for dense tensors computes it; that for
-    others subtracts the mean first (aten/src/ATen/native/Normalization.cpp)."""
+    others subtracts the mean first (aten/src/ATen/native/Normalization.cpp), and so do a GPU's, which then multiply by
+    the weight before the scale (cuda/Normalization.cuh): that decides where numbers overflow."""
     out = node.meta["val"][0]
     wide = compute_dtype(out.dtype)
     image, *channels = [n.meta["val"] for n in node.args[:5] if isinstance(n, torch.fx.Node)]
@@ -215,8 +217,10 @@ def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
         factor = None if weight is None else e.cast(weight.load(e, channel), wide)
         shift = None if bias is None else e.cast(bias.load(e, channel), wide)
         if not dense:
-            value = e("mul", e("sub", element, middle), scale)
-            value = value if factor is None else e("mul", value, factor)
+            factors = [scale, factor] if x.device.type == "cpu" else [factor, scale]
+            value = e("sub", element, middle)
+            for each in factors:
+                value = value if each is None else e("mul", value, each)
             return value if shift is None else e("add", value, shift)
         alpha = scale if factor is None else e("mul", scale, factor)
         moved = e("mul", middle, alpha)
@@ -231,5 +235,5 @@ MEMORY_FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_l
 
 
 def _is_dense(tensor: torch.Tensor, formats: Sequence[torch.memory_format]) -> bool:
-    return tensor.device.type != "cpu" or any(
+    return tensor.device.type == "cpu" and any(
         is_contiguous_for_memory_format_or_false(tensor, memory_format=f) for f in formats)

@@ -2,7 +2,8 @@
 
 A single pass would gather four elements for each result; two passes gather two for each element of the narrow buffer,
 and the second pass reads whole rows. The arithmetic is that of ATen's UpSampleKernel.cpp: source = ratio * (index +
-0.5) - 0.5, in the compute dtype.
+0.5) - 0.5, in the compute dtype. Where a size stays as it is, a CPU's kernel takes each element for itself, whatever
+the scale says; a GPU's does so where all of them stay, and else asks the scale (cuda/UpSampleBilinear2d.cu).
 """
 from __future__ import annotations
 
@@ -34,13 +35,15 @@ def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: 
     high, wide = output_size[-2:]
     if not all(type(n) is int for n in (rows, columns, high, wide)) or 0 in x.size or not x.dtype.is_floating_point:
         raise NoLowering("bilinear upsampling of symbolic sizes or integers")
+    if _is_copy(x, output_size):
+        return graph.pointwise(node, fake, (x,), lambda e, index: x.load(e, index))
     dtype = compute_dtype(x.dtype)
     if not x.base.buffer and x.base.heavy:
         graph.decide_stored(x.base, "each element is read for several of the result")
 
     def along_rows(e: BodyBuilder, index: Index) -> str:
         batch, channel, row, column = index
-        return _mixed(e, _taps(e, column, columns, wide, corners, scale_w, dtype),
+        return _mixed(e, _taps(e, column, columns, wide, corners, scale_w, dtype, x.device),
                       lambda place: x.load(e, (batch, channel, row, place)))
 
     size = (*x.size[:2], rows, wide)
@@ -52,7 +55,7 @@ def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: 
 
     def between_rows(e: BodyBuilder, index: Index) -> str:
         batch, channel, row, column = index
-        value = _mixed(e, _taps(e, row, rows, high, corners, scale_h, dtype),
+        value = _mixed(e, _taps(e, row, rows, high, corners, scale_h, dtype, x.device),
                        lambda place: narrow.load(e, (batch, channel, place, column)))
         return e.rounded(value, fake.dtype)
 
@@ -66,14 +69,21 @@ def _linear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: Se
     given, wanted = x.size[-1], output_size[-1]
     if type(given) is not int or type(wanted) is not int or 0 in x.size or not x.dtype.is_floating_point:
         raise NoLowering("linear upsampling of symbolic sizes or integers")
+    if _is_copy(x, output_size):
+        return graph.pointwise(node, fake, (x,), lambda e, index: x.load(e, index))
     dtype = compute_dtype(x.dtype)
 
     def compute(e: BodyBuilder, index: Index) -> str:
-        value = _mixed(e, _taps(e, index[-1], given, wanted, corners, scale, dtype),
+        value = _mixed(e, _taps(e, index[-1], given, wanted, corners, scale, dtype, x.device),
                        lambda place: x.load(e, (*index[:-1], place)))
         return e.rounded(value, fake.dtype)
 
     return graph.gather(node, (x,), compute)
+
+
+def _is_copy(x: Value, output_size: Sequence[Size]) -> bool:
+    """Whether a GPU's kernel copies the image."""
+    return x.device.type != "cpu" and tuple(x.size[2:]) == tuple(output_size)
 
 
 def _channels_last(size: Sequence[Size]) -> tuple[Size, ...]:
@@ -87,9 +97,9 @@ def _mixed(e: BodyBuilder, taps: Taps, load: Any) -> str:
 
 
 def _taps(e: BodyBuilder, place: Linear, given: int, wanted: int, corners: bool, scale: float | None,
-          dtype: torch.dtype) -> Taps:
+          dtype: torch.dtype, device: torch.device) -> Taps:
     """The two elements of a line of `given` elements that element `place` of `wanted` is made of."""
-    if given == wanted:
+    if given == wanted and device.type == "cpu":
         return (place, e.constant(1.0, dtype)), (place, e.constant(0.0, dtype))
     at = e.cast(e.index_value(place), dtype)
     ratio = _ratio(given, wanted, corners, scale, dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import linecache
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -115,6 +116,17 @@ STANDARD: Mapping[str, Any] = {
 def wrapper_file(context: CompileContext) -> str:
     """The name under which tracebacks show the wrapper of this compilation."""
     return f"<ptdebug wrapper {context.id}{context.part and f' {context.part}'}>"
+
+
+def later(make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """What `make` gives, made by the first call: Python compiles the wrapper of a large model for 0.1 s, and few calls
+    of one that is C++ need it."""
+    made = cache(make)
+
+    def call(*inputs: Any) -> Any:
+        return made()(*inputs)
+
+    return call
 
 
 def load(text: str, names: Mapping[str, Any], filename: str) -> Callable[..., tuple[Any, ...]]:

@@ -87,16 +87,16 @@ class _Search:
         """Fill the slots."""
         sketches = [_sketch(item) if isinstance(item, Group) else None for item in self.items]
         alike = Counter(sketches)
-        names: dict[Hashable, list[str]] = {}
+        groups: dict[Hashable, list[Group]] = {}
         for item, sketch in zip(self.items, sketches):
             if isinstance(item, Group):
-                names.setdefault(sketch, []).append(item.bodies[0].name)
+                groups.setdefault(sketch, []).append(item)
         for item, sketch in zip(self.items, sketches):
             found = None
             if isinstance(item, Group) and alike[sketch] > _fewest(item) and id(item) not in self.apart:
                 found = templated(item, self.program.buffers)
             if isinstance(found, Illegal) and isinstance(item, Group):
-                self._refuse(item, next(n for n in names[sketch] if n != item.bodies[0].name), found)
+                self._refuse(item, next(other for other in groups[sketch] if other is not item), found)
             place = self._join(item, found) if isinstance(found, Templated) else self._append(item)
             self._note(item, place)
 
@@ -139,8 +139,8 @@ class _Search:
         buffers = [self.program.buffers[n] for n in dict.fromkeys(touched_by(item)[1])]
         return sum(int(sympy.Mul(b.dtype.itemsize, *b.size)) for b in buffers if b.role == "intermediate")
 
-    def _refuse(self, group: Group, another: str, refusal: Illegal) -> None:
-        first = group.bodies[0].name
+    def _refuse(self, group: Group, other: Group, refusal: Illegal) -> None:
+        first, another = group.bodies[0].name, other.bodies[0].name  # parts of one `cat` have its name
         self.refused.append(FusionCandidate(
             f"foreach {first}", first, another, "horizontal", False,
             f"others have the same form, but {refusal.why}: they cannot share a kernel", None, refusal.allow,

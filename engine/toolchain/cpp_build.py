@@ -46,6 +46,10 @@ FLAGS = (
 # gcc 12 writes a permutation of eight doubles wrong that leaves them within their pairs, but for the third or fourth,
 # which is from the upper half. It vectorizes adjacent statements to such ones: the elements of a small matrix.
 OF_DOUBLES = ("-fno-tree-slp-vectorize",)
+NO_KERNELS = "// The wrapper of a graph on a GPU."
+"""How a source begins that only calls other functions: optimizing it would take longer, and its calls gain nothing."""
+OF_CALLS = ("-O0", "-std=c++17", "-fPIC", "-shared", "-fwrapv", "-fno-exceptions", "-fno-rtti",
+            "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w")
 CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
 ABANDONED = 3600  # seconds after which what was not finished belongs to a process that was killed
 PRIVATE = "build-"  # how the names of folders begin in which the compiler writes
@@ -137,6 +141,8 @@ def entry_of(source: str) -> tuple[bytes, bytes] | None:
 
 
 def _flags(source: str) -> tuple[str, ...]:
+    if source.startswith(NO_KERNELS):
+        return OF_CALLS
     return (*FLAGS, *OF_DOUBLES) if "double* __restrict" in source else FLAGS
 
 

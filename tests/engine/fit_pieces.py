@@ -4,7 +4,8 @@ there.
 |x| falls into one of 32 pieces, four to each power of two from 1/16 to 16, by its exponent and the two bits below; the
 first piece goes down to 0. Each has a centre near its middle where the function is, to a few thousandths of a unit, a
 float itself (Gal's accurate tables, ACM TOMS 17, 1991), and the polynomial that interpolates (f(x) - f(centre)) /
-(x - centre) at Chebyshev's points. In the first, the polynomial is that of f(x) - x, odd. All in double.
+(x - centre) at Chebyshev's points. In the first, the polynomial is that of f(x) - x, odd. All in double. The pieces of
+erf_steps have one length, and their polynomials are as good as a sum with 1 needs.
 """
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 PIECES = 32
+STEP = 17 / 128  # a float, and from 30.5 of it on erf rounds to 1
 Function = Callable[[float], float]
 
 
@@ -70,6 +72,14 @@ def pieces(f: Function, terms: int) -> list[list[float]]:
     return [[as_float(columns[(k - at) % PIECES][row]) for k in range(PIECES)] for row in range(terms + 1)]
 
 
+def steps(f: Function, degree: int) -> list[list[float]]:
+    """The coefficients of `degree` and less of polynomials around the multiples of STEP from 0 on; the last is 1."""
+    beyond = chebyshev(-STEP / 2, STEP / 2, degree + 1)
+    found = [interpolated(beyond, [f(k * STEP + y) for y in beyond]) for k in range(PIECES - 1)]
+    found.append([1.0] + [0.0] * degree)
+    return [[as_float(found[k][row]) for k in range(PIECES)] for row in range(degree + 1)]
+
+
 def circle() -> list[list[float]]:
     """Sines of 32 angles around the circle, what rounding took from them, and cosines."""
     # The sine of pi/16, pi/8, 3 pi/16 by their roots: differences to a float are good to some 30 bits.
@@ -101,6 +111,7 @@ def tables() -> dict[str, str]:
     return {
         "tanh_pieces": written("tanh_pieces", pieces(math.tanh, 6)),
         "erf_pieces": written("erf_pieces", pieces(math.erf, 7)),
+        "erf_steps": written("erf_steps", steps(math.erf, 4)),
         "circle": written("circle", circle()),
     }
 

@@ -57,6 +57,7 @@ from .fuzz_devices import PLACES, choose, here
 from .fuzz_programs import Builder, Input, Program, apply, needs_another_device, refs
 from .fuzz_rules import step
 from .fuzz_triton import in_tritons_interpreter, results_in
+from .gpu_driver import gpu_driver, in_cpp
 
 BATCH = 8  # programs of one graph
 DYNAMIC = 0.1  # share of the graphs whose sizes vary
@@ -126,6 +127,10 @@ def results_of(
     ran = [one.program for one in made]
     if here() == PLACES["interpreter"]:
         yield "Triton's interpreter", ran, *_run(in_tritons_interpreter(graph, context), ran)
+        with gpu_driver(), torch.no_grad():
+            call = in_cpp(graph, context) if "wrapper:*" in overrides else None
+            if call is not None:
+                yield "C++ wrapper", ran, *_run(lambda inputs: list(call(*inputs)), ran)
         return
     work = run_stages(INFERENCE, graph, context)
     call = entry(work.call, EntryFacts.of(work.aten), graph)

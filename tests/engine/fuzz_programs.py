@@ -387,12 +387,20 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
 def needs_another_device(program: Program) -> bool:
     """Whether a program with attention cannot run here: what is compiled for a GPU calls its kernels, which the CPU has
     not; and on a GPU eager itself may end in an error, after which the process can use it no more, since its kernels
-    read masks that are broadcast in rows, and tensors that start anywhere, from misaligned addresses (torch 2.11)."""
+    read masks that are broadcast in rows, and tensors that start, or whose rows start, anywhere, from misaligned
+    addresses (torch 2.11)."""
     attends = [call for call in program.calls if call.function == "F.scaled_dot_product_attention"]
     if not attends or here().fakes.type == "cpu":
         return False
     masked = any(len(refs((call.args, call.kwargs))) > 3 for call in attends)
-    return here().tensors.type == "cpu" or masked or any(i.offset for i in program.inputs)
+    return here().tensors.type == "cpu" or masked or any(map(_starts_anywhere, program.inputs))
+
+
+def _starts_anywhere(given: Input) -> bool:
+    """Whether an input, or a row of one that kernels of attention may take, is not at a multiple of 16 bytes."""
+    rows = len(given.shape) == 4 and given.stride[-1] == 1
+    steps = [s for n, s in zip(given.shape, given.stride[:-1]) if n > 1] if rows else []
+    return bool(given.offset) or any(s * given.dtype.itemsize % 16 for s in steps)
 
 
 # ---- programs written by hand

@@ -4,21 +4,18 @@ kernels, and its plan runs on tensors of the CPU."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import sympy
 import torch
-from ptdebug.artifacts.context import CompileContext, Stage, run_stages
+from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import kernels_for_plan
 from ptdebug.engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, FromGraph
 from ptdebug.engine.ir.interpreter import run_steps
-from ptdebug.engine.ir.ir import ExternCall, Group, Plan
-from ptdebug.engine.stages import INFERENCE
+from ptdebug.engine.ir.ir import Group
 
+from .gpu_driver import plan_for_gpu
 from .programs import Captured
-
-_CPU = torch.device("cpu")
 
 
 def results_in(aten: AtenGraph, outputs: tuple[Any, ...]) -> list[Any]:
@@ -31,9 +28,8 @@ def results_in(aten: AtenGraph, outputs: tuple[Any, ...]) -> list[Any]:
 
 def in_tritons_interpreter(graph: Captured, context: CompileContext) -> Callable[[list[Any]], list[Any]]:
     """The graph, captured for a GPU, as a function of inputs on the CPU."""
-    places = [s.name if isinstance(s, Stage) else "" for s in INFERENCE]
-    work: Any = run_stages(INFERENCE[: places.index("scheduling") + 1], graph, context)
-    plan = _on_the_cpu(work.plan)
+    work = plan_for_gpu(graph, context)
+    plan = work.plan
     kernels = kernels_for_plan(plan, context)
 
     def run_group(group: Group, memory: dict[str, torch.Tensor], symbols: Mapping[sympy.Symbol, Any]) -> None:
@@ -44,21 +40,3 @@ def in_tritons_interpreter(graph: Captured, context: CompileContext) -> Callable
             raise IndexError(kernel.signature.bounds[status - 1])
 
     return lambda inputs: results_in(work.aten, run_steps(plan.program, plan.items, inputs, run_group))
-
-
-def _on_the_cpu(plan: Plan) -> Plan:
-    """The plan with all of its buffers on the CPU."""
-    buffers = {name: replace(buffer, device=_CPU) for name, buffer in plan.program.buffers.items()}
-    items = [replace(item, args=_there(item.args), kwargs=_there(dict(item.kwargs)))
-             if isinstance(item, ExternCall) else replace(item, device=_CPU) for item in plan.items]
-    constants = {name: tensor.cpu() for name, tensor in plan.program.constants.items()}
-    program = replace(plan.program, buffers=buffers, constants=constants)
-    return Plan(program, tuple(items), plan.reuse)
-
-
-def _there(tree: Any) -> Any:
-    if isinstance(tree, torch.device):
-        return _CPU
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(_there(item) for item in tree)
-    return {k: _there(v) for k, v in tree.items()} if isinstance(tree, dict) else tree

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import decomposition_table
 
+from .fuzz_devices import here
 from .fuzz_programs import kind_of
 
 
@@ -53,10 +54,16 @@ def _running_mean(x: torch.Tensor, *args: Any) -> torch.Tensor:
 
 
 def _batch_norm(x: torch.Tensor, *args: Any) -> torch.Tensor:
-    """By its definition; eager adds up doubles one after the other, and moves the mean into the bias."""
+    """By its definition; eager adds up doubles one after the other, and moves the mean into the bias. With statistics
+    that are given, as a GPU's kernels compute it, which Triton's interpreter runs beside eager on the CPU."""
     result = F.batch_norm(x, *args)
     if not args[4]:
-        return result
+        if here().fakes == here().tensors:
+            return result
+        channel = [1, -1, *[1] * (x.dim() - 2)]
+        mean, spread, weight, bias = (None if a is None else a.view(channel) for a in args[:4])
+        apart = x - mean if weight is None else (x - mean) * weight
+        return (apart * torch.rsqrt(spread + 1e-5) + (0 if bias is None else bias)).to(x.dtype)
     spread, mean = torch.var_mean(x, [d for d in range(x.dim()) if d != 1], correction=0, keepdim=True)
     return _affine((x - mean) / torch.sqrt(spread + 1e-5), *args[2:4])
 
@@ -83,6 +90,80 @@ def _batch_norm_in_doubles(x: torch.Tensor, *args: Any) -> torch.Tensor:
             with contextlib.suppress(RuntimeError):  # overlapping memory
                 kept.copy_(new)
     return result.to(x.dtype)
+
+
+def _batch_norm_by_sums(x: torch.Tensor, mean: Any, *args: Any) -> torch.Tensor:
+    """With a running mean of sums, which an infinity makes infinite; one that is corrected with each element, as a
+    GPU's kernel has it, becomes NaN."""
+    before = None if mean is None else mean.clone()
+    result = _batch_norm(x, mean, *args)
+    if mean is not None and args[3]:
+        now = x.double().mean([d for d in range(x.dim()) if d != 1])
+        share = args[4] if len(args) > 4 else 0.1
+        with contextlib.suppress(RuntimeError):  # overlapping memory
+            mean.copy_(torch.where(now.isinf(), share * now + (1 - share) * before, mean))
+    return result
+
+
+def _spread_by_sums(root: bool) -> Any:
+    """A variance of squares that are added up: where they overflow it is infinite. One that is corrected with each
+    element, as a GPU's kernel has it, becomes NaN there."""
+    function = torch.std if root else torch.var
+
+    def way(x: torch.Tensor, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> torch.Tensor:
+        result = function(x, dims, correction=correction, keepdim=keepdim)
+        if x.dtype.is_complex or x.numel() == 0:
+            return result
+        wide = x if x.dtype is torch.float64 else x.float()
+        mean = torch.mean(wide, dims, keepdim=True)
+        squares = torch.sum((wide - mean).square(), dims, keepdim=keepdim)
+        spread = squares / max(x.numel() // mean.numel() - correction, 0)
+        made = (spread.sqrt() if root else spread).to(x.dtype)
+        return torch.where(result.isfinite() & made.isfinite(), result, made)
+
+    return way
+
+
+def _cosine_similarity(x: torch.Tensor, y: torch.Tensor, dim: int = 1, eps: float = 1e-8) -> torch.Tensor:
+    """With norms that are rounded to the dtype of each tensor, as in eager, and quotients that are not: these kernels
+    keep in float32."""
+    x, y = torch.broadcast_tensors(x, y)
+    parts = []
+    for each in (x, y):
+        size = torch.linalg.vector_norm(each, 2, dim, keepdim=True).clamp_min(eps)
+        wide = each.dtype if each.dtype is torch.float64 else torch.float32
+        parts.append(each.to(wide) / size.to(wide))
+    return (parts[0] * parts[1]).sum(dim).to(torch.promote_types(x.dtype, y.dtype))
+
+
+def _interpolated(x: torch.Tensor, size: Any, *args: Any) -> torch.Tensor:
+    """In Triton's interpreter, beside eager on the CPU: of an image that keeps its size, a GPU makes a copy."""
+    result = F.interpolate(x, size, *args)
+    linear = len(args) > 1 and args[1].endswith("linear")
+    copied = linear and here().fakes != here().tensors and result.shape == x.shape
+    return x.clone() if copied else result
+
+
+def _max_pool(x: torch.Tensor, *args: Any) -> Any:
+    """Of rows: where no element of a window is above -inf, a GPU's kernel for channels that are innermost gives the
+    index 0, which need not be in the window, and that for rows the window's first."""
+    return F.max_pool2d(x.contiguous(), *args)
+
+
+def _in_tf32(function: Any) -> Any:
+    """A convolution of float32 on a GPU's matrix units, which round what they multiply to 11 significant bits: torch
+    allows that, and whether one runs that does, the sizes and the memory format decide."""
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        short = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+        return torch.where(x.isfinite(), short, x).double()
+
+    def way(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *how: Any) -> torch.Tensor:
+        if not x.is_cuda or x.dtype is not torch.float32 or not torch.backends.cudnn.allow_tf32:
+            return function(x, weight, bias, *how)  # type: ignore[no-any-return]
+        result: torch.Tensor = function(rounded(x), rounded(weight), None if bias is None else bias.double(), *how)
+        return result.float()
+
+    return way
 
 
 def _softshrink(x: torch.Tensor, bound: float = 0.5) -> torch.Tensor:
@@ -226,7 +307,12 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
         (decomposition_table[torch.ops.aten.native_layer_norm_backward.default],),
     "F.group_norm": (_group_norm, _group_norm_by_spread),
     "F.instance_norm": (_instance_norm,),
-    "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean, _batch_norm_in_doubles),
+    "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean, _batch_norm_in_doubles, _batch_norm_by_sums),
+    "torch.var": (_spread_by_sums(root=False),),
+    "torch.std": (_spread_by_sums(root=True),),
+    "F.cosine_similarity": (_cosine_similarity,),
+    "F.max_pool2d": (_max_pool,),
+    "F.interpolate": (_interpolated,),
     "F.softshrink": (_softshrink,),
     "F.hardswish": (_hardswish,),
     "F.hardsigmoid": (lambda x: (x + 3).clamp(0, 6) / 6,),
@@ -235,8 +321,10 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
        for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
                       "softshrink_backward", "hardshrink_backward")},
-    **dict.fromkeys(("F.conv1d", "F.conv2d"), (
-        _tap_by_tap, partial(_tap_by_tap, wide=True), partial(_tap_by_tap, pads_count=True))),
+    **{f"F.{name}": (_in_tf32(getattr(F, name)),) for name in (
+        "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")},
+    **{f"F.{name}": (_tap_by_tap, partial(_tap_by_tap, wide=True), partial(_tap_by_tap, pads_count=True),
+                     _in_tf32(getattr(F, name))) for name in ("conv1d", "conv2d")},
     **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod, _fmod_of_multiples)),
     "torch.remainder": (_remainder,),
     "torch.log1p": (_log1p,),

@@ -65,6 +65,22 @@ def test_functions_are_within_about_one_unit_of_the_last_place(function, units):
     assert torch.equal(got[near == 0].signbit(), near[near == 0].signbit())
 
 
+def test_an_error_function_in_a_sum_with_one_is_as_good_as_the_sum():
+    bits = torch.randint(-(2**31), 2**31, (100_000,), generator=torch.Generator().manual_seed(1), dtype=torch.int64)
+    x = torch.cat([bits.to(torch.int32).view(torch.float32), torch.linspace(-6, 6, 200_001)])
+    made = built(lambda x: (torch.erf(x) + 1, 1 + torch.erf(x * 0.5)), x)
+    for got, factor in zip(made(x), (1, 0.5)):
+        torch.testing.assert_close(
+            got, (torch.erf(x.double() * factor) + 1).float(), rtol=1.2e-7, atol=6e-8, equal_nan=True)
+        assert got[x > 9].eq(2).all() and got[x < -9].eq(0).all()
+    shared = built(lambda x: ((y := torch.erf(x)) + 1, y * 2), x)
+    assert "erf_plus_one_float(" in made.source.text and "erf_plus_one_float(" not in shared.source.text
+    torch.testing.assert_close(shared(x)[1], torch.erf(x) * 2, equal_nan=True)
+    gradient = built(lambda x: torch.ops.aten.gelu_backward(x * 0 + 1, x), x[100_000:])
+    torch.testing.assert_close(
+        gradient(x[100_000:])[0], torch.ops.aten.gelu_backward(x[100_000:] * 0 + 1, x[100_000:]), rtol=1e-5, atol=2e-7)
+
+
 @pytest.mark.parametrize("power", [4, 5.0, 6, 7, 8])
 def test_small_powers_are_products_that_round_once(power):
     bits = torch.randint(-(2**31), 2**31, (100_000,), generator=torch.Generator().manual_seed(1), dtype=torch.int64)

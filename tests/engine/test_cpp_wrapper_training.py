@@ -1,6 +1,7 @@
 """The C++ wrappers of a training graph's halves against eager: gradients, what they share, what is freed."""
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 
@@ -131,3 +132,17 @@ def test_sizes_that_vary(fast):
     for n, m in ((4, 5), (7, 3), (2, 9)):
         agree(lambda program: compiled, lambda x, y: torch.softmax(x * y, 1).cumsum(0) @ y.t(),
               needing((n, m), (n, m)), torch.randn(n, n))
+
+
+def test_a_call_that_cannot_run_again_raises_what_torch_says():
+    from ptdebug.artifacts.context import CHANGED_INPUTS
+    from ptdebug.engine.codegen.cpp_wrapper import load, shim
+
+    with pytest.raises(RuntimeError) as eager:
+        torch.empty(2, 3) @ torch.empty(2, 3)
+    call = shim.parameters_of("aoti_torch_cpu_mm_out") and shim._library("torch_cpu").aoti_torch_cpu_mm_out
+    tensors = [torch.empty(2, 2), torch.empty(2, 3), torch.empty(2, 3)]
+    assert call(*[ctypes.c_void_p(id(t) + 16) for t in tensors])
+    with pytest.raises(RuntimeError) as ours:
+        load._raiser(())(load.FAILED)
+    assert getattr(ours.value, CHANGED_INPUTS) and (shim.last_error() == "" or str(ours.value) == str(eager.value))

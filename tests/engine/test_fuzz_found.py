@@ -468,3 +468,9 @@ def test_chosen_elements_of_a_norm_that_have_fewer_dimensions():
                      ("F.instance_norm", (A, None, None, B, None), {}),
                      ("operator.getitem", (V0, (C, Ref("d"), Ref("e"), slice(None))), {}))
     assert not check([chosen], {})
+
+
+def test_equal_parts_of_one_stack_at_sizes_that_vary():
+    """Which cannot share a kernel, and have one name."""
+    made = program([given("a", (5, 3))], ("torch.stack", ([A] * 6, 0), {}))
+    assert not check([made], {}, dynamic=True)

@@ -87,3 +87,18 @@ def test_what_is_rolled_has_the_format_that_its_parts_suggest():
              for shift, dim in ((1, 3), (-1, 1), (0, 2), ((1, 2), (1, 3)), ((0, 2), (1, 3)), ((2, 0), (1, 3)))]
     for dynamic in (False, True):
         assert not check([*images, *whole], {}, dynamic)
+
+
+def test_what_several_operators_compute_has_eagers_strides_where_a_size_is_one():
+    """From which a stack tells its memory format."""
+    inputs = [given("a", (5, 13, 1, 1), stride=(28, 2, 2, 1)), given("b", (5, 13, 1, 1), stride=(13, 1, 13, 13))]
+    made = program(inputs, ("torch.ops.aten.mish_backward", (B, A), {}), ("torch.stack", ([V0, B], -3), {}))
+    assert not check([made], {})
+
+
+@pytest.mark.parametrize("stride", ((120, 1, 30, 5), (120, 24, 1, 4), (0, 24, 6, 1)))
+def test_what_keeps_no_layout_of_its_input_and_what_keeps_that_of_two(stride):
+    image = given("a", (2, 5, 4, 6), stride=stride)
+    kept = given("b", (2, 5, 4, 6), torch.bool)
+    assert not check([program([image], ("F.rrelu", (A, 0.1, 0.2, False), {})),
+                      program([image, kept], ("torch.ops.aten.native_dropout_backward", (A, B, 2.0), {}))], {})

@@ -184,7 +184,7 @@ kernel fused_0_sum
       nest over r0
         accumulate buf0.t1 = sum
           16 accumulators along r0
-            vector r0 in 100, 16 at a time
+            vector r0 in 100, 16 at a time, the rest masked
               buf0: t0 = load x_1[100*i0 + r0] : float32
               buf0: t1 = reduce sum t0 : float32
       nest
@@ -217,7 +217,7 @@ kernel fused_0_softmax
       nest over r0
         accumulate buf0.t1 = max
           16 accumulators along r0
-            vector r0 in 100, 16 at a time
+            vector r0 in 100, 16 at a time, the rest masked
               buf0: load x_1, reduce max
       nest
         buf0: store buf0

@@ -12,7 +12,7 @@ def reductions(x, dims):
     return x.sum(dims), x.amax(dims), x.amin(dims), (x > 0.5).any(dims), x.isfinite().all(dims), x.exp().mean(dims)
 
 
-@pytest.mark.parametrize("width", [2, 7, 16, 33, 64, 77])
+@pytest.mark.parametrize("width", [2, 7, 16, 17, 33, 64, 77])
 def test_rows_of_any_length(width):
     x = torch.randn(9, width, generator=torch.Generator().manual_seed(width))
     check(lambda x: (*reductions(x, (1,)), x[:, :20].prod(1)), x, slack=4.0)
@@ -31,6 +31,14 @@ def test_windows_of_short_rows(rows, width):
 def test_windows_of_other_dtypes(dtype):
     x = (torch.randn(4, 8, 5, 8, generator=torch.Generator().manual_seed(0)) * 9).to(dtype)
     check(lambda x: (x.sum((1, 3)), x.amax((1, 3)), x.amin((1, 3))), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64, torch.float16, torch.uint8])
+def test_what_remains_of_a_row_is_a_block_under_a_mask(dtype):
+    x = (torch.randn(70, 17, generator=torch.Generator().manual_seed(0)) * 9).to(dtype)
+    made = check(lambda x: (x.sum(1), x.amax(1), (x - 3).amin(1), x[:, 1:].prod(1) if dtype != torch.float16 else x,
+                            (x == 3).any(1), (x < 99).all(1)), x)
+    assert ("k < rest" in made.source.text) == (dtype.itemsize >= 4)
 
 
 def test_means_of_windows_whose_number_divides_the_size():

@@ -34,5 +34,13 @@ def test_operands_whose_lines_stay_are_read_in_rows_or_as_transposed_vectors():
         x = (torch.randn(3, 48, 616) * 9).to(dtype)
         made = check(lambda x: x.transpose(1, 2).contiguous() * 2, x)
         assert "transposed<" in made.source.text
-    made = check(lambda x: x.transpose(1, 2).contiguous(), torch.randn(3, 48, 615))
+    made = check(lambda x: x.transpose(1, 2).contiguous(), torch.randn(100, 37, 19))
     assert "transposed<" not in made.source.text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8])
+def test_sizes_that_vary_or_fill_no_block_are_transposed_as_vectors(dtype):
+    made = check(lambda x: x.transpose(1, 2).contiguous(), (torch.randn(3, 83, 615) * 9).to(dtype))
+    assert "transposed<" in made.source.text
+    x, more = ((torch.randn(*shape) * 9).to(dtype) for shape in ((67, 93), (5, 140)))
+    made = check(lambda x: x.t() * 2, x, again=(more,))

@@ -45,6 +45,17 @@ def test_an_image_of_tokens_has_the_strides_of_eager():
     torch.testing.assert_close(result, expected)
 
 
+def test_a_program_that_asks_for_strides_while_it_is_traced_hears_those_of_eager():
+    """Of results whose layout fake kernels have otherwise."""
+    def asked(x, y):
+        made = (x.roll(1, 1), torch.copysign(x, y), torch.floor_divide(x, y), F.logsigmoid(y.mT), F.rrelu(x, 0.1, 0.2))
+        return [m.stride() for m in made], made[0].is_contiguous(memory_format=torch.channels_last)
+
+    x = torch.randn(2, 5, 4, 6).to(memory_format=torch.channels_last)
+    y = torch.randn(2, 5, 4, 6)
+    assert ptdebug.compile(asked)(x, y) == asked(x, y)
+
+
 OF_ONE_CHANNEL = {
     "a tensor of no dimensions": lambda x: x * x.mean(),
     "a number": lambda x: (x * 2, x > 2),

@@ -229,16 +229,12 @@ class TraceGraph:
         if self.shapes.shape_env.pending_fresh_unbacked_symbols:
             self._accept_unbacked(target, fake, tx)
         node = self.make(target, *torch.fx.node.map_aggregate((node_args, node_kwargs), as_code), op)
-        meta = node.meta
-        meta["val"] = fake
-        meta["stack"] = tx.stack_locations()
-        meta["module"] = tx.trace.module_path
-        meta["modules"] = tx.trace.modules
-        meta["step"] = tx.trace.step
+        node.meta |= {"val": fake, "stack": tx.stack_locations(), "module": tx.trace.module_path,
+                      "modules": tx.trace.modules, "step": tx.trace.step}
         if caught:
             self.caught = name
         if tx.trace.context.recording:
-            meta["origins"] = (str(tx.root().current.offset),)
+            node.meta["origins"] = (str(tx.root().current.offset),)
         self.operations += 1
         for row in self.rows:
             row.is_used(node)

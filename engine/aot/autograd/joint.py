@@ -120,7 +120,9 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         saved = saved_memory(walks)
         shared = freed_together(walks, saved)
         own = dict(list(enumerate(results.values))[len(mutated):])
-        read = {i: v for i, v in enumerate(wrapped) if isinstance(v, torch.Tensor) and i not in mutated}
+        uncounted = uncounted_writes(captured, wrapped, inside)
+        counted = set(mutated).difference(uncounted)
+        read = {i: v for i, v in enumerate(wrapped) if isinstance(v, torch.Tensor) and i not in counted}
         kept = [watched(tensors, walks, saved, tracer.is_checkpointed) for tensors in (read, own)]
         cuts, related = relations(captured, returned, results, differentiated) if not tracked else ((), {})
         order: list[int] = []
@@ -138,7 +140,6 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         node.meta.setdefault("phase", FORWARD)  # placeholders, constants
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
-    uncounted = uncounted_writes(captured, wrapped, inside)
     further = further_writes(captured, wrapped, mutated)
     forward = AtenGraph(
         module, captured.inputs, dict(enumerate(inside)), results.outputs, uncounted=uncounted, further=further

@@ -50,14 +50,6 @@ def grid_sampler_2d(image: torch.Tensor, *rest: Any) -> Any:
     return decomposition_table[aten.grid_sampler_2d.default](image, *rest)
 
 
-@own(aten.upsample_bicubic2d.default)
-def upsample_bicubic2d(image: torch.Tensor, *rest: Any) -> Any:
-    """torch's rule looks sixteen points up for each result, which takes half again as long as ATen's kernel on CPUs."""
-    if image.device.type == "cpu":
-        return NotImplemented
-    return decomposition_table[aten.upsample_bicubic2d.default](image, *rest)
-
-
 @own(aten.channel_shuffle.default)
 def channel_shuffle(x: torch.Tensor, groups: int) -> Any:
     """torch's rule, whose result has its rows innermost; that of ATen's kernel on CPUs is laid out as the image is."""
@@ -65,66 +57,6 @@ def channel_shuffle(x: torch.Tensor, groups: int) -> Any:
     if _is_gpu(x) or (form is torch.contiguous_format and shuffled.is_contiguous()):
         return shuffled
     return aten.clone.default(shuffled, memory_format=form)
-
-
-def _nearest(operator: Any, innermost: torch.memory_format) -> Callable[..., Any]:
-    """torch's rule, which knows one of the two kernels that ATen has (aten/src/ATen/native/cpu/UpSampleKernel.cpp).
-
-    The other, for channels that are innermost and small planes, copies where sizes are equal and takes each element
-    twice where they double, whatever the scales say (`nearest_idx`).
-    """
-    rule = decomposition_table[operator]
-
-    def upsample_nearest(x: torch.Tensor, size: Sequence[Any], *scales: float | None) -> Any:
-        given = list(x.shape[2:])
-        if (blocks := _blocks_of_one(x, size, scales)) is not None:
-            return blocks
-        if _is_gpu(x) or all(s is None or (type(s) is float and s.is_integer()) for s in scales):
-            return rule(x, size, *scales)
-        if any(type(n) is not int for n in (*x.shape, *size)):
-            return NotImplemented
-        small = len(given) == 2 and sum(size) <= 128
-        if small or (x.is_contiguous(memory_format=innermost) and x.shape[1] > 3):
-            scales = tuple([None if out in (n, 2 * n) else s for n, out, s in zip(given, size, scales)])
-        return rule(x, size, *scales)
-
-    return upsample_nearest
-
-
-def _blocks_of_one(x: torch.Tensor, size: Sequence[Any], scales: Sequence[float | None]) -> torch.Tensor | None:
-    """Sizes that double, perhaps several times: each element fills a block, which no place need be computed for."""
-    given = list(x.shape[2:])
-    numbers = all(type(n) is int and n > 0 for n in (*x.shape, *size))
-    if _is_gpu(x) or not numbers or suggest_memory_format(x) is not torch.contiguous_format or not x.is_contiguous():
-        return None
-    factors = [out // n for n, out in zip(given, size)]
-    exact = all(n * f == out and f & (f - 1) == 0 for n, f, out in zip(given, factors, size)) and max(factors) > 1
-    if not exact or any(s is not None and s != f for s, f in zip(scales, factors)):
-        return None
-    apart = [part for n in given for part in (n, 1)]
-    blocks = [part for n, f in zip(given, factors) for part in (n, f)]
-    first = list(x.shape[:2])
-    spread = aten.expand.default(aten.reshape.default(x, first + apart), first + blocks)
-    filled = aten.clone.default(spread, memory_format=torch.contiguous_format)
-    return aten._unsafe_view.default(filled, first + list(size))
-
-
-own(aten.upsample_nearest2d.default)(_nearest(aten.upsample_nearest2d.default, torch.channels_last))
-own(aten.upsample_nearest3d.default)(_nearest(aten.upsample_nearest3d.default, torch.channels_last_3d))
-
-
-def _by_blocks(operator: Any) -> Callable[..., Any]:
-    """torch's rule, but for blocks of one element: half a place further on is in the same block."""
-    rule = decomposition_table[operator]
-
-    def upsample_nearest(x: torch.Tensor, size: Sequence[Any], *scales: float | None) -> Any:
-        return rule(x, size, *scales) if (blocks := _blocks_of_one(x, size, scales)) is None else blocks
-
-    return upsample_nearest
-
-
-for _name in ("upsample_nearest1d", *(f"_upsample_nearest_exact{k}d" for k in (1, 2, 3))):
-    own(getattr(aten, _name).default)(_by_blocks(getattr(aten, _name).default))
 
 
 # ---- indices
@@ -351,23 +283,6 @@ def blocks(size: Sequence[Any], out: Sequence[int]) -> list[Any] | None:
 def inner_dims(rank: int) -> list[int]:
     """The dimensions of that shape that are inside of blocks."""
     return [-1 - 2 * i for i in range(rank)]
-
-
-def _nearest_backward(grad: torch.Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *scales: Any) -> Any:
-    """Whole factors: each element of the input gets the sum of its block; others are ATen's."""
-    inner = list(input_size)[2:]
-    shape = blocks(grad.shape, inner) if all(type(n) is int for n in inner) else None
-    if shape is None or not grad.is_contiguous():
-        return NotImplemented
-    for out, size, scale in zip(grad.shape[2:], inner, scales):
-        if scale is not None and scale != out // size:
-            return NotImplemented
-    return aten.sum.dim_IntList(aten.reshape.default(grad, shape), inner_dims(len(inner)))
-
-
-own(aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.default,
-    aten.upsample_nearest3d_backward.default, aten._upsample_nearest_exact1d_backward.default,
-    aten._upsample_nearest_exact2d_backward.default, aten._upsample_nearest_exact3d_backward.default)(_nearest_backward)
 
 
 # ---- convolutions; a GPU's library adds a bias, and sums its gradient, in passes of its own

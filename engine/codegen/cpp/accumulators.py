@@ -148,8 +148,21 @@ def update(p: StatementWriter, part: Part, s: Statement) -> None:
         where = where.xreplace({around.axis.symbol: start})
     if p.in_variables:
         place = _now(variable(p, r))
+    if p.present:
+        value = _or_start(p, part, s, r, value)
     for text in accumulator_of(r, r in p.partial).update(place, value, c_expression(where)):
         p.writer.line(text, origins_of(part.body.name, s.name, s.origins))
+
+
+def _or_start(p: Emission, part: Part, s: Statement, r: Reduction, value: str) -> str:
+    """The value where there is one, else what changes nothing."""
+    first = accumulator_of(r, r in p.partial).fields[0]
+    kind = ctype(r.operand).value
+    name = p.scopes.name(f"{part.body.name}_{s.name}_present")
+    start = {"true": "true", "1": "true"}.get(first.start, "false") if kind == "bool" else first.start
+    p.writer.line(f"const {kind} {name} = {p.present} ? {value} : {start};",
+                  origins_of(part.body.name, s.name, s.origins))
+    return name
 
 
 def _now(name: str) -> Place:
@@ -249,7 +262,9 @@ def interleaved_loop(p: Emission, node: InterleavedLoop) -> None:
     p.writer.line(f"int64 {start} = {first};")
     with p.loop(f"for (; {start} + {count} <= {end}; {start} += {count})"):
         _part_of_block(p, node, start, str(count))
-    if node.rest:
+    if node.rest == "masked":
+        _masked_block(p, node, start, end)
+    elif node.rest:
         _part_of_block(p, node, start, f"{end} - {start}")
 
 
@@ -257,6 +272,18 @@ def _part_of_block(p: Emission, node: InterleavedLoop, start: str, elements: str
     with _vector_loop(p, node, f"for (int64 k = 0; k < {elements}; k++)"):
         p.writer.line(f"const int64 {node.axis.symbol} = {start} + k;")
         p.nodes(node.body)
+
+
+def _masked_block(p: Emission, node: InterleavedLoop, start: str, end: str) -> None:
+    """A block of which only a part is there. gcc must not know how much: of a single element it would make a branch."""
+    with p.loop(f"if ({start} < {end})"):
+        p.writer.line(f"int32 rest = {end} - {start};")
+        p.writer.line('asm("" : "+r"(rest));')
+        with _vector_loop(p, node, f"for (int32 k = 0; k < {node.count}; k++)"):
+            p.writer.line(f"const int64 {node.axis.symbol} = {start} + k;")
+            p.present = "k < rest"
+            p.nodes(node.body)
+            p.present = ""
 
 
 @contextmanager

@@ -59,6 +59,7 @@ class Emission:
     partial: frozenset[Reduction] = frozenset()  # those that are summed in a block
     interleaving: Interleaving | None = None
     branched: bool = False  # whether the loop around is in order, and checks indices by branches
+    present: str = ""  # which elements of a block are there, where it may be a part of one
     in_variables: bool = False  # whether a lane's accumulators are in variables
 
     def nodes(self, nodes: Nodes) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...ir.ir import KernelSignature
 from .source_writer import Writer
 
-_DECLARATIONS = """\
+DECLARATIONS = """\
 extern "C" {
 struct PyObject;
 typedef PyObject* (*Fast)(PyObject*, PyObject* const*, int64);
@@ -50,7 +50,7 @@ def write_entries(writer: Writer, entries: Sequence[Entry]) -> None:
         callers.setdefault(entry.function, entry)
     writer.line()
     writer.line("// What Python calls: kernel(pointer, ..., symbol, ...) -> status.")
-    writer.line(_DECLARATIONS)
+    writer.line(DECLARATIONS)
     for entry in callers.values():
         _write_entry(writer, entry)
     writer.line("static PyMethodDef methods[] = {")

@@ -140,16 +140,34 @@ INLINE void transposed_block(const uint8* from, int64 stride, uint8* to, int64 w
   #pragma GCC unroll 16
   for (int k = 0; k < 16; k++) *(bytes16*)(to + k * wide) = a[k];
 }
+typedef double row4 __attribute__((vector_size(32), aligned(8), may_alias));
+typedef long pick4 __attribute__((vector_size(32)));
+INLINE void transposed_block(const double* from, int64 stride, double* to, int64 wide) {  // 4 x 4
+  row4 a[4], b[4];
+  #pragma GCC unroll 4
+  for (int k = 0; k < 4; k++) a[k] = *(const row4*)(from + k * stride);
+  #pragma GCC unroll 2
+  for (int k = 0; k < 4; k += 2) {
+    b[k] = __builtin_shuffle(a[k], a[k + 1], (pick4){0, 4, 2, 6});
+    b[k + 1] = __builtin_shuffle(a[k], a[k + 1], (pick4){1, 5, 3, 7});
+  }
+  #pragma GCC unroll 2
+  for (int k = 0; k < 2; k++) {
+    *(row4*)(to + k * wide) = __builtin_shuffle(b[k], b[k + 2], (pick4){0, 1, 4, 5});
+    *(row4*)(to + (k + 2) * wide) = __builtin_shuffle(b[k], b[k + 2], (pick4){2, 3, 6, 7});
+  }
+}
 template <int BYTES> struct Lines { typedef float type; };
+template <> struct Lines<8> { typedef double type; };
 template <> struct Lines<2> { typedef uint16 type; };
 template <> struct Lines<1> { typedef uint8 type; };
 template <typename T>  // to[wide * i + j] = from[stride * j + i]
 static __attribute__((noinline)) void transposed(
     const T* from, int64 stride, T* to, int64 wide, int64 rows, int64 columns) {
   typedef typename Lines<sizeof(T)>::type line;
-  const bool lines = sizeof(T) <= 4, down = rows > columns;  // the shorter way first: whole lines
-  const int64 block = sizeof(T) == 1 ? 16 : 8;
-  const int64 last_row = lines ? rows / block * block : 0, last_column = lines ? columns / block * block : 0;
+  const bool down = rows > columns;  // the shorter way first: whole lines
+  const int64 block = sizeof(T) == 1 ? 16 : sizeof(T) == 8 ? 4 : 8;
+  const int64 last_row = rows / block * block, last_column = columns / block * block;
   for (int64 a = 0; a < (down ? last_row : last_column); a += block) {
     for (int64 b = 0; b < (down ? last_column : last_row); b += block) {
       const int64 i = down ? a : b, j = down ? b : a;

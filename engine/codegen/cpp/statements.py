@@ -54,6 +54,8 @@ class StatementWriter(Emission):
             return self.scopes.put(key, literal(s.value, s.dtype))
         if s.op == "part":
             return self.scopes.put(key, self.value(part, s.args[0]))
+        if s.op == "erf" and _is_for_a_sum_with_one(part, s):
+            return ""
         text = self._load(part, s) if s.op == "load" else _RULES.get(s.op, StatementWriter._operation)(self, part, s)
         if text.isidentifier():
             return self.scopes.put(key, text)
@@ -140,6 +142,10 @@ class StatementWriter(Emission):
         if kind.load and forwarded is None and s.buffer not in self.nest.arrays and mask != "false" and (
                 s.name in self._moves(part).loads):
             return self._load_bits(part, s, element, mask, start is not None)
+        if self.present and forwarded is None:
+            assert s.index is not None
+            if self.loops_around[-1].symbol in s.index.free_symbols:
+                return f"{self.present} ? {text} : {literal(0, s.dtype)}"
         if mask in ("true", "false"):
             return text if mask == "true" else literal(s.number, s.dtype)
         if start is not None and _chosen_by_mask(part, s):
@@ -235,6 +241,15 @@ class StatementWriter(Emission):
         if s.op == "where" and values[0] in ("true", "false"):
             return values[1 if values[0] == "true" else 2]
         return rule(values, ctype(dtype).value)
+
+    def _add(self, part: Part, s: Statement) -> str:
+        """A sum; erf(x) + 1 (of gelu, and its gradient) is one function, since it needs fewer bits of erf."""
+        if s.dtype is torch.float32:
+            made = {x.name: x for x in part.body.statements if x.name in s.args}
+            for term in (made[a] for a in s.args):
+                if term.op == "erf" and _is_for_a_sum_with_one(part, term):
+                    return f"erf_plus_one_float({self.value(part, term.args[0])})"
+        return self._operation(part, s)
 
     def _index_value(self, part: Part, s: Statement) -> str:
         assert s.index is not None
@@ -350,7 +365,16 @@ def _chosen_by_mask(part: Part, s: Statement) -> bool:
     return all(x.op == "where" and x.args[:2] == (s.mask, s.name) and x.args[2] != s.name for x in uses)
 
 
+def _is_for_a_sum_with_one(part: Part, s: Statement) -> bool:
+    """Whether nothing but erf(x) + 1 reads this erf(x)."""
+    uses = [x for x in part.body.statements if s.name in x.args or s.name == x.mask]
+    if s.dtype is not torch.float32 or len(uses) != 1 or uses[0].op != "add":
+        return False
+    return any(x.name in uses[0].args and x.op == "constant" and x.value == 1.0 for x in part.body.statements)
+
+
 _RULES: dict[str, Callable[[StatementWriter, Part, Statement], str]] = {
+    "add": StatementWriter._add,
     "index": StatementWriter._index_value,
     "cast": StatementWriter._cast,
     "bitcast": StatementWriter._bitcast,

@@ -89,6 +89,13 @@ def _odd(name: str) -> str:
     return f"#ifdef __AVX512F__\n{forms}\n#else\n{inlined}\n#endif"
 
 
+def _erf_plus_one() -> str:
+    """Errors of erf far below 1 are lost in the sum: fewer coefficients, and pieces of one length."""
+    forms = _forms("erf_plus_one", 16, "return erf_plus_one_lanes(x);")
+    rest = "INLINE float erf_plus_one_float(float x) { return erf_float(x) + 1.0f; }"
+    return f"#ifdef __AVX512F__\n{forms}\n#else\n{rest}\n#endif"
+
+
 CALLED_MATH: dict[str, str] = {
     **TABLES,
     "HIDDEN": '#define HIDDEN extern "C" __attribute__((visibility("hidden")))',
@@ -100,6 +107,9 @@ typedef int32 whole16 __attribute__((vector_size(64)));
 INLINE floats16 fused16(floats16 a, floats16 b, floats16 c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4); }
 INLINE floats16 all16(float x) { return (floats16){} + x; }
 INLINE floats16 size16(floats16 x) { return (floats16)((whole16)x & 0x7fffffff); }
+INLINE floats16 at_most16(floats16 x, float y) {  // NaN stays
+  return __builtin_ia32_minps512_mask(all16(y), x, (floats16){}, -1, 4);
+}
 INLINE floats16 looked_up(const float* row, whole16 k) {  // row[k % 32]
   return __builtin_shuffle(*(const floats16*)row, *(const floats16*)(row + 16), k);
 }
@@ -107,8 +117,7 @@ INLINE floats16 looked_up(const float* row, whole16 k) {  // row[k % 32]
     "in_pieces": """\
 #ifdef __AVX512F__
 template <int ROWS> INLINE floats16 in_pieces(floats16 x, const float (&rows)[ROWS][32]) {
-  floats16 t = size16(x);
-  t = t > 15.0f ? all16(15.0f) : t;  // NaN stays
+  floats16 t = at_most16(size16(x), 15.0f);
   whole16 k = (whole16)t >> 21, least = (whole16){} + 492;  // four pieces to each power of two, from 1/16 on
   k = k > least ? k : least;
   floats16 y = t - looked_up(rows[0], k), p = looked_up(rows[ROWS - 1], k);
@@ -120,6 +129,19 @@ template <int ROWS> INLINE floats16 in_pieces(floats16 x, const float (&rows)[RO
 #endif""",
     "tanh_float": _odd("tanh"),
     "erf_float": _odd("erf"),
+    "erf_plus_one_lanes": """\
+#ifdef __AVX512F__
+INLINE floats16 erf_plus_one_lanes(floats16 x) {
+  floats16 t = at_most16(size16(x), 4.1f);
+  floats16 j = fused16(t, all16(7.52941179f), all16(12582912.0f)), y = fused16(j - 12582912.0f, all16(-0.1328125f), t);
+  whole16 k = (whole16)j;
+  floats16 p = looked_up(erf_steps[4], k);
+  #pragma GCC unroll 8
+  for (int n = 3; n >= 0; n--) p = fused16(p, y, looked_up(erf_steps[n], k));
+  return (floats16)((whole16)p | ((whole16)x & (int32)0x80000000)) + 1.0f;
+}
+#endif""",
+    "erf_plus_one_float": _erf_plus_one(),
     "turned_lanes": """\
 #ifdef __AVX512F__
 INLINE floats16 turned_lanes(floats16 x, int32 shift, double (*exact)(double)) {  // the sine, so many angles on

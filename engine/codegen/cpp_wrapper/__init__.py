@@ -1,9 +1,9 @@
 """The C++ wrapper: one function that allocates, calls the kernels beside it and ATen, with no Python in between.
 
-It is enabled by `options={"cpp_wrapper": True}`, PyTorch's own name for it, and is part of the kernels' file, so it
-costs no second compiler call. Everything of torch is called through its stable C interface, whose functions are looked
-up by name in the libraries that are loaded: no headers, nothing to link. The Python wrapper (`../wrapper.py`) is
-generated too: it handles rare kinds of arguments, and raises the errors of a call.
+It is enabled by `options={"cpp_wrapper": True}`, PyTorch's own name for it. On the CPU it is part of the kernels' file,
+so it costs no second compiler call; for a GPU see `gpu/`. Everything of torch is called through its stable C interface,
+whose functions are looked up by name in the libraries that are loaded: no headers, nothing to link. The Python wrapper
+(`../wrapper.py`) is generated too: it handles rare kinds of arguments, and raises the errors of a call.
 
 Read `adding.py` (whether a graph gets one), `shim.py` (what torch's headers declare, and where its functions are),
 `memory.py` (which buffers are plain memory and which tensors), `results.py` (what is returned), `magnitude.py` (whether

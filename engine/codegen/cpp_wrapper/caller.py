@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..cpp.source_writer import Writer
-from .load import AGAIN
+from .load import AGAIN, RAISED
 from .results import Result
 
 PYTHON, RAISE, CHANGED, LAZY, HELD = range(5)
@@ -21,7 +21,8 @@ PYTHON, RAISE, CHANGED, LAZY, HELD = range(5)
 class Caller:
     """One such function. `inputs` has the kind of each: "t", a tensor, "n", a number, "-", not looked at. `held` is a
     number of tensors, `length` that of the tuple; `changed` are the inputs that kernels have written; `tangents` the
-    inputs that come from outside of a `backward`. With `long_running` other threads of Python run meanwhile."""
+    inputs that come from outside of a `backward`. With `long_running` other threads of Python run meanwhile.
+    `on_gpu`: it runs where its GPU is the current one, and may call Python (see `gpu/`)."""
 
     inputs: str
     held: int
@@ -31,6 +32,7 @@ class Caller:
     backward: bool
     tangents: tuple[int, ...]
     long_running: bool
+    on_gpu: bool = False
 
     def write(self, writer: Writer) -> None:
         """The function."""
@@ -39,16 +41,32 @@ class Caller:
             made = sum(1 for result in self.results if result.kind == "made")
             writer.line(f"Owned out[{max(made, 1)}];")
             writer.line(f"int64 sizes[{len(self.results) + 1}];")
-            if self.long_running:
+            if self.on_gpu:
+                self._on_gpu(writer)
+            elif self.long_running:
                 writer.line("void* lock = PyEval_SaveThread();")
-            writer.line("const int64 code = run(in, numbers, sizes, out);")
-            if self.long_running:
+                writer.line("const int64 code = run(in, numbers, sizes, out);")
                 writer.line("PyEval_RestoreThread(lock);")
+            else:
+                writer.line("const int64 code = run(in, numbers, sizes, out);")
             writer.line(f"if (code == {AGAIN} || code < 0) return {_python()};")
             writer.line(f"if (code) return called({_state(RAISE)}, PyLong_FromLong(code));")
             self._changed(writer)
             self._tuple(writer)
             writer.line("return results;")
+
+    def _on_gpu(self, writer: Writer) -> None:
+        """Run with what a wrapper for a GPU has besides."""
+        last = self._last()
+        writer.line(f"Context context = {{(const Table*)PyLong_AsLong({_state(last)}), {_state(last + 1)}}};")
+        writer.line("context.lock = PyEval_SaveThread();")
+        writer.line("const int64 code = run(context, in, numbers, sizes, out);")
+        writer.line("PyEval_RestoreThread(context.lock);")
+        writer.line(f"if (code == {RAISED}) return nullptr;")
+
+    def _last(self) -> int:
+        """The position in the state of what a wrapper for a GPU has: the table of launches, then what Python does."""
+        return HELD + self.held + sum(result.kind == "plain" for result in self.results)
 
     def _arguments(self, writer: Writer) -> None:
         count = self.inputs.count("t")
@@ -62,7 +80,7 @@ class Caller:
         """Take tensors and numbers out of the arguments; `known` is false if they are not of their kinds."""
         writer.line(f"int64 numbers[{self.inputs.count('n') + 1}];")
         writer.line(f'const char* const kinds = "{self.inputs}";')
-        writer.line(f"bool known = {length};")
+        writer.line(f"bool known = {length}{' && is_current()' if self.on_gpu else ''};")
         with writer.block(f"for (int64 k = 0, t = 0, m = 0; known && k < {len(self.inputs)}; k++)"):
             writer.line(f"known = fits({item}, kinds[k]);")
             writer.line(f"if (known && kinds[k] == 't') {tensor}")
@@ -97,6 +115,11 @@ class Caller:
         writer.line("Py_DecRef(none);")
 
     def _tuple(self, writer: Writer) -> None:
+        if any(result.kind == "view" for result in self.results):
+            steps = f"PyTuple_GetItem(state, {self._last() + 1})"
+            views = f"PyTuple_GetItem({steps}, PyTuple_Size({steps}) - 1)"
+            writer.line(f"PyObject* views = PyObject_Vectorcall({views}, a, n, nullptr);")
+            writer.line("if (!views) return nullptr;")
         writer.line(f"PyObject* results = PyTuple_New({self.length});")
         plain, made, sizes = HELD + self.held, 0, 0
         for result in self.results:
@@ -105,6 +128,8 @@ class Caller:
             elif result.kind == "plain":
                 value = _state(plain)
                 plain += 1
+            elif result.kind == "view":
+                value = f"PyTuple_GetItem(views, {result.value})"
             elif result.kind == "size":
                 value = f"size{sizes}"
                 writer.line(f"PyObject* {value} = PyLong_FromLong(sizes[{sizes}]);")
@@ -115,9 +140,11 @@ class Caller:
                 writer.line(f"if (!{value}) {{ Py_DecRef(results); return nullptr; }}")
                 made += 1
             for k, place in enumerate(result.places):
-                if k > 0 or result.kind in ("input", "plain"):
+                if k > 0 or result.kind in ("input", "plain", "view"):
                     writer.line(f"Py_IncRef({value});")
                 writer.line(f"PyTuple_SetItem(results, {place}, {value});")
+        if any(result.kind == "view" for result in self.results):
+            writer.line("Py_DecRef(views);")
 
 
 def _state(position: int) -> str:

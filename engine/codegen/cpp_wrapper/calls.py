@@ -1,6 +1,7 @@
 """An ATen call through torch's C interface: its arguments in the form that the declaration requires."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +23,25 @@ FUNCTIONS = {
         "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default":
         "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward",
+    "aten._scaled_dot_product_flash_attention.default": "aoti_torch_cuda__scaled_dot_product_flash_attention",
+    "aten._scaled_dot_product_flash_attention_backward.default":
+        "aoti_torch_cuda__scaled_dot_product_flash_attention_backward",
+    "aten._scaled_dot_product_efficient_attention.default": "aoti_torch_cuda__scaled_dot_product_efficient_attention",
+    "aten._scaled_dot_product_efficient_attention_backward.default":
+        "aoti_torch_cuda__scaled_dot_product_efficient_attention_backward",
+    "aten._scaled_dot_product_cudnn_attention.default": "aoti_torch_cuda__scaled_dot_product_cudnn_attention",
+    "aten._scaled_dot_product_cudnn_attention_backward.default":
+        "aoti_torch_cuda__scaled_dot_product_cudnn_attention_backward",
     "aten.sort.stable": "aoti_torch_cpu_sort_stable",
     "aten.topk.default": "aoti_torch_cpu_topk",
     "mkldnn._linear_pointwise.default": "aoti_torch_cpu_mkldnn__linear_pointwise",
     "mkldnn._convolution_pointwise.default": "aoti_torch_cpu_mkldnn__convolution_pointwise",
     "mkl._mkl_linear.default": "aoti_torch_cpu__mkl_linear",
 }
-"""The function for an operator. Only operators that cannot raise once shapes are right: the C interface writes errors
-to stderr before the Python wrapper can raise it."""
+"""The function for an operator; where it is the CPU's, that of another device is called alike. Only operators that
+cannot raise once shapes are right: the C interface writes errors to stderr before the Python wrapper can raise it."""
+
+_RESULT = re.compile(r"ret\d+")
 
 TensorText = Callable[[View], str]
 
@@ -105,10 +117,12 @@ class Arguments:
         return name, str(len(value))
 
 
-def function_of(call: ExternCall) -> tuple[str, tuple[Parameter, ...], bool]:
-    """The function that a library call becomes, its parameters but those for results, and whether it writes its result
-    to a tensor that it is given (its first parameter, left out too). Raises NoCppWrapper."""
+def function_of(call: ExternCall, device: str = "cpu") -> tuple[str, tuple[Parameter, ...], bool]:
+    """The function that a library call on a `device` becomes, its parameters but those for results, and whether it
+    writes its result to a tensor that it is given (its first parameter, left out too). Raises NoCppWrapper."""
     function = FUNCTIONS.get(str(call.target))
+    if function is not None:
+        function = function.replace("aoti_torch_cpu_", f"aoti_torch_{device}_", 1)
     if function is None:
         raise NoCppWrapper(f"{call.target} is not called through torch's C interface")
     if call.mutates or call.binds:
@@ -117,9 +131,13 @@ def function_of(call: ExternCall) -> tuple[str, tuple[Parameter, ...], bool]:
     if parameters[0].name == "out":
         return function, parameters[1:], True
     count = len(call.target._schema.returns)
-    results = [p for p in parameters if p.name.startswith("ret")]
-    if [p.name for p in results] != [f"ret{k}" for k in range(count)] or {p.kind for p in results} != {"Tensor*"}:
+    results = [p for p in parameters if _RESULT.fullmatch(p.name)]
+    kinds = {p.kind for p in results}
+    if [p.name for p in results] != [f"ret{k}" for k in range(count)] or kinds - {"Tensor*", "int64*"}:
         raise NoCppWrapper(f"{function} has other results")
+    whole = [p.kind == "int64*" for p in results]
+    if len(call.outputs) != count or any(n is not None and number for n, number in zip(call.outputs, whole)):
+        raise NoCppWrapper(f"{call.target} returns numbers that are used")
     return function, parameters[: -count], False
 
 

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 from .shim import USED, WRAP, parameters_of
 
+ON_CPU = "static const int32 device_type = 0, device_index = 0;  // of what is allocated"
+
 _EXPORTED = 'extern "C" __attribute__((visibility("default")))'
 
 OBJECTS = """\
 extern "C" {
 PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, int64, PyObject*);
 PyObject* PyTuple_New(int64);
+int64 PyTuple_Size(PyObject*);
 PyObject* PyTuple_GetItem(PyObject*, int64);
 int PyTuple_SetItem(PyObject*, int64, PyObject*);
 int64 PyList_Size(PyObject*);
@@ -53,7 +56,7 @@ struct Owned {
   Tensor take() { Tensor taken = tensor; tensor = nullptr; return taken; }
 };
 static bool empty(Owned& made, int64 rank, const int64* size, const int64* stride, int32 dtype) {
-  return aoti_torch_empty_strided(rank, size, stride, dtype, 0, 0, &made.tensor) == 0;
+  return aoti_torch_empty_strided(rank, size, stride, dtype, device_type, device_index, &made.tensor) == 0;
 }
 static bool window(Owned& made, Tensor of, int64 rank, const int64* size, const int64* stride, int64 offset) {
   return aoti_torch__reinterpret_tensor(of, rank, size, stride, offset, &made.tensor) == 0;
@@ -120,4 +123,4 @@ def used_by(called: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*USED, *called)))
 
 
-__all__ = ["HELPERS", "WRAP", "connection", "declarations", "used_by", "without_python"]
+__all__ = ["HELPERS", "ON_CPU", "WRAP", "connection", "declarations", "used_by", "without_python"]

@@ -30,9 +30,11 @@ class Memory:
     arena: int
 
 
-def plan_memory(plan: Plan, signatures: Mapping[str, KernelSignature], with_inputs: bool) -> Memory:
+def plan_memory(
+    plan: Plan, signatures: Mapping[str, KernelSignature], with_inputs: bool, place_limit: int = PLACE_LIMIT
+) -> Memory:
     """Places for the intermediate buffers of `plan`, which stand in kernels' `signatures`; `with_inputs`: inputs end,
-    too."""
+    too. What has more bytes than `place_limit` is a tensor."""
     buffers = plan.program.buffers
     seen = _as_tensors(plan)
     root: dict[str, str] = {}
@@ -52,7 +54,7 @@ def plan_memory(plan: Plan, signatures: Mapping[str, KernelSignature], with_inpu
         size = None if name in seen else _bytes(buffers[name])
         known = sizes.get(owner, 0)
         sizes[owner] = None if size is None or known is None else max(size, known)
-    small = {owner: size for owner, size in sizes.items() if size is not None and size <= PLACE_LIMIT}
+    small = {owner: size for owner, size in sizes.items() if size is not None and size <= place_limit}
     place, arena = _places(small, first, last)
     kept = {root.get(name, name) for name in _returned(plan)}
     ending: dict[int, list[str]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 import torch
 
-from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, FromInput, Output
+from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfInput
 from ...ir.ir import Program, View
 from ...unsupported import NoCppWrapper
 
@@ -17,7 +17,8 @@ from ...unsupported import NoCppWrapper
 @dataclass(frozen=True)
 class Result:
     """One object that is returned, at `places` of the tuple. `kind` is "input" (`value` is its index), "plain" (a value
-    of Python), "size" (an expression of sizes), or "made" (a View of the graph; where `copied`, a copy of it)."""
+    of Python), "size" (an expression of sizes), "made" (a View of the graph; where `copied`, a copy of it), or "view"
+    (of an input, which Python makes: `value` is its number among those)."""
 
     kind: str
     value: Any
@@ -25,8 +26,9 @@ class Result:
     copied: bool = False
 
 
-def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
-    """The results: one object of the program is one `Output`. Raises NoCppWrapper for what only Python makes."""
+def results_of(aten: AtenGraph, program: Program, views: bool = False) -> tuple[Result, ...]:
+    """The results: one object of the program is one `Output`. Raises NoCppWrapper for what only Python makes; with
+    `views` not for views of inputs."""
     places: dict[int, list[int]] = {}
     outputs: dict[int, Output] = {}
     for place, output in enumerate(aten.outputs):
@@ -36,7 +38,11 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
         return _gradients(places, outputs, aten, program)
     found: list[Result] = []
     shared: dict[View, int] = {}
+    of_inputs = [place for place, output in enumerate(aten.outputs) if isinstance(output, ViewOfInput)]
     for key, output in outputs.items():
+        if views and isinstance(output, ViewOfInput):
+            found.append(Result("view", of_inputs.index(places[key][0]), tuple(places[key])))
+            continue
         kind, value = _made(output, aten, program)
         result = Result(kind, value, tuple(places[key]))
         if isinstance(output, FromGraph) and output.saved and isinstance(value, View) and value in shared:

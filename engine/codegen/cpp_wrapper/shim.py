@@ -18,7 +18,7 @@ import torch
 from ...kernels import attention, sgemm
 from ...unsupported import NoCppWrapper
 
-HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "c/shim_cpu.h", "../../stable/c/shim.h")
+HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "generated/c_shim_cuda.h", "c/shim_cpu.h", "../../stable/c/shim.h")
 
 WRAP = "_Z16THPVariable_WrapON2at10TensorBaseE"
 """`PyObject* THPVariable_Wrap(at::TensorBase&&)`: the one function outside the C interface, which has none for it."""
@@ -95,7 +95,8 @@ def address(function: str) -> int | None:
     if function in OWN:
         found_at: int | None = OWN[function].KERNEL.address
         return found_at
-    found = getattr(_library("torch_python" if function == WRAP else "torch_cpu"), function, None)
+    libraries = ("torch_python",) if function == WRAP else ("torch_cpu", "torch_cuda")
+    found = next((f for f in [getattr(_library(name), function, None) for name in libraries] if f is not None), None)
     return None if found is None else ctypes.cast(found, ctypes.c_void_p).value
 
 
@@ -115,6 +116,15 @@ def abi_version() -> int:
         raise NoCppWrapper("this torch does not tell the version of its C interface")
     function.restype = ctypes.c_uint64
     return int(function())
+
+
+def last_error() -> str:
+    """What torch said when a function failed the last time in this thread; "" where this version does not tell."""
+    function = getattr(_library("torch_cpu"), "torch_exception_get_what_without_backtrace", None)
+    if function is None:
+        return ""
+    function.restype = ctypes.c_char_p
+    return (function() or b"").decode(errors="replace")
 
 
 @cache

@@ -25,12 +25,12 @@ from . import dispatched
 from .attention import operands, scale, task
 from .caller import Caller
 from .calls import Arguments, function_of
-from .entry import HELPERS, connection, declarations, used_by, without_python
+from .entry import HELPERS, ON_CPU, connection, declarations, used_by, without_python
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
-from .memory import plan_memory
+from .memory import PLACE_LIMIT, plan_memory
 from .results import described, results_of
-from .shim import abi_version, dtype_code, tensors_are_known
+from .shim import abi_version, dtype_code, parameters_of, tensors_are_known
 from .state import Native, NativeSource
 
 
@@ -38,16 +38,21 @@ class NativeWriter:
     """Writes one wrapper. `entries` are the kernels of the file; with `dispatch` it calls operators without a function
     of their own in the C interface, too."""
 
+    place_limit = PLACE_LIMIT
+    device = "cpu"  # in the names of torch's functions
+    context = ""  # a parameter of the graph's function
+    no_memory = FAILED  # the code of an allocation that fails
+
     def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry], dispatch: bool = False) -> None:
         self.aten, self.plan, self.program, self.writer = aten, plan, plan.program, Writer()
         self.entries = {entry.signature.name: entry for entry in entries}
         signatures = {name: entry.signature for name, entry in self.entries.items()}
-        self.memory = plan_memory(plan, signatures, aten.is_backward)
+        self.memory = plan_memory(plan, signatures, aten.is_backward, self.place_limit)
         self.tensors = [n for n in self.program.inputs if n in self.program.buffers]
         outside = self.program.inputs[aten.first_tangent or 0 :] if aten.is_backward else ()
         self.tangents = [n for n in outside if n in self.program.buffers]
         self.held = tuple(self.program.constants)
-        self.results = results_of(aten, self.program)
+        self.results = results_of(aten, self.program, bool(self.context))
         self.called: list[str] = []
         self.bounds: list[str] = []
         self.backward = aten.is_backward
@@ -56,6 +61,7 @@ class NativeWriter:
         self.handles: dict[str, str] = {}  # buffers that are tensors -> the C++ of theirs
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
         self.layouts: dict[tuple[tuple[sympy.Expr, ...], bool], str] = {}
+        self.windows: list[str] = []  # and unused results of the step: they hold memory
         self.count = 0
         self.dispatch = dispatch
 
@@ -68,18 +74,24 @@ class NativeWriter:
         self._caller().write(self.writer)
         functions = used_by(self.called)
         file = Writer()
-        file.line()
-        file.line("// The wrapper. Of torch it uses the functions of its stable C interface, by address.")
-        file.line(f"{declarations(functions)}\n{HELPERS}\n")
-        for text in dispatched.helpers(functions):
-            file.line(text)
+        self._head(file, functions)
         file.lines += self.writer.lines
         file.line(connection(functions))
-        if not self.backward:
-            file.line(without_python(functions))
+        self._tail(file, functions)
         plain = tuple(r.value for r in self.results if r.kind == "plain")
         native = Native(functions, self.held, plain, tuple(self.bounds), self._kinds(), described(self.results))
         return NativeSource(native, tuple(file.lines))
+
+    def _head(self, file: Writer, functions: tuple[str, ...]) -> None:
+        file.line()
+        file.line("// The wrapper. Of torch it uses the functions of its stable C interface, by address.")
+        file.line(f"{declarations(functions)}\n{ON_CPU}\n{HELPERS}\n")
+        for text in dispatched.helpers(functions):
+            file.line(text)
+
+    def _tail(self, file: Writer, functions: tuple[str, ...]) -> None:
+        if not self.backward:
+            file.line(without_python(functions))
 
     def _check(self) -> None:
         """Refuse at once what has no C++ form."""
@@ -90,6 +102,9 @@ class NativeWriter:
                 raise NoCppWrapper("a float is an input")
         if any(self.program.buffers[name].dtype.is_complex for name in self.tangents):
             raise NoCppWrapper("a complex gradient")
+        self._check_devices()
+
+    def _check_devices(self) -> None:
         devices = {b.device.type for b in self.program.buffers.values()}
         if devices - {"cpu"}:
             raise NoCppWrapper(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
@@ -97,7 +112,8 @@ class NativeWriter:
     # ---- the graph
     def _run(self) -> None:
         inputs = "Owned* in" if self.backward else "const Tensor* in"
-        with self.writer.block(f"static int64 run({inputs}, const int64* numbers, int64* sizes, Owned* out)"):
+        parameters = f"{self.context}{inputs}, const int64* numbers, int64* sizes, Owned* out"
+        with self.writer.block(f"static int64 run({parameters})"):
             if self.memory.arena:
                 self.writer.line(f"alignas(64) unsigned char arena[{self.memory.arena}];")
             for k, name in enumerate((*self.tensors, *self.held)):
@@ -144,9 +160,10 @@ class NativeWriter:
         kinds = {symbol: kind for symbol, (_, kind, _) in self.program.symbols.items()}
         return any(kinds.get(symbol) == "value" for symbol in expr.free_symbols)
 
-    def _must(self, call: str, origins: tuple[str, ...] = (), good: str = "") -> None:
-        """A call that fails with something else than 0; with `good` ("!") with 0."""
-        self.writer.line(f"if ({good}{call}) return {FAILED if self.written else AGAIN};", origins)
+    def _must(self, call: str, origins: tuple[str, ...] = (), good: str = "", code: int = FAILED) -> None:
+        """A call that fails with something else than 0; with `good` ("!") with 0. `code` is returned where the graph
+        cannot run again."""
+        self.writer.line(f"if ({good}{call}) return {code if self.written else AGAIN};", origins)
 
     def unique(self, name: str) -> str:
         """A name for a variable."""
@@ -179,7 +196,8 @@ class NativeWriter:
                 self._take_over(name, root, origins)
             return
         self.writer.line(f"Owned {buffer_name(root)};", origins)
-        self._must(f"empty({buffer_name(root)}, {self._shape(self.program.buffers[root])})", origins, "!")
+        allocation = f"empty({buffer_name(root)}, {self._shape(self.program.buffers[root])})"
+        self._must(allocation, origins, "!", self.no_memory)
         self.handles[root] = f"{buffer_name(root)}.tensor"
         if name != root:
             self._take_over(name, root, origins)
@@ -207,6 +225,7 @@ class NativeWriter:
         if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
             return self.handles[view.buffer]
         made = self.unique("window")
+        self.windows.append(made)
         self.writer.line(f"Owned {made};")
         self._window(made, self.handles[view.buffer], view, ())
         return f"{made}.tensor"
@@ -262,7 +281,7 @@ class NativeWriter:
             self._product(call, origins)
             return
         try:
-            function, parameters, given = function_of(call)
+            function, parameters, given = function_of(call, self.device)
         except NoCppWrapper:
             if not self.dispatch or call.binds:
                 raise
@@ -282,10 +301,22 @@ class NativeWriter:
             self.counted.add(buffer.name)
             self._must(f"{function}({', '.join([self.handles[buffer.name], *arguments])})", origins)
             return
-        made = [buffer_name(name) if name is not None else self.unique("unused") for name in call.outputs]
-        self.writer.line(f"Owned {', '.join(made)};", origins)
-        self._must(f"{function}({', '.join([*arguments, *[f'&{m}.tensor' for m in made]])})", origins)
+        kinds = [p.kind for p in parameters_of(function)[-len(call.outputs) :]]
+        places = [self._result(name, kind, origins) for name, kind in zip(call.outputs, kinds)]
+        self._must(f"{function}({', '.join([*arguments, *places])})", origins)
         self._made_outside(call, origins)
+
+    def _result(self, name: str | None, kind: str, origins: tuple[str, ...]) -> str:
+        """Where a function puts a result."""
+        if kind == "int64*":
+            unused = self.unique("unused")
+            self.writer.line(f"int64 {unused};", origins)
+            return f"&{unused}"
+        made = buffer_name(name) if name is not None else self.unique("unused")
+        self.writer.line(f"Owned {made};", origins)
+        if name is None:
+            self.windows.append(made)
+        return f"&{made}.tensor"
 
     def _made_outside(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         """The results of a library call, in the strides that kernels were generated for."""
@@ -348,6 +379,9 @@ class NativeWriter:
 
     def _free(self, position: int) -> None:
         """Free what is dead after this step; of inputs, those that a backward owns."""
+        if self.windows:
+            self.writer.line(" ".join([f"{window}.free();" for window in self.windows]))
+            self.windows.clear()
         for root in self.memory.ending.get(position, ()):
             names = [n for n, owner in self.memory.root.items() if owner == root] or [root]
             own = [n for n in names if self.handles.get(n) == f"{buffer_name(n)}.tensor"]
@@ -402,6 +436,7 @@ class NativeWriter:
         return Caller(
             self._kinds(), len(self.held), self.results, len(self.aten.outputs), tuple(changed), self.backward,
             tuple(tangents), bool(self.called) or any(entry.long_running for entry in self.entries.values()),
+            bool(self.context),
         )
 
 

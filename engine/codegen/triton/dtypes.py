@@ -44,7 +44,8 @@ def _entry(dtype: torch.dtype) -> tuple[str, str]:
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:
-    """A constant as Triton source that keeps its value: infinities, NaN and -0.0 spelled out."""
+    """A constant as Triton source that keeps its value: infinities, NaN and -0.0 spelled out. Of a whole number, the
+    bits that the dtype has."""
     if dtype == torch.bool:
         return str(bool(value))
     if dtype.is_floating_point:
@@ -54,7 +55,8 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
             return f"tl.full([], {-(1 << (bits - 1))}, tl.int{bits}).to({value_type(dtype)}, bitcast=True)"
         finite = number == number and number not in (float("inf"), float("-inf"))
         return repr(number) if finite else f'float("{number}")'
-    return str(int(value))
+    least = torch.iinfo(dtype).min
+    return str((int(value) - least) % (1 << 8 * dtype.itemsize) + least)
 
 
 def lowest(dtype: torch.dtype) -> bool | int | float:

@@ -72,6 +72,15 @@ class TritonKernel:
                 self._run = self._cuda_runner() if self.device.type == "cuda" else self._interpreter_runner()
         return self._run
 
+    def handle(self, number: int) -> tuple[int, int, int]:
+        """(function, threads, bytes of shared memory) of a launch as the driver has it: for aligned addresses and
+        32-bit indices; no function where torch's launcher does not launch it."""
+        if not self._launchers or self.source.table is not None:
+            return 0, 0, 0
+        launcher = self._launchers[number]
+        variant = launcher.variant((True,) * len(launcher.launch.pointers), False)
+        return variant.handle if isinstance(variant, Launchable) else (0, 0, 0)
+
     def record(self) -> Kernel:
         """The record of stage `kernels`: the source, and on a GPU the forms of what was built; the SASS comes later."""
         builds = [build for launcher in self._launchers if (build := launcher.usual()) is not None]
@@ -286,6 +295,11 @@ class Launchable:
         self._kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
         self._run, self._warps, self._shared = _static._launch_kernel, binary.warps, binary.shared
         self._nulls = (None,) * binary.scratch
+
+    @property
+    def handle(self) -> tuple[int, int, int]:
+        """The driver's function, its threads, its bytes of shared memory."""
+        return self._function, 32 * self._warps, self._shared
 
     def __call__(self, x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
         """Launch x by y programs."""

@@ -24,6 +24,7 @@ COLUMNS = 64  # elements of a tile along the vector loop
 LEAST = 16  # rows and columns that make a tile worth it
 FIRST = (4096, 8)  # bytes after which addresses map to the same L1 set again, and its associativity
 SECOND = (65536, 12)  # the same of L2, with some ways left to others
+MANY = 4  # blocks of rows beside which the rows of a part of one are few
 WORTH_VECTORS = 1 << 16  # elements of a kernel
 PAGE, PAGES = 4096, 1024  # bytes of a page, and entries of the TLB
 
@@ -57,15 +58,17 @@ def find_tile(
 
 
 def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
-    """Whether `transposed` works on whole vectors only, and on enough of them to pay for compiling it."""
+    """Whether `transposed` works on whole vectors but for a few rows, and on enough of them to pay for compiling it. Of
+    sizes that vary, some will be large."""
     rows, elements = static(row.extent), static(sympy.Mul(*[a.extent for a in group.axes]))
-    fit = rows is not None and all(side != 0 and rows % side == 0 for side in (block_side(s.dtype) for s in loads))
-    return fit and elements is not None and elements >= WORTH_VECTORS
+    sides = [block_side(s.dtype) for s in loads]
+    fit = 0 not in sides and (rows is None or all(rows % side == 0 or rows >= MANY * side for side in sides))
+    return fit and (elements is None or elements >= WORTH_VECTORS)
 
 
 def block_side(dtype: torch.dtype) -> int:
     """The rows and columns of a block that is transposed as vectors; 0 for a dtype whose elements go one by one."""
-    return {1: 16, 2: 8, 4: 8}.get(dtype.itemsize, 0)
+    return {1: 16, 2: 8, 4: 8, 8: 4}.get(dtype.itemsize, 0)
 
 
 def _lines_are_lost(step: int | None, column: Axis) -> bool:

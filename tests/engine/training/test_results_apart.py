@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from .checking import P, compile
 from .test_autograd import both
@@ -275,3 +276,17 @@ def test_what_eager_keeps_for_other_inputs_may_be_written():
         return torch.autograd.grad(result.sum(), w)
 
     both(surroundings, lambda w, v, x: ((h := v.relu()), w * x + h), P(4), P(4), torch.randn(4))
+
+
+def test_statistics_of_a_batch_norm_are_kept_and_its_own_writes_are_not_counted():
+    def surroundings(function, x, w, b):
+        mean, spread = torch.zeros(3), torch.ones(3)
+        first, second = (function(x * k, w, b, mean, spread) for k in (1, 2))
+        first.sum().backward()
+        after = grads(x, w, b)
+        mean.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            second.sum().backward()
+        return after
+
+    both(surroundings, lambda x, w, b, m, v: F.batch_norm(x, m, v, w, b, True).exp(), P(5, 3), P(3), P(3))

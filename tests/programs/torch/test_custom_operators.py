@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+import ptdebug
 import pytest
 import torch
 
@@ -105,3 +106,9 @@ def operator_without_a_fake(compile):
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_custom_operators(name: str) -> None:
     check(program[name])
+
+
+def test_the_node_of_a_registered_gradient_has_eagers_name() -> None:
+    x = torch.ones(2, requires_grad=True)
+    captured = ptdebug.compile(lambda x: scaled(x, 3.0), backend="eager")
+    assert captured(x).grad_fn.name() == scaled(x, 3.0).grad_fn.name()

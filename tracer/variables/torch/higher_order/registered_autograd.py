@@ -67,13 +67,19 @@ def _in_order(schema: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -
     return [*args, *(kwargs.get(a.name) or constant(a.default_value) for a in rest)]
 
 
+def _name_in_eager(operator: Any) -> str:
+    """What a printed result calls its node by (torch/_library/autograd.py)."""
+    return f"GeneratedBackwardFor_{operator._namespace}_{operator._opname}_{operator._overloadname}"
+
+
 def _function(name: str, definition: Any) -> type[torch.autograd.Function]:
     """A Function whose backward is the operator's, and whose `setup_context` is kept as `keep`."""
     rules = definition._backward_fn, definition._setup_context_fn
     known = _FUNCTIONS.get(name)
     if known is None or known[0] != rules:
         gradient, keep = map(staticmethod, rules)
-        made = type(name.replace("::", "_"), (torch.autograd.Function,), {"backward": gradient, "keep": keep})
+        made = type(_name_in_eager(definition._opoverload), (torch.autograd.Function,),
+                    {"backward": gradient, "keep": keep})
         known = _FUNCTIONS[name] = rules, made
     return known[1]
 
