@@ -118,7 +118,7 @@ def test_what_a_verdict_covers(recorded, monkeypatch):
     def refuse(*_):
         raise RuntimeError("not today")
 
-    monkeypatch.setattr(ladder, "run_stages", refuse)
+    monkeypatch.setattr(regenerate, "made", refuse)
     report = replayed(recorded, 0)
     assert report.summary == "equal as far as run: 1 of 7 rungs"
     assert {rung.why for rung in report.rungs[2:]} == {"RuntimeError: not today"}
