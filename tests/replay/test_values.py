@@ -11,7 +11,7 @@ import pytest
 import torch
 from ptdebug.engine.codegen.cpp.operators import OPERATORS
 from ptdebug.engine.ir import interpreter
-from ptdebug.replay.ladder import ladder, steps
+from ptdebug.replay.ladder import ladder, regenerate, steps
 from ptdebug.replay.ladder.arena import Arena
 from ptdebug.replay.ladder.options import Options
 from ptdebug.replay.ladder.replay import replay
