@@ -233,7 +233,7 @@ _arg("argmin", "min")
 
 # ---- variance
 TWO_PASS_LIMIT = 65536  # elements of a row that stay in cache between two passes
-IN_REGISTERS = 16384  # elements of a row that a GPU program keeps in registers
+IN_REGISTERS = 32768  # elements of a row that a GPU program keeps in registers
 
 
 def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Base, spread_fake: Base, keepdim: bool,

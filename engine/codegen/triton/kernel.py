@@ -97,7 +97,12 @@ class KernelWriter:
                 self.comment(body)
                 self.straight(body)
             return
-        for space, bodies in phases(self.form):
+        found = phases(self.form)
+        rows = [self._rows_read(bodies) if space else set() for space, bodies in found]
+        for number, (space, bodies) in enumerate(found):
+            before, later = (set().union(*part) for part in (rows[:number], rows[number + 1 :]))
+            self.emitter.policies = {name: "evict_last" if name in later else "evict_first"
+                                     for name in rows[number] & (before | later)}
             for body in bodies:
                 self.comment(body)
             if space is None:
@@ -107,6 +112,12 @@ class KernelWriter:
                 accumulators = self.loop(space, bodies, "0", index_text(space.numel))
                 self.finish(accumulators)
                 self.after(bodies)
+
+    def _rows_read(self, bodies: list[TileBody]) -> set[str]:
+        """The buffers of which a loop reads each row's own elements."""
+        outer = {a.symbol for a in self.form.axes}
+        return {s.buffer for b in bodies for s in b.statements
+                if s.op == "load" and s.name in b.inner and s.index is not None and s.index.free_symbols & outer}
 
     def comment(self, body: TileBody) -> None:
         """A comment that names the next body, as in the loop IR."""
