@@ -13,7 +13,7 @@ from ..unsupported import NoLowering
 from .body import BodyBuilder, compute_dtype
 from .lazy_tensors import Base, Index, Value, offset
 from .pointwise import lazily_rounded
-from .reductions import full_index, moments
+from .reductions import IN_REGISTERS, full_index, moments
 from .registry import COMPOSITE, POINTWISE, lowering
 from .views import regroup
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .graph import GraphLowering
 
 aten = torch.ops.aten
-
-STORED_POWERS = 16384  # elements of a row whose exponentials a GPU program is sure to keep in registers
 
 
 def row_base(graph: GraphLowering, x: Value, dims: tuple[int, ...], dtype: torch.dtype) -> Base:
@@ -88,7 +86,7 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
 
         return lazily_rounded(graph, node, fake, (x, top, total), logarithm)
     powers = lazy(graph, x, wide, (x, top), exponent)
-    if x.device.type == "cpu" or (type(x.size[at]) is int and x.size[at] <= STORED_POWERS):
+    if x.device.type == "cpu" or (type(x.size[at]) is int and x.size[at] <= IN_REGISTERS):
         graph.realize(powers.base)  # else a GPU would write them to memory: it has them twice as fast from the input
     total = row_reduce(graph, powers, at, "sum", wide)
 
