@@ -35,6 +35,7 @@ from ...engine.runtime.entry import eager_form
 from ...engine.stages import INFERENCE, TRAINING, Wrapped
 from ..recorded.graphs import ReplayError, graph_module, size_value
 from ..recorded.inputs import bind_symbols, clones
+from ..recorded.precision import in_recorded_precision
 from ..recorded.state import deterministic
 from . import regenerate
 from .arena import Arena
@@ -151,7 +152,7 @@ class ControlLadder(Ladder):
             node.meta["val"] = fake
         captured = Captured(self.captured, fakes, self.trains)
         make = partial(self._part, built, regenerate.exposing if expose else tuple)
-        with deterministic():
+        with deterministic(), in_recorded_precision():
             context = self._context(forced, collector)
             if has_control_flow(captured):
                 built.call = compile_around(captured, context, make)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...artifacts.context import CompileContext, run_stages
+from ...artifacts.context import CompileContext
 from ...artifacts.input_names import in_words
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Graph, Location, Pass
@@ -181,8 +181,7 @@ class Ladder:
         stages = regenerate.exposing(INFERENCE) if expose else INFERENCE
         names = tuple(item.name for item in self.kept.inputs)
         captured = Captured(self.captured, self._fakes(), input_names=names)
-        with deterministic():
-            return run_stages(stages, captured, self._context(forced, collector))
+        return regenerate.made(stages, captured, self._context(forced, collector))
 
     def _fakes(self) -> tuple[Any, ...]:
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]

@@ -17,7 +17,7 @@ from torch._guards import Source
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 
-from ...artifacts.context import CompileContext, CompileId, FanOut, Stage
+from ...artifacts.context import CompileContext, CompileId, FanOut, Stage, run_stages
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import AnyRecord, Decision, Kernel, Node, Pass, SavedInput, TensorMeta, Wrapper
 from ...artifacts.stages import NAMES, REPLAYED, order_of
@@ -26,7 +26,9 @@ from ...engine.ir.ir import Group
 from ...engine.scheduler.cpu import loop_nests
 from ...operators.fake_mode import FaithfulFakeMode
 from ..recorded.graphs import ReplayError
+from ..recorded.precision import in_recorded_precision
 from ..recorded.sizes import SizeError, evaluate
+from ..recorded.state import deterministic
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,12 @@ def context(
     made.memory_budget = float(budget)
     made.way = next((d.chosen for d in decisions if d.id == "compile:graph"), made.way)
     return made
+
+
+def made(stages: Sequence[Stage[Any, Any] | FanOut], value: Any, context: CompileContext) -> Any:
+    """What the stages make of a value, with random numbers and precision as they were."""
+    with deterministic(), in_recorded_precision():
+        return run_stages(stages, value, context)
 
 
 ALL_STORED = {"*realize:*": "realize"}
@@ -231,12 +239,21 @@ def _is_elsewhere(recording: Recording, compile_id: str, device: str) -> bool:
 
 
 def _comparable(record: AnyRecord | None) -> Any:
-    """What is to be the same: everything but times and, of code, what the compiler says of it."""
-    if isinstance(record, (Kernel, Wrapper)):
-        return [_CHANGED.sub(_once, line.text) for line in record.lines]
-    record = msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
-    return _settled(msgspec.to_builtins(record))
+    """What is to be the same: everything but times, the numbers of data-dependent symbols and, of code, what the
+    compiler says of it."""
+    names: dict[str, str] = {}
 
+    def counted(found: re.Match[str]) -> str:
+        return names.setdefault(found[0], f"{found[1]}{len(names)}")
+
+    if isinstance(record, (Kernel, Wrapper)):
+        return [_UNBACKED.sub(counted, _CHANGED.sub(_once, line.text)) for line in record.lines]
+    record = msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
+    return _settled(msgspec.to_builtins(record), lambda text: _UNBACKED.sub(counted, text))
+
+
+_UNBACKED = re.compile(r"\b(u|zuf)\d+\b")
+"""A data-dependent symbol: a tracer that asked for some that the graph does not have counts from another number on."""
 
 _CHANGED = re.compile(r"^(\s*changed\(\()(.*),\)\)$")
 """A wrapper's line that counts writes to inputs, as often as eager writes: how often is not in a graph's record."""
@@ -246,14 +263,15 @@ def _once(line: re.Match[str]) -> str:
     return f"{line[1]}{', '.join(dict.fromkeys(line[2].split(', ')))},))"
 
 
-def _settled(tree: Any) -> Any:
-    """A record with numbers for sizes that were symbols first and turned out to be constant: "64", {"symbol": "64"}."""
+def _settled(tree: Any, text: Callable[[str], str]) -> Any:
+    """A record with numbers for sizes that were symbols first and turned out to be constant ("64", {"symbol": "64"}),
+    and other strings as `text` has them."""
     if isinstance(tree, dict):
         only = tree.get("symbol") if len(tree) == 1 else None
-        return _settled(only) if only is not None else {key: _settled(value) for key, value in tree.items()}
+        return _settled(only, text) if only is not None else {k: _settled(value, text) for k, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_settled(item) for item in tree]
-    return int(tree) if isinstance(tree, str) and tree.isdecimal() else tree
+        return [_settled(item, text) for item in tree]
+    return (int(tree) if tree.isdecimal() else text(tree)) if isinstance(tree, str) else tree
 
 
 def _recorded(recording: Recording, compile_id: str, stage: str, name: str) -> AnyRecord | None:

@@ -2,9 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
 
 import torch
 
@@ -13,7 +10,8 @@ from ..program.program import ProgramRuns
 from ..program.served import ServedCalls
 from ..recorded.graphs import ReplayError, on_device
 from ..recorded.inputs import load_random
-from ..recorded.state import restored, settings_kept
+from ..recorded.precision import in_full_precision
+from ..recorded.state import restored
 from .attention_elsewhere import attention_elsewhere
 from .control import ControlLadder, calls_functions, cuts
 from .ladder import Ladder
@@ -21,30 +19,6 @@ from .options import Options
 from .regenerate import reason
 from .report import NO_SUCH_STAGE, Report, Rung
 from .training import TrainingLadder
-
-
-@contextmanager
-def in_full_precision() -> Iterator[None]:
-    """Products and convolutions of float32 without TF32 while it lasts: which kernels make use of the 10 bits that a
-    GPU is allowed depends on layouts, so that rungs would differ by more than roundings."""
-    flags: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [_allows_tf32(flag) for flag in flags]
-    with settings_kept():
-        for flag in flags:
-            flag.allow_tf32 = False
-        try:
-            yield
-        finally:
-            for flag, allowed in zip(flags, before):
-                if allowed is not None:
-                    flag.allow_tf32 = allowed
-
-
-def _allows_tf32(flag: Any) -> bool | None:
-    """None where the program has made use of torch's newer settings (`fp32_precision`): then torch does not say."""
-    with suppress(RuntimeError):
-        return bool(flag.allow_tf32)
-    return None
 
 
 def replay(

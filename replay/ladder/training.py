@@ -16,7 +16,6 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...artifacts.context import run_stages
 from ...artifacts.input_names import in_words
 from ...artifacts.records import Graph
 from ...engine.aot.autograd import autograd_epilogue
@@ -32,6 +31,7 @@ from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import clones
+from ..recorded.precision import in_recorded_precision
 from ..recorded.state import as_compiled, deterministic
 from ..verdicts.compare import worst
 from ..verdicts.nonfinite import Birth, kind_of
@@ -100,7 +100,7 @@ class TrainingLadder(Ladder):
             if isinstance(fake, torch.Tensor):
                 node.meta["autograd"] = (fake.requires_grad, False)  # so that it may be changed in place
         captured = Captured(self.captured, fakes, grad_enabled=self._recorded_grad)
-        with deterministic():
+        with deterministic(), in_recorded_precision():
             joint = trace_joint(captured, self._context(forced or {}, collector), lowerings())
         self.traced = captured
         if joint is None:
@@ -110,8 +110,7 @@ class TrainingLadder(Ladder):
     def _generated(self, forced: Mapping[str, str], collector: Collector, expose: bool = False) -> Trained:
         stages = regenerate.exposing(TRAINING) if expose else TRAINING
         joint = self._traced(collector, forced)
-        with deterministic():
-            made: Trained = run_stages(stages, joint, self._context(forced, collector))
+        made: Trained = regenerate.made(stages, joint, self._context(forced, collector))
         return made
 
     @property

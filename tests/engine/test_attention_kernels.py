@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -160,14 +161,25 @@ def test_a_mask_is_laid_out_for_kernels(takers, name):
     assert chosen(keeping, "sdpa") == ["cudnn"]
 
 
-def test_a_gradient_is_laid_out_like_its_result():
-    q = torch.randn(2, 5, 3, 8).transpose(1, 2).requires_grad_()
-    result, seen = sdpa(q, q, q), []
-    kernels.lay_out_gradient(result)
-    result.register_hook(seen.append)
-    (found,) = torch.autograd.grad((result.contiguous() * torch.arange(8.0)).sum(), q)
-    assert seen[0].stride() == result.stride() and torch.equal(seen[0][0, 1, 0], torch.arange(8.0))
-    torch.testing.assert_close(found, torch.autograd.grad((sdpa(q, q, q) * torch.arange(8.0)).sum(), q)[0])
+@pytest.mark.parametrize("trained", [False, True])
+def test_plans_of_cudnns_backwards_are_the_graphs_own(trained, monkeypatch):
+    """By another dropout than the program's, and with gradients in the layout of results."""
+    calls, seen = [], []
+
+    def kernel(query, key, value, mask, statistics, dropout, causal, debug, scale):
+        calls.append(math.copysign(1, dropout))
+        return (sdpa(query, key, value, mask, dropout, causal, scale=scale),)
+
+    fake = SimpleNamespace(_scaled_dot_product_cudnn_attention=SimpleNamespace(default=kernel))
+    monkeypatch.setattr(kernels, "aten", fake)
+    q = torch.randn(2, 5, 3, 8).transpose(1, 2).requires_grad_(trained)
+    result = kernels.computed(kernels.Attention(q, q, q, None, 0.0, False, None, False), kernels.CUDNN)
+    assert calls == [-1 if trained else 1]
+    if trained:
+        result.register_hook(seen.append)
+        (found,) = torch.autograd.grad((result.contiguous() * torch.arange(8.0)).sum(), q)
+        assert seen[0].stride() == result.stride() and torch.equal(seen[0][0, 1, 0], torch.arange(8.0))
+        torch.testing.assert_close(found, torch.autograd.grad((sdpa(q, q, q) * torch.arange(8.0)).sum(), q)[0])
 
 
 def test_a_permuted_bias_is_laid_out_once_and_an_aligned_one_is_taken_as_it_is(takers):

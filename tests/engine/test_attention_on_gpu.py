@@ -147,19 +147,22 @@ def test_masks_made_in_the_graph_at_sizes_that_vary(dtype, trained):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_cudnn_in_the_place_of_a_kernel_that_lays_out_otherwise(dtype):
+def test_gradients_of_cudnn_beside_plans_that_the_program_has_made(dtype):
     """torch finds cuDNN's plan for a backward by all but the layout of the gradient that comes in: here it is made for
-    the layout of the result, which eager's products, in the place of which it is used, do not have."""
+    one that is dense, of results that are not."""
     q = torch.randn(2, 57, 4, 64, device="cuda", dtype=dtype).transpose(1, 2).requires_grad_()
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
         planned = sdpa(q, q, q)
-        torch.autograd.grad(planned, q, planned.detach())
-    function = lambda q: sdpa(q, q, q, MADE["everything"](q))
-    found, exact = [], q.detach().double().requires_grad_()
-    for f, x in ((compile(function, overrides={"sdpa:*": "cudnn"}), q), (function, exact)):
-        result = f(x)
-        found.append(torch.autograd.grad(result, x, result.detach())[0].double())
-    assert (found[0] - found[1]).abs().max() <= 3 * DTYPES[dtype] * found[1].abs().max()
+        torch.autograd.grad(planned, q, planned.detach().contiguous())
+    attend = lambda q: sdpa(q, q, q)
+    dense = lambda q: sdpa(q, q, q, MADE["everything"](q))  # as eager's products give it
+    exact = q.detach().double().requires_grad_()
+    for function in (attend, dense):
+        found = []
+        for f, x in ((compile(function, overrides={"sdpa:*": "cudnn"}), q), (function, exact)):
+            result = f(x)
+            found.append(torch.autograd.grad(result, x, result.detach())[0].double())
+        assert (found[0] - found[1]).abs().max() <= 3 * DTYPES[dtype] * found[1].abs().max()
 
 
 def test_autocast_dropout_and_kernels_turned_off():

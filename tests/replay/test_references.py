@@ -11,6 +11,7 @@ from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.aot.autograd import costs
 from ptdebug.replay.ladder.replay import replay
 from ptdebug.replay.ladder.rungs import run_graph
+from ptdebug.replay.recorded.precision import in_full_precision, in_recorded_precision
 from torch import nn
 
 
@@ -63,3 +64,40 @@ def test_the_cut_is_the_recorded_one_and_on_another_device_its_halves_still_run(
     assert "kernels" in report.drift, report.drift
     ran = {stage for stage, (verdict, _) in told.items() if verdict in ("equal", "rounding")}
     assert {"forward", "backward", "passes", "loop_ir", "kernels"} <= ran, told
+
+
+def test_a_kernel_alone_may_round_by_what_it_reads(tmp_path):
+    """The logarithm of a sum near 1: no float64 is more exact than that of the kernel."""
+    x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)) + 31 * torch.eye(64)
+    with ptdebug.record("r", out=str(tmp_path)) as recording:
+        ptdebug.compile(lambda x: nn.functional.cross_entropy(x, torch.arange(64)))(x)
+    (compiled,) = recording.compiles()
+    alone = [kernel for rung in replay(recording, compiled.id).rungs for kernel in rung.kernels]
+    assert alone and all(kernel.comparison.verdict != "different" for kernel in alone), alone
+
+
+def test_the_numbers_of_data_dependent_symbols_are_no_drift(tmp_path):
+    """Before a branch breaks the frame, the tracer has asked for a number of which the graph knows nothing."""
+    def clipped(x):
+        norm = x.norm().item()
+        return x * 2 if norm > 1e4 else x + 1
+
+    with ptdebug.record("r", out=str(tmp_path)) as recording:
+        ptdebug.compile(clipped)(torch.ones(3))
+    reports = [replay(recording, one.id) for one in recording.compiles() if one.status == "compiled" and not one.reason]
+    assert reports and all(report.drift == () for report in reports), [report.drift for report in reports]
+
+
+def test_kernels_are_made_with_the_precision_that_values_are_not_compared_in():
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
+    try:
+        cudnn.allow_tf32, matmul.allow_tf32 = True, False
+        with in_recorded_precision(), in_full_precision():
+            assert (cudnn.allow_tf32, matmul.allow_tf32) == (False, False)
+            with in_recorded_precision():
+                assert (cudnn.allow_tf32, matmul.allow_tf32) == (True, False)
+            assert not cudnn.allow_tf32
+        assert (cudnn.allow_tf32, matmul.allow_tf32) == (True, False)
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32 = before

@@ -19,7 +19,7 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Option
 from ...toolchain.benchmarking import timed_options, verdict
 from .constant_masks import hidden
-from .kernels import CUDNN, MATH, Attention, are_aligned, computed, in_other_forms, lay_out_gradient, prepared, takers
+from .kernels import MATH, Attention, are_aligned, computed, in_other_forms, prepared, takers
 from .measuring import measured
 from .position_masks import ABOVE_DIAGONAL, NOTHING
 from .written_out import WrittenOut
@@ -75,7 +75,7 @@ def attend(
         if takers(form)[0] != MATH and are_aligned(form):
             ready, known = form, takers(form)
             break
-    result = _result(ready, _choose(tracer, ready, known, eager), eager)
+    result = computed(ready, _choose(tracer, ready, known, eager))
     if ready.value.shape[-1] != call.value.shape[-1]:
         result = result.narrow(3, 0, call.value.shape[-1])
     return _laid_out(result, eager, tracer.source())
@@ -107,15 +107,8 @@ def attend_as_one(tracer: Tracer, found: WrittenOut, values: Mapping[torch.fx.No
     kernel = _choose(tracer, ready, [*fused, MATH], MATH)
     if kernel == MATH:
         return None
-    result = _result(ready, kernel, MATH)
+    result = computed(ready, kernel)
     return _laid_out(result.squeeze(0) if flat else result, MATH, tracer.source())
-
-
-def _result(call: Attention, kernel: str, eager: str) -> torch.Tensor:
-    result = computed(call, kernel)
-    if kernel == CUDNN != eager:
-        lay_out_gradient(result)
-    return result
 
 
 def _hidden(
@@ -137,8 +130,7 @@ def _choose(tracer: Tracer, call: Attention, known: list[str], eager: str) -> st
     """One of the kernels `known` to take a prepared call: torch's first, unless another is measured to be faster."""
     default, why = known[0], "the first in torch's order that takes this attention"
     fused = [kernel for kernel in known if kernel != MATH] if are_aligned(call) else []
-    planned = eager == CUDNN in fused and call.needs_logsumexp  # a plan that was made here would be the program's
-    times = measured(call, fused) if default != MATH and not call.hidden_low and not planned else {}
+    times = measured(call, fused) if default != MATH and not call.hidden_low else {}
     if times:
         fastest = min(times, key=times.__getitem__)
         default = fastest if times[fastest] < WORTH * times[default] else default

@@ -126,24 +126,31 @@ def computed(call: Attention, kernel: str) -> torch.Tensor:
     return _CALLS[kernel](call)
 
 
-def lay_out_gradient(result: torch.Tensor) -> None:
-    """Let the gradient of a result of cuDNN's come in the result's own layout.
+OWN_PLANS = -0.0
+"""The dropout with which cuDNN's kernel is called where nothing is dropped and a gradient will come.
 
-    torch 2.11 finds cuDNN's plan for a backward by all but the layout of that gradient, and has one of another layout
-    than at the plan's first call misread. Where eager computes the attention by cuDNN as well, gradients have the
-    layout that they have there; where not, a copy gives them the layout that they mostly have.
-    """
+torch 2.11 finds cuDNN's plan for a backward by the bytes of a key (aten/src/ATen/native/cudnn/MHA.cpp), which has this
+number, but not the layout of the gradient that comes in: one of another layout than at the plan's first call is
+misread. So the plans of compiled graphs are none that the program has made, and their gradients have one layout.
+"""
+
+
+def lay_out_gradient(result: torch.Tensor) -> None:
+    """Let the gradient of a dense result come in the result's own layout."""
     steps = [step.node.hint if isinstance(step, torch.SymInt) else step for step in result.stride()]
-    if result.requires_grad and None not in steps:
-        order = sorted(range(len(steps)), key=lambda dim: -steps[dim])
-        back = sorted(range(len(steps)), key=order.__getitem__)
+    order = sorted(range(len(steps)), key=lambda dim: -(steps[dim] or 0))
+    back = sorted(range(len(steps)), key=order.__getitem__)
+    if result.requires_grad:
         result.register_hook(lambda gradient: gradient.permute(order).contiguous().permute(back))
 
 
 def _by_cudnn(call: Attention) -> torch.Tensor:
+    own = call.needs_logsumexp and not call.dropout
     result: torch.Tensor = aten._scaled_dot_product_cudnn_attention.default(
-        call.query, call.key, call.value, call.mask, call.needs_logsumexp, call.dropout, call.causal, False,
-        scale=call.scale)[0]
+        call.query, call.key, call.value, call.mask, call.needs_logsumexp, OWN_PLANS if own else call.dropout,
+        call.causal, False, scale=call.scale)[0]
+    if own:
+        lay_out_gradient(result)
     return result
 
 
