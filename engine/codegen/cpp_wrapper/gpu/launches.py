@@ -22,7 +22,7 @@ from .writer import GpuWriter
 
 Kernels = Mapping[str, TritonKernel | InterpretedGroup]
 OPTIONS = ("python", "cpp")
-GPU_BY_DEFAULT = False
+GPU_BY_DEFAULT = True
 """Whether graphs get one where the option cpp_wrapper says nothing."""
 AS_DEFAULT = "a call launches its kernels in less time"
 
