@@ -130,6 +130,7 @@ def test_a_launch_that_fails_is_repeated_by_python_while_nothing_is_written(driv
 def test_why_a_graph_has_none(driver):
     program = lambda x: x + 1
     assert compiled(program, torch.randn(2), cpp_wrapper=False)[1] == "the option cpp_wrapper is off"
+    assert compiled(program, torch.randn(2), cpp_wrapper=None)[1] == ""
 
 
 @pytest.fixture
