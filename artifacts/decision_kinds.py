@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+CPP_WRAPPER_ASKED = "the option cpp_wrapper is on"
+"""Why a graph has a C++ wrapper that would have none by default."""
+
 OPTIONS: dict[str, tuple[str, ...]] = {
     # the tracer
     "frame": ("compile", "eager"), "dynamic": ("symbol", "number"), "unbacked": ("symbol", "break"),

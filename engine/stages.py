@@ -184,12 +184,14 @@ def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     kernels = around_kernels(work.kernels, str(context.id), context.part) if context.profiled else work.kernels
     source = wrapper.generate(work.aten, work.plan, kernels, work.signatures, graphs is not None)
     load = lambda: wrapper.load(source, context)
-    launches_by_cpp = work.gpu is not None and graphs is None and not context.profiled
-    call: Compiled = runtime.later(load) if launches_by_cpp else load()
+    in_cpp = work.gpu if graphs is None and not context.profiled else None
+    in_python: Compiled = load() if in_cpp is None else runtime.later(load)
+    call = in_python
     if work.native is not None and work.library is not None and not context.profiled:
         call = load_native(work.library.path, work.native.native, source.names, call)
-    if work.gpu is not None and launches_by_cpp:
-        call = work.gpu.load(work.aten, work.plan, source, work.triton, call, context)
+    if in_cpp is not None:
+        call = in_cpp.load(work.aten, work.plan, source, work.triton, call, context)
+    work = replace(work, gpu=in_cpp if call is not in_python else None)
     call = with_graphs(call, graphs, context)
     if context.profiled:
         call = spanned(call, str(context.id), context.part)

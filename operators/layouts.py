@@ -301,13 +301,21 @@ def fourier(keep_last: bool) -> Layout:
         """
         if not dims or not torch.backends.mkl.is_available():
             return None
-        dims = [d % x.dim() for d in dims]
-        moved = dims[:-1] if keep_last else dims
-        inner = sorted(moved, key=x.stride, reverse=True) + dims[len(moved) :]
-        outer = sorted([d for d in range(x.dim()) if d not in dims], key=x.stride, reverse=True)
-        return _nested(out.shape, outer + inner)
+        return _with_innermost(out, x, dims, dims[:-1] if keep_last else dims)
 
     return layout
+
+
+def _with_innermost(out: torch.Tensor, x: torch.Tensor, dims: Sequence[int], moved: Sequence[int]) -> Strides:
+    inner = sorted([d % x.dim() for d in moved], key=x.stride, reverse=True)
+    inner += [d % x.dim() for d in dims[len(moved) :]]
+    outer = sorted([d for d in range(x.dim()) if d not in inner], key=x.stride, reverse=True)
+    return _nested(out.shape, outer + inner)
+
+
+def fourier_on_a_gpu(out: torch.Tensor, x: torch.Tensor, dims: Sequence[int], *_: Any) -> Strides | None:
+    """As `fourier`, of as many dimensions as one plan of cuFFT has (aten/src/ATen/native/cuda/SpectralOps.cpp)."""
+    return _with_innermost(out, x, dims, dims) if 0 < len(dims) <= 3 else None
 
 
 def unique(position: int) -> Layout:

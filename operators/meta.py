@@ -100,8 +100,9 @@ def captured_strides(operator: Any, args: Sequence[Any], made: Any) -> Strides |
     if not args or not isinstance(args[0], torch.Tensor) or not isinstance(made, torch.Tensor):
         return None
     if find is None:
-        known = (traits.strides or traits.gpu_strides) and made.layout is torch.strided
-        fixed = known and all(type(n) is int for t in (made, *_tensors(args)) for n in (*t.shape, *t.stride()))
+        known, tensors = traits.strides or traits.gpu_strides, (made, *_tensors(args))
+        strided = known and all(t.layout is torch.strided for t in tensors)
+        fixed = strided and all(type(n) is int for t in tensors for n in (*t.shape, *t.stride()))
         return eager_strides(operator, made, args, True) if fixed else None
     sizes = (*args[0].shape, *made.shape)
     if any(type(number) is not int for number in (*sizes, *args[0].stride())) or 1 not in sizes or 0 in sizes:

@@ -244,13 +244,14 @@ _row("roll.default", strides=layouts.rolled)
 _row("_log_softmax.default reflection_pad2d.default reflection_pad3d.default replication_pad2d.default"
      " replication_pad3d.default reflection_pad2d_backward.default replication_pad2d_backward.default roll.default"
      " channel_shuffle.default", gpu_strides=layouts.row_major)
+_row("_fft_c2c.default", gpu_strides=layouts.fourier_on_a_gpu)
 _row("pixel_shuffle.default pixel_unshuffle.default", gpu_strides=layouts.rearranged)
 _row("upsample_nearest2d.default _upsample_nearest_exact2d.default upsample_bilinear2d.default"
      " upsample_bicubic2d.default", gpu_strides=layouts.suggested)
 _row("native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats"
      " _native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default"
      " _batch_norm_with_update_functional.default _batch_norm_no_update.default log_sigmoid_forward.default"
-     " native_dropout_backward.default max_unpool2d.default _fft_r2c.default _fft_c2c.default"
+     " native_dropout_backward.default max_unpool2d.default _fft_r2c.default"
      " reflection_pad3d_backward.default replication_pad3d_backward.default", gpu_strides=layouts.as_fake)
 
 # ---- strides of results: more of a CPU

@@ -43,12 +43,12 @@ def linear(index: sympy.Expr, where: Environment) -> Linear:
         return total
     if index.is_Mul:
         return _product([linear(factor, where) for factor in index.args])
+    if not any(symbol in where for symbol in index.free_symbols):
+        return constant(index)
     if isinstance(index, (FloorDiv, Mod, PythonMod)):
         inner, divisor = linear(index.args[0], where), linear(index.args[1], where)
         if not divisor.terms:
             return inner // divisor.const if isinstance(index, FloorDiv) else inner % divisor.const
-    elif not any(symbol in where for symbol in index.free_symbols):
-        return constant(index)
     raise NotLinear(str(index))
 
 

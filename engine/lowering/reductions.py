@@ -234,6 +234,7 @@ _arg("argmin", "min")
 # ---- variance
 TWO_PASS_LIMIT = 65536  # elements of a row that stay in cache between two passes
 IN_REGISTERS = 16384  # elements of a row that a GPU program keeps in registers
+LONG_IN_REGISTERS = range(24577, 32769)  # with twice the warps; shorter ones would leave too many lanes without work
 
 
 def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Base, spread_fake: Base, keepdim: bool,
@@ -248,7 +249,8 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
     count = product(x.size[d] for d in dims)
     on_cpu = x.device.type == "cpu"
     limit = TWO_PASS_LIMIT if on_cpu else IN_REGISTERS
-    short = (type(count) is not int or count <= limit) and mean_fake.dtype not in LOW_PRECISION
+    fits = type(count) is not int or count <= limit or (not on_cpu and count in LONG_IN_REGISTERS)
+    short = fits and mean_fake.dtype not in LOW_PRECISION
     short = short and (on_cpu or not corrected)
     chosen = graph.context.decide(
         "variance", node.name, ("two-pass", "welford"), "two-pass" if short else "welford",

@@ -16,6 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from ...artifacts.decision_kinds import CPP_WRAPPER_ASKED
 from ...artifacts.decode import revive
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Decision, Graph, ProcessState, SavedInput, SavedInputs, TensorMeta
@@ -235,7 +236,7 @@ def _options(decisions: Sequence[Decision]) -> dict[str, Any]:
     options: dict[str, Any] = {d.subject: msgspec.json.decode(d.chosen) for d in decisions if d.kind == "config"}
     if any(d.kind == "freezing" and d.chosen == "fold" for d in decisions):
         options["freezing"] = True
-    if any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions):
+    if any(d.kind == "wrapper" and d.chosen == "cpp" and d.why == CPP_WRAPPER_ASKED for d in decisions):
         options["cpp_wrapper"] = True
     if any(d.kind == "cudagraphs" and d.chosen == "capture" for d in decisions):
         options["cuda_graphs"] = True

@@ -18,6 +18,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 
 from ...artifacts.context import CompileContext, CompileId, FanOut, Stage, run_stages
+from ...artifacts.decision_kinds import CPP_WRAPPER_ASKED
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import AnyRecord, Decision, Kernel, Node, Pass, SavedInput, TensorMeta, Wrapper
 from ...artifacts.stages import NAMES, REPLAYED, order_of
@@ -80,10 +81,12 @@ def context(
     decisions = [decision for _, decision in recording.decisions(compile_id)]
     overrides = {d.id: d.chosen for d in decisions if d.forced} | dict(forced)
     made = CompileContext(CompileId(0, 0), collector, overrides, recording=True)
-    if not forced and not _is_elsewhere(recording, compile_id, device):
+    elsewhere = _is_elsewhere(recording, compile_id, device)
+    if not forced and not elsewhere:
         made.recorded = {d.id: d.chosen for d in decisions}
     made.freezing = any(d.kind == "freezing" and d.chosen == "fold" for d in decisions)
-    made.cpp_wrapper = any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions)
+    in_cpp = [d for d in decisions if d.kind == "wrapper" and d.chosen == "cpp"]
+    made.cpp_wrapper = any(d.why == CPP_WRAPPER_ASKED or not elsewhere for d in in_cpp)
     budget = next((d.chosen for d in decisions if d.kind == "memory-budget"), "1.0")
     made.memory_budget = float(budget)
     made.way = next((d.chosen for d in decisions if d.id == "compile:graph"), made.way)

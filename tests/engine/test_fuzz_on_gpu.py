@@ -41,6 +41,8 @@ LAYOUTS = {  # of an H100's results
     "many channels of pixels": (
         program([given("a", (2, 2, 4, 6), stride=(48, 1, 12, 2))], ("F.pixel_unshuffle", (A, 2), {})), (48, 6, 3, 1)),
     "channels in another order": (program([IMAGE], ("F.channel_shuffle", (A, 1), {})), (60, 12, 3, 1)),
+    "waves in columns": (
+        program([given("a", (2, 5, 4, 6), stride=(120, 24, 1, 4))], ("torch.fft.fft2", (A,), {})), (120, 24, 1, 4)),
     "bounds of other dtypes": (
         program([given("a", (3, 8), torch.float64, (0, 1)), given("b", (1, 1)),
                  given("c", (3, 8), torch.int64, (1, 3))], ("torch.clamp", (A, B, C), {})), (1, 3)),

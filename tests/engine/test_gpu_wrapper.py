@@ -8,6 +8,7 @@ import pytest
 import torch
 from ptdebug.artifacts.context import CHANGED_INPUTS
 from ptdebug.engine import stages
+from ptdebug.engine.toolchain import cpp_build
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import functional as F
@@ -130,6 +131,21 @@ def test_a_launch_that_fails_is_repeated_by_python_while_nothing_is_written(driv
 def test_why_a_graph_has_none(driver):
     program = lambda x: x + 1
     assert compiled(program, torch.randn(2), cpp_wrapper=False)[1] == "the option cpp_wrapper is off"
+    assert compiled(program, torch.randn(2), cpp_wrapper=None)[1] == ""
+
+
+def test_without_a_compiler_python_launches(driver, monkeypatch):
+    def missing():
+        raise cpp_build.CompilerMissing("no C++ compiler was found")
+
+    monkeypatch.setattr(cpp_build, "find_compiler", missing)
+    program = lambda x: x * 3 - 1
+    context, keeping = recording_context()
+    with torch.no_grad():
+        call = in_cpp(captured(program, torch.randn(7)), context)
+    agree(call, program, torch.randn(7))
+    assert driver.launched == 0
+    assert [d.why for d in keeping.decisions if d.kind == "python-wrapper"] == ["no C++ compiler was found"]
 
 
 @pytest.fixture

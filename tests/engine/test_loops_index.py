@@ -6,7 +6,10 @@ import itertools
 import sympy
 from hypothesis import given, settings, strategies as st
 from ptdebug.engine.ir.affine import Linear, axis, axis_symbol, constant, recombine, size
+from ptdebug.engine.ir.body_affine import coefficient, form_of
 from ptdebug.engine.ir.interpreter import evaluate
+from ptdebug.engine.ir.ir import Axis
+from torch.utils._sympy.functions import FloorDiv, Mod
 
 EXTENTS = {"i0": 4, "i1": 6, "i2": 5}
 
@@ -66,3 +69,10 @@ def test_symbolic_extents():
     assert (i * size(t * 64) + j * 64 + k) // 64 == i * t + j
     assert ((i * t + j) * 64 + k) % 64 == k
     assert isinstance(i // t, Linear)
+
+
+def test_quotients_of_sizes_are_factors():
+    s0, row = sympy.Symbol("s0", integer=True, positive=True), axis_symbol("r0")
+    for apart in (FloorDiv(s0, 16), Mod(s0, 16)):
+        form = form_of(1024 * row * apart + row + apart, (Axis(row, sympy.Integer(16)),))
+        assert coefficient(form, row) == 1024 * apart + 1 and form.const == apart

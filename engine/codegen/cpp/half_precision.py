@@ -59,6 +59,10 @@ static __attribute__((noinline)) const float* halves_to_floats(float* to, const 
 #ifndef NO_HALF_LANES  // half_lanes
   const int64 lanes = sizeof(half_bits) / 2;
   for (; k + lanes <= n; k += lanes) *(half_floats*)(to + k) = wide_lanes(*(const half_bits*)(from + k));
+  if (k < n && n >= lanes) {  // the last ones, some of them again
+    *(half_floats*)(to + n - lanes) = wide_lanes(*(const half_bits*)(from + n - lanes));
+    k = n;
+  }
 #endif
   #pragma omp simd
   for (int64 i = k; i < n; i++) to[i] = half_to_float(from[i]);
@@ -71,6 +75,10 @@ static __attribute__((noinline)) void floats_to_halves(uint16* __restrict to, co
 #ifndef NO_HALF_LANES  // half_lanes
   const int64 lanes = sizeof(half_bits) / 2;
   for (; k + lanes <= n; k += lanes) *(half_bits*)(to + k) = half_lanes(*(const half_floats*)(from + k));
+  if (k < n && n >= lanes) {
+    *(half_bits*)(to + n - lanes) = half_lanes(*(const half_floats*)(from + n - lanes));
+    k = n;
+  }
 #endif
   #pragma omp simd
   for (int64 i = k; i < n; i++) to[i] = float_to_half(from[i]);

@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....artifacts.context import CompileContext
+from ....artifacts.decision_kinds import CPP_WRAPPER_ASKED
 from ...graphs.functional_graph import AtenGraph
 from ...ir.ir import Group, Plan
 from ...unsupported import NoCppWrapper
@@ -39,6 +40,6 @@ def add_wrapper(
         place = _place(aten, reason.origins) if isinstance(reason, NoCppWrapper) else ""
         context.decide("python-wrapper", "graph", ("python",), "python", f"{reason}{place}")
         return source, None
-    if context.decide("wrapper", "graph", options, "cpp", "the option cpp_wrapper is on") == "python":
+    if context.decide("wrapper", "graph", options, "cpp", CPP_WRAPPER_ASKED) == "python":
         return source, None
     return replace(source, body=source.body + wrapper.lines), wrapper

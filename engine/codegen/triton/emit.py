@@ -51,6 +51,7 @@ class Emitter:
         self.loop: Scope | None = None
         self.results: dict[tuple[int, str], tuple[Value, ...]] = {}  # of reductions
         self.used: list[str] = []  # buffers whose pointers appear
+        self.policies: dict[str, str] = {}  # buffers that another loop over the row reads too, and what caches do
         self._symbol_dims = dims.by_symbol()
         self._written: dict[str, list[tuple[sympy.Expr, Space | None, TileBody, str]]] = {}
         self._unsynchronized: set[str] = set()
@@ -192,7 +193,9 @@ class Emitter:
             masks = [mask.typed, *self.dims.masks(dims)]
             other = f", other={literal(s.number, s.dtype)}"
         where = self._spread(index, self._index(body, s.index)[1], dims)
-        text = f"tl.load({self._pointer(s.buffer)} + {where}{_mask_argument(masks)}{other})"
+        policy = self.policies.get(s.buffer, "") if scope is self.loop else ""
+        policy = f', eviction_policy="{policy}"' if policy else ""
+        text = f"tl.load({self._pointer(s.buffer)} + {where}{_mask_argument(masks)}{other}{policy})"
         if s.buffer in self._written:
             text += f"  # written {len(self._written[s.buffer])} times above"  # not the text of an earlier load
         return self.assign(scope, s.buffer, text, s.dtype, dims, origins_of(body, s))

@@ -28,6 +28,7 @@ class Accumulators:
     statement: Statement
     kind: Reduction
     names: list[str]
+    length: str  # of what the loop runs over
 
 
 class KernelWriter:
@@ -97,7 +98,12 @@ class KernelWriter:
                 self.comment(body)
                 self.straight(body)
             return
-        for space, bodies in phases(self.form):
+        found = phases(self.form)
+        rows = [self._rows_read(bodies) if space else set() for space, bodies in found]
+        for number, (space, bodies) in enumerate(found):
+            before, later = (set().union(*part) for part in (rows[:number], rows[number + 1 :]))
+            self.emitter.policies = {name: "evict_last" if name in later else "evict_first"
+                                     for name in rows[number] & (before | later)}
             for body in bodies:
                 self.comment(body)
             if space is None:
@@ -107,6 +113,12 @@ class KernelWriter:
                 accumulators = self.loop(space, bodies, "0", index_text(space.numel))
                 self.finish(accumulators)
                 self.after(bodies)
+
+    def _rows_read(self, bodies: list[TileBody]) -> set[str]:
+        """The buffers of which a loop reads each row's own elements."""
+        outer = {a.symbol for a in self.form.axes}
+        return {s.buffer for b in bodies for s in b.statements
+                if s.op == "load" and s.name in b.inner and s.index is not None and s.index.free_symbols & outer}
 
     def comment(self, body: TileBody) -> None:
         """A comment that names the next body, as in the loop IR."""
@@ -146,7 +158,7 @@ class KernelWriter:
         for body in bodies:
             for s in body.statements:
                 if s.op == "reduce":
-                    begun.append(self._begin(body, s))
+                    begun.append(self._begin(body, s, stop if start == "0" else f"{stop} - {start}"))
                     self._take(begun[-1])
                 elif s.name in body.after:
                     continue
@@ -162,18 +174,17 @@ class KernelWriter:
     def _tile_names(self, space: Space) -> list[str]:
         return [*(d.name for d in self.dims.outer), space.name]
 
-    def _begin(self, body: TileBody, s: Statement) -> Accumulators:
-        space = self._space(body)
+    def _begin(self, body: TileBody, s: Statement, length: str) -> Accumulators:
         kind = self.kind(body, s)
         base = body.wanted_name(s)
         names = []
         for number, (suffix, dtype, start) in enumerate(kind.parts, 1):
             names.append(self.namer.fresh(f"{base}{suffix}_tile"))
             counts = kind.counts and number == len(kind.parts)
-            shape = self._count_shape(space) if counts else self.dims.shape(self._tile_names(space))
+            shape = "[]" if counts else self.dims.shape(self._tile_names(self._space(body)))
             text = f"tl.full({shape}, {literal(start, dtype)}, {value_type(dtype)})"
             self.writer.line(f"{names[-1]} = {text}", origins_of(body, s))
-        return Accumulators(body, s, kind, names)
+        return Accumulators(body, s, kind, names, length)
 
     def _take(self, acc: Accumulators) -> None:
         body, s = acc.body, acc.statement
@@ -192,14 +203,15 @@ class KernelWriter:
         self._finish(acc.body, acc.statement, acc.kind, tiles)
 
     def whole(self, acc: Accumulators) -> list[str]:
-        """The accumulators, all of them with the shape of the tile."""
+        """The accumulators, all of them with the shape of the tile: a count, as many values as each lane has had."""
         if not acc.kind.counts:
             return acc.names
-        shape = self.dims.shape(self._tile_names(self._space(acc.body)))
-        return [*acc.names[:-1], f"tl.broadcast_to({acc.names[-1]}, {shape})"]
-
-    def _count_shape(self, space: Space) -> str:
-        return f"[1, {self.dims.inner[space.name].constant}]" if self.dims.rank == 2 else self.dims.shape([space.name])
+        space = self._space(acc.body)
+        dim, count = self.dims.inner[space.name], acc.names[-1]
+        if dim.mask:
+            lanes = f"{acc.length} - tl.arange(0, {dim.constant}){dim.slot} + ({dim.constant} - 1)"
+            count = f"tl.maximum(({lanes}) // {dim.constant}, 0).to({value_type(acc.kind.parts[-1][1])})"
+        return [*acc.names[:-1], f"tl.broadcast_to({count}, {self.dims.shape(self._tile_names(space))})"]
 
     # ---- reductions -------------------------------------------------------------------------------------------------
     def _reduce_tile(self, body: TileBody, s: Statement) -> None:
@@ -254,8 +266,7 @@ class KernelWriter:
 
     def _position(self, s: Statement, kind: Reduction, dim: Dim, mask: str, names: list[str]) -> str:
         if s.mode == "welford":
-            one = f"tl.where({mask}, 1.0, 0.0)" if mask else f"tl.full({self.dims.shape([dim.name])}, 1.0, tl.float32)"
-            return f"{one}.to({value_type(s.dtype)})"
+            return f"tl.where({mask}, 1.0, 0.0).to({value_type(s.dtype)})" if mask else "1.0"
         if len(kind.parts) < 2:
             return ""
         at = dim.position if self.index == "int32" else f"{dim.position}.to(tl.int64)"

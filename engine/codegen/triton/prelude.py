@@ -55,12 +55,13 @@ def welford(a_mean, a_m2, a_count, b_mean, b_m2, b_count):
     "welford_next": '''
 @triton.jit
 def welford_next(mean, m2, count, value, weight):
-    """Mean, sum of squared deviations and count with one more value, of weight 1, or 0 where there is none."""
+    """Mean, sum of squared deviations, and the number of tiles, with one more value of each lane: of weight 1, or 0
+    where there is none, which is so in a last tile alone."""
     before = count
-    count = count + weight
-    share = tl.where(count == 0.0, 0.0, weight / count)
+    count = count + 1.0
+    share = 1.0 / count
     delta = value - mean
-    step = delta * share
+    step = delta * (share * weight)
     return mean + step, m2 + delta * step * before, count
 ''',
     "integer_floordiv": '''

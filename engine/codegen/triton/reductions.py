@@ -22,7 +22,7 @@ class Reduction:
     `take(accumulators, value, position)` gives the new accumulators; `finish(accumulators, axis)` the results, which
     are then converted to the dtype of the statement.
     `identity` replaces lanes that are out of range. All values have dtype `dtype` when they are taken in.
-    `counts`: the last part is a count, which is the same for all rows of the tile: it has inner dimensions alone.
+    `counts`: the last part is a count. While a loop runs it is one number, of the tiles that were taken in.
     """
 
     parts: tuple[tuple[str, torch.dtype, bool | int | float], ...]

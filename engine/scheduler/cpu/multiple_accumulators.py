@@ -36,11 +36,13 @@ from ...ir.loop_nest import (
     rewritten,
     walk,
 )
+from ...toolchain.cpp_build import cpu_features
 from .nest_facts import NestFacts
 
 VECTOR_BYTES = 64  # a row gets as many accumulators as a vector has of its narrowest loaded elements
 MOST = 32  # accumulators, but for elements of one byte
-LEAST_MASKED = 4  # bytes of an element that is loaded under a mask
+FEW = 8  # elements of a row, at most, that are no part of a larger block
+MASKED = 4  # bytes, at least, of an element that AVX2 loads under a mask; AVX-512 masks bytes
 LONG = 512  # elements of a row for which a second vector pays for combining it
 INSIDE = (Accumulate, Chunks, Interleave, SumBlocks, Loop, Parallel, Blocks, Widened)
 
@@ -98,10 +100,12 @@ def accumulators_of(facts: NestFacts, reductions: Sequence[Reduction]) -> int:
     extent = int(row) if row.is_Integer else 0
     loaded = {s.dtype for p in facts.nest.parts for s in p.loads if s.dtype is not torch.float16}  # become floats
     one = VECTOR_BYTES // min([4, *[dtype.itemsize for dtype in loaded]])
-    if 1 < extent <= MOST and (extent <= one or not can_mask(facts)):
+    vectorize = all(r.vectorizes for r in reductions)
+    block = extent > FEW and extent % 16 and vectorize and can_mask(facts)  # of which the row is a part
+    if 1 < extent <= MOST and not block:
         return extent
     plain = all(r.is_plain for r in reductions)  # cheap to combine
-    two = len(reductions) <= 2 and all(r.vectorizes for r in reductions)
+    two = len(reductions) <= 2 and vectorize
     chosen = max(one, MOST) if two and plain and extent and extent % MOST == 0 else one
     if two and extent >= LONG:
         chosen = max(one, MOST, min(2 * one, 2 * MOST))
@@ -109,17 +113,18 @@ def accumulators_of(facts: NestFacts, reductions: Sequence[Reduction]) -> int:
 
 
 def can_mask(facts: NestFacts) -> bool:
-    """Whether the innermost loop does nothing but reduce what it loads contiguously, in elements that AVX2 masks."""
+    """Whether the innermost loop does nothing but reduce what it loads contiguously, in elements that have masks."""
     axis, inside = facts.axes[-1].symbol, len(facts.axes)
+    least = 1 if "avx512bw" in cpu_features().split() else MASKED
     for part, depths in zip(facts.nest.parts, facts.depths):
         for s in part.statements:
             if s.op in ("store", "scan") or (s.op == "indirect" and depths[s.name] == inside):
                 return False
             if s.op == "load" and depths[s.name] == inside:
                 assert s.index is not None
-                if s.mask or s.dtype.itemsize < LEAST_MASKED or sympy.expand(s.index).coeff(axis) != 1:
+                if s.mask or s.dtype.itemsize < least or sympy.expand(s.index).coeff(axis) != 1:
                     return False
-    return not facts.in_order and all(r.vectorizes for r in facts.reductions)
+    return not facts.in_order
 
 
 def _decided(facts: NestFacts, default: int, one: int) -> int:

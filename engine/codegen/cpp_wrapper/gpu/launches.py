@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .....artifacts.context import CompileContext
+from .....artifacts.decision_kinds import CPP_WRAPPER_ASKED
 from ....graphs.functional_graph import AtenGraph
 from ....graphs.wrapper_source import WrapperSource
 from ....ir.ir import ExternCall, Plan
@@ -22,7 +23,7 @@ from .writer import GpuWriter
 
 Kernels = Mapping[str, TritonKernel | InterpretedGroup]
 OPTIONS = ("python", "cpp")
-GPU_BY_DEFAULT = False
+GPU_BY_DEFAULT = True
 """Whether graphs get one where the option cpp_wrapper says nothing."""
 AS_DEFAULT = "a call launches its kernels in less time"
 
@@ -73,9 +74,9 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     """The wrapper of a graph on a GPU, whose compilation has begun; None where Python's is to be used."""
     asked = context.cpp_wrapper
     wanted = GPU_BY_DEFAULT if asked is None else asked
-    why = f"the option cpp_wrapper is {'on' if asked else 'off'}" if asked is not None or not wanted else AS_DEFAULT
+    why = CPP_WRAPPER_ASKED if asked else AS_DEFAULT
     if not wanted and context.override("wrapper", "graph") != "cpp":
-        context.decide("wrapper", "graph", OPTIONS, "python", why)
+        context.decide("wrapper", "graph", OPTIONS, "python", "the option cpp_wrapper is off")
         return None
     try:
         if context.without_python:

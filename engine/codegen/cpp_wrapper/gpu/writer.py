@@ -60,6 +60,8 @@ class GpuWriter(NativeWriter):
         (device,) = devices
         if device.type not in DEVICES or (device.type == "cuda" and device.index is None):
             raise NoCppWrapper(f"tensors on {device}")
+        if not self.tensors:
+            raise NoCppWrapper("no tensor goes in, so nothing tells the GPU of a call")
         self.kind, self.index = device.type, device.index or 0
         self.device = self.kind
 
