@@ -56,7 +56,8 @@ def test_kernels_of_ptdebugs_own_by_aten() -> None:
         torch.testing.assert_close(elsewhere._OF_CPU[sgemm.OPERATOR](*given), sgemm.product(*given))
     gradient, image = torch.randn(2, 18, 5, 6), torch.randn(2, 18, 9, 11)
     given = gradient, image, [3, 3], [2, 2], [1, 1], [1, 1]
-    torch.testing.assert_close(elsewhere._OF_CPU[depthwise.OPERATOR](*given), depthwise.depthwise_weight_gradient(*given),
+    expected = depthwise.depthwise_weight_gradient(*given)
+    torch.testing.assert_close(elsewhere._OF_CPU[depthwise.OPERATOR](*given), expected,
                                rtol=1e-4, atol=1e-4)
     query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
     torch.testing.assert_close(elsewhere._OF_CPU[attention.OPERATOR](query, key, value, 0.0, True),
