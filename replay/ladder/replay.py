@@ -12,8 +12,8 @@ from ..recorded.graphs import ReplayError, on_device
 from ..recorded.inputs import load_random
 from ..recorded.precision import in_full_precision
 from ..recorded.state import restored
-from .attention_elsewhere import attention_elsewhere
 from .control import ControlLadder, calls_functions, cuts
+from .kernels_elsewhere import kernels_elsewhere
 from .ladder import Ladder
 from .options import Options
 from .regenerate import reason
@@ -34,7 +34,7 @@ def replay(
     if calls_functions(recording, compile_id) or cuts(recording, compile_id):
         kind = ControlLadder
     try:
-        with on_device(device), attention_elsewhere(device):
+        with on_device(device), kernels_elsewhere(device):
             ladder = kind(recording, compile_id, device, trust, runs, options, served)
             with restored(ladder.kept.state, load_random(recording.path, ladder.kept), device), in_full_precision():
                 report = ladder.climb()

@@ -1,4 +1,5 @@
-"""The attention kernels of one device by products of matrices, for the replay of a graph on another device."""
+"""What a graph calls that one device alone has, for its replay on another device: attention kernels by products of
+matrices, ptdebug's own kernels for a CPU by ATen."""
 from __future__ import annotations
 
 import math
@@ -8,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ...engine.kernels import attention, depthwise, sgemm
 from ...engine.runtime.runtime import CALLED
 
 aten = torch.ops.aten
@@ -15,8 +17,8 @@ _PADDED = 32  # queries: the statistics of the memory-efficient kernel have a mu
 
 
 @contextmanager
-def attention_elsewhere(device: str) -> Iterator[None]:
-    """While it lasts, the other device's attention kernels are computed by products."""
+def kernels_elsewhere(device: str) -> Iterator[None]:
+    """While it lasts, the other device's kernels are computed by operators that both have."""
     calls = _OF_GPU if device.startswith("cpu") else _OF_CPU
     before = {operator: CALLED.get(operator) for operator in calls}
     CALLED.update(calls)
@@ -103,6 +105,17 @@ def _flash_on_cpu_backward(gradient: Any, query: Any, key: Any, value: Any, out:
     return _backward(gradient, query, key, value, attn_mask, out, statistics, causal, scale)[:3]
 
 
+def _product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    return left @ right if bias is None else torch.addmm(bias, left, right)
+
+
+def _depthwise_weight_gradient(gradient: torch.Tensor, image: torch.Tensor, kernel: Any, *sizes: Any) -> torch.Tensor:
+    weight = image.new_empty((image.shape[1], 1, *kernel))
+    made = aten.convolution_backward(
+        gradient, image, weight, None, *sizes, False, [0, 0], image.shape[1], [False, True, False])
+    return made[1].contiguous()
+
+
 _OF_GPU: dict[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_efficient_attention.default: _efficient,
     aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
@@ -110,4 +123,5 @@ _OF_GPU: dict[Any, Callable[..., Any]] = {
 _OF_CPU: dict[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: _flash_on_cpu,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_on_cpu_backward,
+    attention.OPERATOR: _flash_on_cpu, sgemm.OPERATOR: _product, depthwise.OPERATOR: _depthwise_weight_gradient,
 }

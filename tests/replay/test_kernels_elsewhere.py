@@ -1,9 +1,10 @@
-"""The attention kernels of another device by products: as the CPU's own kernel has them."""
+"""What another device has not got, by what it has: as the CPU's own kernels have it."""
 from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.replay.ladder import attention_elsewhere as elsewhere
+from ptdebug.engine.kernels import attention, depthwise, sgemm
+from ptdebug.replay.ladder import kernels_elsewhere as elsewhere
 
 aten = torch.ops.aten
 
@@ -44,6 +45,20 @@ def test_what_is_not_a_number_stays_so_and_what_sees_no_key_is_zero() -> None:
 
 def test_the_table_is_as_before_afterwards() -> None:
     before = dict(elsewhere.CALLED)
-    with elsewhere.attention_elsewhere("cpu"):
+    with elsewhere.kernels_elsewhere("cpu"):
         assert aten._scaled_dot_product_efficient_attention.default in elsewhere.CALLED
     assert before == elsewhere.CALLED
+
+
+def test_kernels_of_ptdebugs_own_by_aten() -> None:
+    left, right, bias = torch.randn(6, 5), torch.randn(5, 7), torch.randn(7)
+    for given in ((left, right), (left, right, bias)):
+        torch.testing.assert_close(elsewhere._OF_CPU[sgemm.OPERATOR](*given), sgemm.product(*given))
+    gradient, image = torch.randn(2, 18, 5, 6), torch.randn(2, 18, 9, 11)
+    given = gradient, image, [3, 3], [2, 2], [1, 1], [1, 1]
+    expected = depthwise.depthwise_weight_gradient(*given)
+    torch.testing.assert_close(elsewhere._OF_CPU[depthwise.OPERATOR](*given), expected,
+                               rtol=1e-4, atol=1e-4)
+    query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
+    torch.testing.assert_close(elsewhere._OF_CPU[attention.OPERATOR](query, key, value, 0.0, True),
+                               attention.attention(query, key, value, 0.0, True))
