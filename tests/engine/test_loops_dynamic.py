@@ -18,6 +18,8 @@ PROGRAMS = {
     "merge": (lambda x: (x * 2).view(x.shape[0] * x.shape[1], x.shape[2]).relu(), (4, 6, 5), (3, 8, 2)),
     "heads": (lambda x: (x + 1).view(*x.shape[:2], 2, 4).transpose(1, 2).contiguous() * 2, (3, 5, 8), (2, 7, 8)),
     "unmerge": (lambda x: (x + 1).view(x.shape[0], 2, x.shape[1] // 2).sum(1), (4, 6), (3, 8)),
+    "repeat": (lambda x: x.repeat(2, 3) + 1, (4, 6), (3, 9)),
+    "repeated_sums": (lambda x: x.repeat(2, 3).sum(1), (4, 6), (3, 9)),
     "softmax": (lambda x: F.softmax(x * 0.5, -1), (4, 6), (3, 9)),
     "layer_norm": (lambda x: F.layer_norm(x, (x.shape[-1],)), (4, 6), (3, 9)),
     "mean": (lambda x: x.mean(1), (4, 6), (3, 9)),
