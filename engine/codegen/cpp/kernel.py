@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import sympy
+from torch.utils._sympy.functions import PythonMod
 
 from ....artifacts.records import CodeLine, ref
 from ...ir.affine import axis_symbol
@@ -134,11 +135,21 @@ class Kernel:
             if checked:
                 self.writer.line("int64 status = 0;")
             with self.emission.scopes.open():
+                self._remainders()
                 self._lanes_each()
                 self.emission.nodes(self.nest.body)
                 if self.nest.fence:
                     self.writer.line("past_cache_done();")
             self.writer.line("return status;" if checked else "return 0;")
+
+    def _remainders(self) -> None:
+        """The remainders of sizes in indices, each once: gcc moves no division out of a loop that may not need it."""
+        known, indices = set(self.symbols), [s.index for b in self.bodies for s in b.statements if s.index is not None]
+        found = {e for x in indices for e in x.atoms(PythonMod, sympy.Mod) if e.free_symbols <= known}
+        for e in sorted(found, key=str):
+            name = self.emission.scopes.name("remainder")
+            self.writer.line(f"const int64 {name} = {c_expression(e)};")
+            self.emission.remainders[e] = sympy.Symbol(name, integer=True)
 
     def _lanes_each(self) -> None:
         """How many lanes a block has where each thread gets one block."""
