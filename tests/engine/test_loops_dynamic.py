@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ptdebug.engine.lowering.lazy_tensors import loop_index
 from torch.utils._sympy.functions import FloorDiv
 
+from .cpp_checking import check as compiled
 from .loops_checking import bodies, check
 
 PROGRAMS = {
@@ -73,6 +74,14 @@ def test_heads_need_no_division_when_sizes_are_symbols():
 def test_repeats_need_no_remainder_when_sizes_are_symbols():
     made = check(lambda x: x.repeat(2, 3), torch.randn(4, 6), dynamic=True, again=(torch.randn(3, 9),))
     assert "Mod" not in str(bodies(made)[0]) and len(bodies(made)[0].axes) == 4
+
+
+def test_remainders_of_rolls_are_computed_once_a_row():
+    x, more = torch.randn(6, 4), torch.randn(3, 9)
+    made = compiled(lambda x: x.roll((5, -7), (0, 1)), x, again=(more,))
+    code = made.source.text.partition("// buf")[2]
+    before, inside = code.split("#pragma omp simd")
+    assert "floor_remainder" in before and "floor_remainder" not in inside.partition("return")[0]
 
 
 def test_numbers_of_views_that_vary_fit_whatever_they_are_products_of():

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import sympy
-from torch.utils._sympy.functions import PythonMod
 
 from ....artifacts.records import CodeLine, ref
 from ...ir.affine import axis_symbol
@@ -50,6 +49,7 @@ from .half_precision import widen_row, widened
 from .indices import c_expression
 from .nontemporal_stores import streamed
 from .prefetches import prefetch_gathered, prefetch_next
+from .remainders import name_remainders
 from .scope import buffer_name
 from .source_writer import Writer
 from .statements import StatementWriter
@@ -90,7 +90,7 @@ class Kernel:
         names = [n for b in self.bodies for n in (*b.reads, *b.writes) if n not in self.local]
         self.buffers = tuple(dict.fromkeys(names))
         self.written = {n for b in self.bodies for n in b.writes}
-        self.emission = StatementWriter(self.nest, self.writer, PRINTERS)
+        self.emission = StatementWriter(self.nest, self.writer, PRINTERS, sizes=frozenset(self.symbols))
 
     # ---- signature ---------------------------------------------------------------------------------------------------
     @cached_property
@@ -135,21 +135,12 @@ class Kernel:
             if checked:
                 self.writer.line("int64 status = 0;")
             with self.emission.scopes.open():
-                self._remainders()
+                name_remainders(self.emission, [s for b in self.bodies for s in b.statements], ())
                 self._lanes_each()
                 self.emission.nodes(self.nest.body)
                 if self.nest.fence:
                     self.writer.line("past_cache_done();")
             self.writer.line("return status;" if checked else "return 0;")
-
-    def _remainders(self) -> None:
-        """The remainders of sizes in indices, each once: gcc moves no division out of a loop that may not need it."""
-        known, indices = set(self.symbols), [s.index for b in self.bodies for s in b.statements if s.index is not None]
-        found = {e for x in indices for e in x.atoms(PythonMod, sympy.Mod) if e.free_symbols <= known}
-        for e in sorted(found, key=str):
-            name = self.emission.scopes.name("remainder")
-            self.writer.line(f"const int64 {name} = {c_expression(e)};")
-            self.emission.remainders[e] = sympy.Symbol(name, integer=True)
 
     def _lanes_each(self) -> None:
         """How many lanes a block has where each thread gets one block."""
