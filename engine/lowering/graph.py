@@ -11,7 +11,18 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...operators.unbacked import is_unbacked
-from ..ir.affine import Linear, Size, axis, constant, contiguous_strides, expr, size, sizes, stored_strides
+from ..ir.affine import (
+    Linear,
+    Size,
+    axis,
+    constant,
+    contiguous_strides,
+    exact_quotient,
+    expr,
+    size,
+    sizes,
+    stored_strides,
+)
 from ..ir.ir import Buffer, ExternCall, LoopBody, View, scalar_buffer
 from ..unsupported import EngineUnsupported
 from .body import BodyBuilder
@@ -243,7 +254,7 @@ def symbolic(value: Any) -> Any:
     return value.node.expr if isinstance(value, (torch.SymFloat, torch.SymBool)) else value
 
 
-def _split_axes(axes: Sequence[tuple[str, Size]], index: Index, splits: Mapping[str, tuple[int, ...]],
+def _split_axes(axes: Sequence[tuple[str, Size]], index: Index, splits: Mapping[str, tuple[Size, ...]],
                 prefix: str) -> tuple[list[tuple[str, Size]], Index]:
     """Axes with those in `splits` split, outer to inner, and `index` rewritten to the new axes."""
     renamed: list[tuple[str, Size]] = []
@@ -252,7 +263,9 @@ def _split_axes(axes: Sequence[tuple[str, Size]], index: Index, splits: Mapping[
         pieces = []
         above = extent
         for divisor in reversed(splits.get(name, ())):
-            pieces.append((size(above) // divisor, divisor))
+            times = exact_quotient(above, divisor)
+            assert times is not None
+            pieces.append((times, divisor))
             above = divisor
         pieces.append((above, 1))
         total = constant(0)

@@ -191,15 +191,16 @@ def _roll(graph: GraphLowering, node: torch.fx.Node, x: Value, shifts: Any, dims
                                   lambda e, index, place: line.load(e, (place,)))
         rolled = x.through((flat,), regroup(x.size, (flat,))).through((flat,), _rolled(0, shifts[0], (flat,)))
         return fresh(graph, node, rolled.through(x.size, regroup((flat,), x.size)))
-    if len(dims) == 1 and plain:
-        at = dims[0] % len(x.size)
-        extent = x.size[at]
-        if x.base.stride[at] == 1 and sympy.sympify(extent).is_positive:
-            return _rolled_memory(graph, node, x, shifts[0], extent, lambda index: index[at],
-                                  lambda e, index, place: x.load(e, (*index[:at], place, *index[at + 1:])))
-    for shift, dim in zip(shifts, dims):
-        x = x.through(x.size, _rolled(dim % len(x.size), shift, x.size))
-    return fresh(graph, node, x)
+    places = [d % len(x.size) for d in dims]
+    along = [d for d in places if x.base.stride[d] == 1 and sympy.sympify(x.size[d]).is_positive] if plain else []
+    at = along[0] if len(along) == 1 else None
+    for shift, dim in zip(shifts, places):
+        if dim != at:
+            x = x.through(x.size, _rolled(dim, shift, x.size))
+    if at is None:
+        return fresh(graph, node, x)
+    return _rolled_memory(graph, node, x, shifts[places.index(at)], x.size[at], lambda index: index[at],
+                          lambda e, index, place: x.load(e, (*index[:at], place, *index[at + 1:])))
 
 
 def _rolled_memory(graph: GraphLowering, node: torch.fx.Node, x: Value, by: Any, extent: Size,

@@ -48,7 +48,7 @@ def test_unary_operations_are_as_close_to_the_exact_value_as_eager(dtype):
     (torch.exp, 1.1), (torch.log, 1.1), (torch.erf, 1.1), (torch.tanh, 1.1), (torch.sin, 1.15), (torch.cos, 1.15),
     (torch.log1p, 1.0), (torch.atan, 1.1), (torch.expm1, 1.45),
     (torch.log2, 1.1), (torch.log10, 1.1), (torch.asin, 1.1), (torch.acos, 1.1), (torch.tan, 1.15), (torch.sinh, 1.4),
-    (torch.cosh, 1.4),
+    (torch.cosh, 1.4), (torch.exp2, 1.1),
 ], ids=name_of)
 def test_functions_are_within_about_one_unit_of_the_last_place(function, units):
     bits = torch.randint(-(2**31), 2**31, (400_000,), generator=torch.Generator().manual_seed(1), dtype=torch.int64)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ptdebug.engine.lowering.lazy_tensors import loop_index
 from torch.utils._sympy.functions import FloorDiv
 
+from .cpp_checking import check as compiled
 from .loops_checking import bodies, check
 
 PROGRAMS = {
@@ -18,6 +19,7 @@ PROGRAMS = {
     "merge": (lambda x: (x * 2).view(x.shape[0] * x.shape[1], x.shape[2]).relu(), (4, 6, 5), (3, 8, 2)),
     "heads": (lambda x: (x + 1).view(*x.shape[:2], 2, 4).transpose(1, 2).contiguous() * 2, (3, 5, 8), (2, 7, 8)),
     "unmerge": (lambda x: (x + 1).view(x.shape[0], 2, x.shape[1] // 2).sum(1), (4, 6), (3, 8)),
+    "repeated_sums": (lambda x: x.repeat(2, 3).sum(1), (4, 6), (3, 9)),
     "softmax": (lambda x: F.softmax(x * 0.5, -1), (4, 6), (3, 9)),
     "layer_norm": (lambda x: F.layer_norm(x, (x.shape[-1],)), (4, 6), (3, 9)),
     "mean": (lambda x: x.mean(1), (4, 6), (3, 9)),
@@ -67,6 +69,19 @@ def test_heads_need_no_division_when_sizes_are_symbols():
 
     for body in bodies(check(program, torch.randn(3, 5, 8), dynamic=True, again=(torch.randn(2, 9, 8),))):
         assert "//" not in str(body) and "Mod" not in str(body)
+
+
+def test_repeats_need_no_remainder_when_sizes_are_symbols():
+    made = check(lambda x: x.repeat(2, 3), torch.randn(4, 6), dynamic=True, again=(torch.randn(3, 9),))
+    assert "Mod" not in str(bodies(made)[0]) and len(bodies(made)[0].axes) == 4
+
+
+def test_remainders_of_rolls_are_computed_once_a_row():
+    x, more = torch.randn(6, 4), torch.randn(3, 9)
+    made = compiled(lambda x: x.roll((5, -7), (0, 1)), x, again=(more,))
+    code = made.source.text.partition("// buf")[2]
+    before, inside = code.split("#pragma omp simd")
+    assert "floor_remainder" in before and "floor_remainder" not in inside.partition("return")[0]
 
 
 def test_numbers_of_views_that_vary_fit_whatever_they_are_products_of():

@@ -46,6 +46,8 @@ class Emission:
     changes: dict[str, int] = field(default_factory=dict)  # buffer -> stores so far, after which loads are stale
     spans: dict[sympy.Symbol, tuple[str, str]] = field(default_factory=dict)  # the current ranges of axes
     places: Mapping[sympy.Basic, sympy.Expr] = field(default_factory=dict)  # quotients and remainders in a piece
+    sizes: frozenset[sympy.Symbol] = frozenset()  # the symbols that the kernel is given
+    remainders: dict[sympy.Basic, sympy.Expr] = field(default_factory=dict)  # those that have names here
     blocks: dict[str, str] = field(default_factory=dict)  # buffer -> array that collects a block of it
     floats: dict[tuple[object, ...], str] = field(default_factory=dict)  # converted float16, by (op, buffer, index)
     rows: dict[tuple[str, sympy.Expr], str] = field(default_factory=dict)  # the same of rows that all nests share

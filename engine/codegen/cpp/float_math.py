@@ -28,6 +28,20 @@ INLINE float exp_float(float x) {  // the power of two in two factors: together 
   int32 n = float_bits(j) + 152, half = n >> 1;  // half's factor is 0 for results below 2^-150: no slow underflow
   return p * bits_float((n - half + 102) << 23) * bits_float(half << 23);
 }""",
+    "exp2_float": """\
+INLINE float exp2_float(float x) {  // as exp
+  float low = x < -151.0f ? -151.0f : x, clipped = x > 129.0f ? 129.0f : low;
+  float j = clipped + 12582912.0f, f = clipped - (j - 12582912.0f);
+  float p = 1.53720379e-4f;
+  p = fused(p, f, 1.33903872e-3f);
+  p = fused(p, f, 9.61817801e-3f);
+  p = fused(p, f, 5.55036031e-2f);
+  p = fused(p, f, 2.40226522e-1f);
+  p = fused(p, f, 6.93147182e-1f);
+  p = fused(p, f, 1.0f);
+  int32 n = float_bits(j) + 152, half = n >> 1;
+  return p * bits_float((n - half + 102) << 23) * bits_float(half << 23);
+}""",
     "exp_within": """\
 INLINE float exp_within(float x) {  // exp where neither x nor the result is beyond the normal numbers
   float j, p = exp_reduced(x, &j);

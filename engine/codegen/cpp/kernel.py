@@ -49,6 +49,7 @@ from .half_precision import widen_row, widened
 from .indices import c_expression
 from .nontemporal_stores import streamed
 from .prefetches import prefetch_gathered, prefetch_next
+from .remainders import name_remainders
 from .scope import buffer_name
 from .source_writer import Writer
 from .statements import StatementWriter
@@ -89,7 +90,7 @@ class Kernel:
         names = [n for b in self.bodies for n in (*b.reads, *b.writes) if n not in self.local]
         self.buffers = tuple(dict.fromkeys(names))
         self.written = {n for b in self.bodies for n in b.writes}
-        self.emission = StatementWriter(self.nest, self.writer, PRINTERS)
+        self.emission = StatementWriter(self.nest, self.writer, PRINTERS, sizes=frozenset(self.symbols))
 
     # ---- signature ---------------------------------------------------------------------------------------------------
     @cached_property
@@ -134,6 +135,7 @@ class Kernel:
             if checked:
                 self.writer.line("int64 status = 0;")
             with self.emission.scopes.open():
+                name_remainders(self.emission, [s for b in self.bodies for s in b.statements], ())
                 self._lanes_each()
                 self.emission.nodes(self.nest.body)
                 if self.nest.fence:

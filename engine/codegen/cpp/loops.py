@@ -12,6 +12,7 @@ from ...ir.loop_nest import (
     BRANCHED,
     VECTOR,
     Blocks,
+    Compute,
     JammedRows,
     Lanes,
     Loop,
@@ -31,6 +32,7 @@ from .compute import masked_starts
 from .dtypes import ctype
 from .emission import Emission, block_end, block_header, condition, header
 from .indices import c_expression
+from .remainders import name_remainders
 from .scope import buffer_name
 from .statements import StatementWriter
 
@@ -39,7 +41,7 @@ LINE = 64  # bytes of a cache line
 
 def loop(p: StatementWriter, node: Loop) -> None:
     """The current range of an axis."""
-    ends = _mask_ends(p, node)
+    ends, named = _mask_ends(p, node), _remainders(p, node)
     pragma(p, node)
     with p.loop(header(node.axis, *p.span(node.axis))):
         for (part, mask), end in ends.items():
@@ -51,6 +53,17 @@ def loop(p: StatementWriter, node: Loop) -> None:
         before, p.branched = p.branched, node.kind == BRANCHED
         p.nodes(node.body)
         p.branched = before
+    for remainder in named:
+        del p.remainders[remainder]
+
+
+def _remainders(p: StatementWriter, node: Loop) -> list[sympy.Basic]:
+    """Those that do not change in a vector loop, by names."""
+    if node.kind != VECTOR:
+        return []
+    around = {a.symbol for a in p.loops_around} | {a.symbol for a in p.nest.group.axes if a.symbol.name in p.nest.outer}
+    statements = [s for x in node.body if isinstance(x, Compute) for s in x.statements]
+    return name_remainders(p, statements, around - {node.axis.symbol})
 
 
 def _mask_ends(p: StatementWriter, node: Loop) -> dict[tuple[Part, str], str]:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 Rule = Callable[[list[str], str], str]
 
 _OWN_FLOAT = frozenset((  # float_math.py says why
-    "exp", "expm1", "log", "log1p", "log2", "log10", "erf", "tanh", "asin", "acos", "atan", "sin", "cos", "tan", "sinh",
-    "cosh", "hypot", "fmod",
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "erf", "tanh", "asin", "acos", "atan", "sin", "cos", "tan",
+    "sinh", "cosh", "hypot", "fmod",
 ))
 _OWN_DOUBLE = frozenset(("exp", "log", "fmod"))  # double_math.py
 # libmvec's float versions have over twice eager's error: computed in double, and rounded once.

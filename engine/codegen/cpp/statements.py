@@ -114,6 +114,7 @@ class StatementWriter(Emission):
     def _index(self, part: Part, index: sympy.Expr) -> str:
         names = {}
         index = index.xreplace(self.places) if self.places else index
+        index = index.xreplace(self.remainders) if self.remainders else index
         for symbol in index.free_symbols:
             indirect = self.scopes.get(("value", part.key, symbol.name))
             if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
