@@ -8,6 +8,7 @@ ends, all children are killed.
 """
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
 import importlib
@@ -31,6 +32,7 @@ from ..failures.observe import observe
 from .in_child import run_script
 from .warm import warm_up
 
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 LAST_WORDS = 2000  # bytes of what a child that died had written to stderr
 
 
@@ -95,10 +97,19 @@ def _start(request: dict[str, Any], children: dict[int, Child]) -> None:
             with suppress(Exception):  # the child will say it
                 importlib.import_module(module)
     answer = Path(request["answer"])
+    server = os.getpid()
     pid = os.fork()
     if pid == 0:
+        _end_with(server)
         _run(request, answer)
     children[pid] = Child(request["id"], time.monotonic(), request["limit"], answer)
+
+
+def _end_with(server: int) -> None:
+    """In the child: end with the server, also one that was killed, and could not end what hangs."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)
 
 
 def _run(request: dict[str, Any], answer: Path) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -68,3 +69,29 @@ def test_what_an_interrupted_search_left_running_answers_nothing_else(cache: Pat
         pool._told = lambda: None
         pool.limit = 8  # so that the one that was left ends meanwhile
         assert [o.kind for o in pool([replace(slow, repeat=2), case])] == ["hang", "passed"]
+
+
+def test_what_hangs_ends_with_a_server_that_is_killed(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "_run", lambda request, answer: time.sleep(600))
+    reader, writer = os.pipe()
+    killed = os.fork()
+    if killed == 0:
+        children: dict[int, server.Child] = {}
+        server._start({"id": 0, "answer": "answer", "limit": 600}, children)
+        os.write(writer, str(next(iter(children))).encode())
+        time.sleep(600)
+    child = int(os.read(reader, 100))
+    os.kill(killed, signal.SIGKILL)
+    os.waitpid(killed, 0)
+    until = time.monotonic() + 30
+    while _runs(child) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    """Whether it is there, and not one that has ended and waits to be asked for its code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
