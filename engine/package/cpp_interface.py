@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
+from ..codegen.cpp_wrapper.load import OUT_OF_BOUNDS
 from ..codegen.cpp_wrapper.shim import abi_version, dtype_code
 from ..graph_cache.half import tensor_of
 from .entry import Entry
@@ -97,7 +98,7 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
     order = {symbol.name: f"${k}" for k, symbol in enumerate(signature.symbols)}
     leaves = [k for k, given in enumerate(signature.inputs) if not isinstance(given, ConstantInput)]
     yield ["entry", signature.name]
-    yield ["bounds", *native.bounds]
+    yield ["bounds", str(OUT_OF_BOUNDS), *native.bounds]
     for leaf in leaves:
         given = signature.inputs[leaf]
         if isinstance(given, NumberInput):

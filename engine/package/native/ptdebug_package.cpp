@@ -127,6 +127,7 @@ class NoGradients {
 struct PtdebugEntry {
   std::string name, refused;
   Strings bounds;
+  int64_t first_bound = 0;  // the code of the first
   std::vector<Input> inputs;
   std::vector<Symbol> symbols;
   std::vector<std::pair<Strings, std::string>> conditions;
@@ -174,7 +175,7 @@ struct PtdebugEntry {
 
  private:
   std::string why(int64_t code) const {
-    const int64_t index = std::abs(code) - 3;  // 1 and 2: torch failed; further: which check
+    const int64_t index = std::abs(code) - first_bound;
     if (code == 1 || index < 0 || index >= static_cast<int64_t>(bounds.size()))
       return name + ": an operation of torch failed, which wrote why to stderr, memory ran out, or a number exceeds 64 bits";
     return name + ": index out of range in `" + bounds[index] + "`";
@@ -399,7 +400,8 @@ struct PtdebugPackage {
   void read(const Strings& fields, PtdebugEntry& entry) const {
     const std::string& what = fields[0];
     if (what == "bounds") {
-      entry.bounds = Strings(fields.begin() + 1, fields.end());
+      entry.first_bound = std::stoll(fields.at(1));
+      entry.bounds = Strings(fields.begin() + 2, fields.end());
     } else if (what == "input") {
       const bool read = fields.size() > 6;
       entry.inputs.push_back({fields.at(1), fields.at(3), read ? fields.at(8) : "", std::stoi(fields.at(2)),

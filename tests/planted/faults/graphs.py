@@ -69,7 +69,7 @@ def f(x):
 
 def calls():
     return [(torch.randn(1, 2, 4, 4, requires_grad=True),)]
-""", AOT + "decompositions.composite", "return aten.sum.dim_IntList(aten.reshape.default(grad, shape)",
+""", AOT + "decompositions.upsampling", "return aten.sum.dim_IntList(aten.reshape.default(grad, shape)",
            "return aten.mean.dim(aten.reshape.default(grad, shape)"),
     _fault("scatter_reduce_includes_itself", FORWARD, "decompose:aten.scatter_reduce.*", """
 def f(x, i, s):
