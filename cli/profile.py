@@ -1,11 +1,12 @@
 """`ptdebug run --profile SECONDS`: torch's profiler, from the first call of a compiled graph on.
 
 Only what compiled graphs run is kept: their calls, kernels and ATen operators, and the GPU kernels that these launched.
-Where the program profiles itself, ours ends before.
+Where the program profiles itself, ours ends before. What fails here is told at the end: the program goes on.
 """
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -26,7 +27,7 @@ class Profiler:
         self.profile: Profile | None = None
         self._running: Any = None
         self._started = 0.0
-        self._pid = os.getpid()
+        self._pid, self._thread = os.getpid(), 0  # torch's profiler ends where it began
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """A compiled graph, whose call begins the profile, and ends it after the limit."""
@@ -35,13 +36,23 @@ class Profiler:
             if self.profile is None and self._pid == os.getpid():
                 if self._running is None:
                     self._start()
-                elif time.time() - self._started > self.limit:
+                elif time.time() - self._started > self.limit and threading.get_ident() == self._thread:
                     self.stop(f"{self.limit:g} seconds are over")
             return call(*args)
 
         return profiled
 
     def _start(self) -> None:
+        try:
+            self._begin()
+        except Exception as error:
+            self._running = None
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.profile = Profile(time.time(), 0.0, f"torch's profiler failed: {type(error).__name__}: {error}")
+
+    def _begin(self) -> None:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -49,7 +60,7 @@ class Profiler:
             self.profile = Profile(time.time(), 0.0, OWN)
             return
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_initialized() else [])]
-        self._running, self._started = profile(activities=activities), time.time()
+        self._running, self._started, self._thread = profile(activities=activities), time.time(), threading.get_ident()
         self._running.start()
         self._give_way(torch.autograd.profiler)
 
@@ -70,9 +81,13 @@ class Profiler:
         if running is None or self._pid != os.getpid():
             return
         seconds = time.time() - self._started
-        running.stop()
-        events = tuple(_events(running.profiler.kineto_results.events()))
-        self.profile = Profile(self._started, seconds, why, events)
+        try:
+            running.stop()
+            events = tuple(_events(running.profiler.kineto_results.events()))
+        except Exception as error:
+            self._failed(error)
+        else:
+            self.profile = Profile(self._started, seconds, why, events)
 
     def said(self) -> str:
         """What was seen, for the end of the run."""

@@ -106,7 +106,7 @@ class RecordedRun:
             if profiler.profile is not None:
                 profiles.keep(folder, profiler.profile)
             self.session.say(f"ptdebug: {profiler.said()}")
-        except Exception as error:  # a full disk, a profiler that fails: the recording goes on
+        except Exception as error:  # a full disk: the recording goes on
             self.session.say(f"ptdebug: the profile is lost: {type(error).__name__}: {error}")
 
 
@@ -124,6 +124,8 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
     """Open the recording, and arrange for torch.compile and the summary. Raises CommandError before anything runs."""
     values = gather(arguments)
     settings = to_settings(values)
+    if settings.profile and arguments.no_record:
+        raise CommandError("--profile keeps what it sees beside the recording: leave out --no-record")
     json_file = _writable(arguments.json)
     recorder: Recorder = NullRecorder() if arguments.no_record else _new_recorder(values, settings.compiler, program)
     folder = recorder.folder if isinstance(recorder, RecordingWriter) else None

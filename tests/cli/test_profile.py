@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+from ptdebug.cli.profile import Profiler
+
 PROGRAM = """
 import torch
 from torch import nn
@@ -47,3 +51,20 @@ def test_what_graphs_ran_is_in_the_timeline(tmp_path: Path) -> None:
     kernel = next(event for event in inside if event["cat"] == "profiled,kernel" and "layer_norm" in event["name"])
     shown = ptdebug(*kernel["args"]["show"].split()[1:])
     assert shown.returncode == 0 and kernel["args"]["kernel"] in shown.stdout
+
+
+def test_what_fails_is_told_and_the_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object, **options: object) -> None:
+        raise RuntimeError("no counters")
+
+    monkeypatch.setattr(torch.profiler, "profile", broken)
+    profiler = Profiler(1.0)
+    assert [profiler.around(lambda x: x + 1)(k) for k in (1, 2)] == [2, 3]
+    profiler.stop()
+    assert "torch's profiler failed: RuntimeError: no counters" in profiler.said()
+
+
+def test_without_a_recording_it_is_refused(tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, "-m", "ptdebug", "run", "--profile", "1", "--no-record", "-c", "1"],
+                         cwd=tmp_path, text=True, capture_output=True, timeout=60)
+    assert ran.returncode == 2 and "leave out --no-record" in ran.stderr
