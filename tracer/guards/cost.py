@@ -72,7 +72,10 @@ def _each(tree: BuiltTree, frame: GuardedFrame) -> dict[int, Cost]:
         source = sources.get(manager.get_source())
         if source is None and manager is not tree.root:
             continue
-        value = None if source is None else frame.value(source)  # the root's guards are about torch's own state
+        try:
+            value = None if source is None else frame.value(source)  # the root's guards are about torch's own state
+        except Exception:  # reading it again is the program's code
+            continue
         own = manager.get_leaf_guards()
         first = next((int(part) for leaf in own for part in leaf.verbose_code_parts() if part.isdigit()), None)
         for leaf in own:
