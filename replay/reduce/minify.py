@@ -4,8 +4,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from ..failures.signature import Signature
 from ..recorded.graphs import ReplayError
 from ..repro.graph_source import GraphSource
 from ..repro.graphs import REDUCED, case_repro
-from ..repro.verify import Verified, verify
-from ..workers.pool import Pool
+from ..repro.verify import LIMIT, Verified, verify
+from ..workers.pool import LIMIT as CASE_LIMIT, Pool
 from .ddmin import Reduction
 from .graph import likeness, reduce_graph
 from .inputs import refreshed
@@ -24,12 +24,14 @@ from .subgraph import computed
 
 NEIGHBOURS = 200  # how many of the last cases that passed are compared with the result
 BACK = (1, 2, 4, 8, 16)  # steps, to what is tried where the script of the smallest case does not show the failure
+HURRY = 6.0  # parts of a case that never ends have this fraction of its time, and at least LEAST seconds
+LEAST = 10.0
 
 
 @dataclass
 class MinifiedGraph:
     """The result of a reduction. `larger` are the cases on the way to the small one, which fail too; `verified` is the
-    run of the script in a fresh process, once it is written."""
+    run of the script in a fresh process, which may take `limit` seconds, once it is written."""
 
     original: Case
     small: Case
@@ -39,6 +41,7 @@ class MinifiedGraph:
     ran: int
     seconds: float
     interrupted: bool = False
+    limit: float = LIMIT
     verified: Verified | None = None
     files: list[Path] = field(default_factory=list)
 
@@ -76,16 +79,30 @@ def minify_graph(
         progress(best, pool.ran)
 
     reduction = Reduction(case, judge, pool.workers, smaller)
-    interrupted = False
+    interrupted, limit = False, max(CASE_LIMIT, pool.limit) if outcome.kind == "hang" else LIMIT
     try:
-        reduce_graph(reduction)
+        with _in_a_hurry(pool, outcome):
+            reduce_graph(reduction)
     except KeyboardInterrupt:
         interrupted = True
     small = reduction.best
     with suppress(Exception):  # shapes for those who read it
         small = refreshed(small)
     seconds = time.perf_counter() - started
-    return MinifiedGraph(case, small, outcome, passed, larger[:-1], pool.ran, seconds, interrupted)
+    return MinifiedGraph(case, small, outcome, passed, larger[:-1], pool.ran, seconds, interrupted, limit)
+
+
+@contextmanager
+def _in_a_hurry(pool: Pool, outcome: Outcome) -> Iterator[None]:
+    """Most parts of a case that never ends do not end either, and each would take the whole limit: they get less time.
+    A part that is only slow may be taken for one; the script of the smallest has the whole limit to end."""
+    whole = pool.limit
+    if outcome.kind == "hang":
+        pool.limit = min(whole, max(LEAST, whole / HURRY))
+    try:
+        yield
+    finally:
+        pool.limit = whole
 
 
 def write_minified(minified: MinifiedGraph, path: Path, facts: Sequence[str] = ()) -> None:
@@ -107,7 +124,7 @@ def _write(minified: MinifiedGraph, path: Path, facts: Sequence[str]) -> None:
     repro = case_repro(small, title=title, facts=(*facts, *_about_neighbour(minified)), **origin)
     minified.files = repro.write(path)
     beside = [os.path.abspath(place) for place in sys.path] if small.imports else []
-    minified.verified = verify(minified.files, path=beside)
+    minified.verified = verify(minified.files, limit=minified.limit, path=beside)
 
 
 def _about_neighbour(minified: MinifiedGraph) -> list[str]:
