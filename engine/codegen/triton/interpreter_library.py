@@ -58,17 +58,54 @@ def as_on_a_device() -> Iterator[None]:
     """While it lasts, Triton's interpreter does some things as a GPU does them.
 
     What a comparison of two scalars says keeps its type where it becomes a block (Triton gives it that of the operands,
-    which no mask can have); conversions to narrow floats round to nearest (not towards zero), whatever they come from.
+    which no mask can have); conversions to narrow floats round to nearest (not towards zero), whatever they come from;
+    reductions and scans combine whole blocks, as a tree (not element by element, which takes seconds).
     """
-    from triton.runtime.interpreter import interpreter_builder as builder
+    from triton.runtime.interpreter import ReduceOps, ScanOps, interpreter_builder as builder
 
     own = {"create_splat": _splat(builder), "cast_impl": _cast(builder), "create_fp_to_fp": _cast_floats(builder)}
     vars(builder).update(own)
+    plain = ReduceOps.generic_reduce, ScanOps.generic_scan
+    ReduceOps.generic_reduce, ScanOps.generic_scan = _reduced, _scanned
     try:
         yield
     finally:
+        ReduceOps.generic_reduce, ScanOps.generic_scan = plain
         for name in own:
             vars(builder).pop(name, None)
+
+
+def _reduced(self: Any, blocks: tuple[Any, ...]) -> list[Any]:
+    """`ReduceOps.generic_reduce`: neighbours along the axis are combined until one is left (blocks are powers of 2)."""
+    rank, whole = len(blocks[0].handle.data.shape), self.axis is None
+    axis = 0 if whole else self.axis
+    arrays = [b.handle.data.reshape(-1) if whole else numpy.moveaxis(b.handle.data, axis, 0) for b in blocks]
+    while len(arrays[0]) > 1:
+        arrays = _combined(self, blocks, [a[0::2] for a in arrays], [a[1::2] for a in arrays])
+    arrays = [a[0] for a in arrays]
+    if self.keep_dims:
+        arrays = [a.reshape((1,) * rank) if whole else numpy.expand_dims(a, axis) for a in arrays]
+    return [self.to_tensor(a if a.shape else a.item(), b.dtype) for a, b in zip(arrays, blocks)]
+
+
+def _scanned(self: Any, blocks: tuple[Any, ...]) -> list[Any]:
+    """`ScanOps.generic_scan` in steps of 1, 2, 4, ... (Hillis and Steele, 1986)."""
+    arrays = [numpy.moveaxis(b.handle.data, self.axis, 0) for b in blocks]
+    step = 1
+    while step < len(arrays[0]):
+        later = _combined(self, blocks, [a[:-step] for a in arrays], [a[step:] for a in arrays])
+        arrays = [numpy.concatenate([a[:step], b]) for a, b in zip(arrays, later)]
+        step *= 2
+    return [self.to_tensor(numpy.moveaxis(a, 0, self.axis), b.dtype) for a, b in zip(arrays, blocks)]
+
+
+def _combined(self: Any, blocks: tuple[Any, ...], first: list[Any], second: list[Any]) -> list[Any]:
+    """What the combining function makes of two blocks of each operand, in the types of the operands."""
+    operands = [self.to_tensor(array, block.dtype) for side in (first, second) for array, block in zip(side, blocks)]
+    made = self.combine_fn.fn(*operands)
+    results = made if isinstance(made, tuple) else (made,)
+    return [numpy.broadcast_to(getattr(getattr(r, "handle", None), "data", r), a.shape).astype(a.dtype)
+            for r, a in zip(results, first)]
 
 
 def _splat(builder: Any) -> Any:

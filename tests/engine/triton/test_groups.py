@@ -124,7 +124,7 @@ def test_several_reduction_axes_and_results_of_one_pass() -> None:
     ))
     group = Group("moments", body.axes, (body,))
     buffers = {"x": _buffer("x", 4, 3, 5), "mean": _buffer("mean", 3), "m2": _buffer("m2", 3)}
-    values = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))  # of others, a fifth round otherwise
+    values = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(1))  # of others, a fifth round otherwise
     for tile in ("", "looped-r32-w4", "looped-x4-r32-w4"):
         try:
             _check(group, buffers, {"x": values + 50}, tile=tile)
