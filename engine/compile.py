@@ -29,7 +29,6 @@ from .codegen.triton import warm_up
 from .failure_origin import origin_of
 from .graph_cache.half import Half, half_of
 from .graph_cache.parts import FoldingPart, MakeParts, Parts
-from .graph_cache.values import Uncacheable
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
 from .lowering import lowerings
@@ -130,13 +129,24 @@ def _trained_parts(trained: Trained, around: WrapperSource | None, facts: Autogr
 
 def _kept(work: Wrapped) -> Half:
     """The wrapper and the kernels of a graph as data. Raises Uncacheable for what has no such form."""
-    if work.triton:
-        raise Uncacheable("GPU kernels are not cached")
     source = work.source
+    names = tuple(s.name for s in source.signatures) if source is not None else ()
+    if work.triton or work.gpu is not None:
+        return _kept_on_a_gpu(work, source.text if source is not None else "", names)
     around = None if work.native is None else work.native.native
-    if source is None or not (source.signatures or around):
+    if source is None or not (names or around):
         return half_of(work.wrapper, graphs=work.graphs)
-    return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures), around, work.graphs)
+    return half_of(work.wrapper, source.text, names, around, work.graphs)
+
+
+def _kept_on_a_gpu(work: Wrapped, source: str, names: tuple[str, ...]) -> Half:
+    from .graph_cache.gpu import data_of, launches_of
+
+    triton, gpu = [data_of(kernel) for kernel in work.triton.values()], work.gpu
+    if gpu is None:
+        return half_of(work.wrapper, source, names, None, work.graphs, triton)
+    return half_of(work.wrapper, gpu.building.source, (), gpu.native.native, work.graphs, triton, launches_of(gpu),
+                   half_of(gpu.functions))
 
 
 def _kept_folding(aten: AtenGraph) -> FoldingPart | None:

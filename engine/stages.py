@@ -190,7 +190,7 @@ def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     if work.native is not None and work.library is not None and not context.profiled:
         call = load_native(work.library.path, work.native.native, source.names, call)
     if in_cpp is not None:
-        call = in_cpp.load(work.aten, work.plan, source, work.triton, call, context)
+        call = in_cpp.load(source, work.triton, call, context)
     work = replace(work, gpu=in_cpp if call is not in_python else None)
     call = with_graphs(call, graphs, context)
     if context.profiled:

@@ -2,11 +2,11 @@
 
 Text and plain data only. The objects that a wrapper's names refer to are stored as references (an operator by its name,
 a tensor by its elements); kernels come from the C++ file, which is found built or built again
-(`../toolchain/cpp_build.py`).
+(`../toolchain/cpp_build.py`), and on a GPU from Triton sources (`gpu.py`).
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +19,8 @@ from ..graphs.functional_graph import LAZY_VIEWS
 from ..runtime.cuda_graphs.facts import GraphFacts
 from ..runtime.runtime import STANDARD, callable_of, later, load
 from ..toolchain.cpp_build import build, functions_of
-from .values import NAMESPACES, Uncacheable, bytes_of
+from .kernel_data import KernelData, LaunchesData
+from .values import DEVICES, NAMESPACES, Uncacheable, bytes_of
 
 Record = TypeVar("Record")
 CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds
@@ -27,7 +28,7 @@ CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds
 
 class Reference(msgspec.Struct, frozen=True):
     """What a name of a wrapper refers to: "operator" NAME, "device" NAME, "view" (a key of LAZY_VIEWS), "nodes" (names
-    of nodes, for messages), "tensor" (its dtype, and `content`), "number" (a complex one)."""
+    of nodes, for messages), "tensor" (its dtype, its device, and `content`), "number" (a complex one)."""
 
     kind: str
     name: str = ""
@@ -36,11 +37,14 @@ class Reference(msgspec.Struct, frozen=True):
     stride: tuple[int, ...] = ()
     content: bytes = b""
     number: tuple[float, float] = (0.0, 0.0)
+    device: str = "cpu"
 
 
 class Half(msgspec.Struct, frozen=True):
     """One wrapper, the C++ file that its kernels are in ("" for none), and their names in the order of its table; and
-    what the same wrapper in that file needs, where there is one. `graphs`: what CUDA graphs of it must know."""
+    what the same wrapper in that file needs, where there is one. `graphs`: what CUDA graphs of it must know. `triton`
+    are kernels on a GPU; where the wrapper in C++ launches them, `launches` says how, and `functions` is a wrapper that
+    gives what it lets Python do."""
 
     text: str
     names: dict[str, Reference]
@@ -48,6 +52,9 @@ class Half(msgspec.Struct, frozen=True):
     kernels: tuple[str, ...] = ()
     native: Native | None = None
     graphs: GraphFacts | None = None
+    triton: tuple[KernelData, ...] = ()
+    launches: LaunchesData | None = None
+    functions: Half | None = None
 
 
 def encode(parts: Any) -> bytes:
@@ -62,8 +69,7 @@ def decode_as(content: bytes, kind: type[Record]) -> Record:
 
 
 def _from_text(kind: type, text: Any) -> Any:
-    return getattr(torch, text.removeprefix("torch.")) if kind is torch.dtype else kind(text)
-
+    return getattr(torch, text.removeprefix("torch.")) if kind is torch.dtype else kind(text)  # a torch.device
 
 # ---- wrappers --------------------------------------------------------------------------------------------------------
 class Source(Protocol):
@@ -79,14 +85,16 @@ class Source(Protocol):
 
 def half_of(
     wrapper: Source, source: str = "", kernels: tuple[str, ...] = (), native: Native | None = None,
-    graphs: GraphFacts | None = None,
+    graphs: GraphFacts | None = None, triton: Sequence[KernelData] = (), launches: LaunchesData | None = None,
+    functions: Half | None = None,
 ) -> Half:
-    """A wrapper as data, with the C++ of its kernels. Raises Uncacheable for an object that has no description."""
-    own = {name: value for name, value in wrapper.names.items() if name not in STANDARD and name not in kernels}
+    """A wrapper as data, with its kernels. Raises Uncacheable for an object that has no description."""
+    known = {*STANDARD, *kernels, *[kernel.name for kernel in triton]}
+    own = {name: value for name, value in wrapper.names.items() if name not in known}
     found = {name: _reference(value, wrapper.operators.get(name)) for name, value in own.items()}
     if sum(len(reference.content) for reference in found.values()) > CONSTANTS_LIMIT:
         raise Uncacheable("the graph contains large tensors")
-    return Half(wrapper.text, found, source, kernels, native, graphs)
+    return Half(wrapper.text, found, source, kernels, native, graphs, tuple(triton), launches, functions)
 
 
 def _reference(value: Any, operator: str | None) -> Reference:
@@ -109,20 +117,23 @@ def _reference(value: Any, operator: str | None) -> Reference:
 
 
 def _tensor(value: torch.Tensor) -> Reference:
-    plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
+    plain = type(value) is torch.Tensor and value.device.type in DEVICES and value.layout is torch.strided
     if not plain or value.is_quantized or value.is_conj() or value.is_neg() or value.requires_grad:
         raise Uncacheable("the wrapper refers to a tensor that is not strided")
     order = sorted(range(value.dim()), key=lambda i: (value.stride()[i], value.shape[i]), reverse=True)
     if not value.permute(order).is_contiguous():
         raise Uncacheable("the wrapper refers to a tensor that is not dense")
     name = str(value.dtype).removeprefix("torch.")
-    return Reference("tensor", name, size=tuple(value.shape), stride=tuple(value.stride()), content=bytes_of(value))
+    return Reference("tensor", name, size=tuple(value.shape), stride=tuple(value.stride()), content=bytes_of(value),
+                     device=str(value.device))
 
 
 def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[..., Any]:
     """The wrapper as a function; tracebacks show it under `filename`. Its kernels are in the library at `path`; None:
     where the cache has it, or it is built. Raises what `build` raises."""
     names = {name: _object(reference) for name, reference in half.names.items()}
+    if half.triton or half.launches is not None:
+        return _on_a_gpu(half, names, filename)
     if not half.kernels and half.native is None:
         return load(half.text, names, filename)
     if path is None:
@@ -133,6 +144,21 @@ def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[...
     if half.native is None:
         return load(half.text, {**names, **functions}, filename)
     return load_native(path, half.native, names, later(lambda: load(half.text, {**names, **functions}, filename)))
+
+
+def _on_a_gpu(half: Half, names: dict[str, Any], filename: str) -> Callable[..., Any]:
+    from .gpu import kernels_of, loaded  # which load Triton's code generation
+
+    kernels = kernels_of(half.triton)
+    runners = {name: kernel.runner() for name, kernel in kernels.items()}
+    if half.launches is None or half.native is None:
+        functions = build(half.source, half.kernels).functions if half.kernels else {}
+        return load(half.text, {**names, **functions, **runners}, filename)
+    python = later(lambda: load(half.text, {**names, **runners}, filename))
+    others = call_of(half.functions, f"{filename} steps")() if half.functions is not None else ()
+    path = build(half.source, ()).path
+    return loaded(
+        path, half.native, names, python, kernels, half.launches.launches, half.launches.by_python, others)
 
 
 def _object(reference: Reference) -> Any:
@@ -159,4 +185,4 @@ def tensor_of(reference: Reference) -> torch.Tensor:
     tensor = torch.empty_strided(reference.size, reference.stride, dtype=dtype)
     if reference.content:
         tensor.copy_(torch.frombuffer(bytearray(reference.content), dtype=dtype).reshape(reference.size))
-    return tensor
+    return tensor.to(reference.device)

@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.utils._pytree import tree_leaves
 
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import PLAN
 from ...dependencies import msgspec
 from ..graphs.functional_graph import Captured, fake_mode_of
 from . import state
-from .values import Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
+from .values import DEVICES, Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
 
 SWITCH = "PTDEBUG_GRAPH_CACHE"
 """The environment variable that turns the cache off ("0")."""
@@ -46,7 +47,7 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     parts += [f"cpp_wrapper {context.cpp_wrapper}", f"cuda_graphs {context.cuda_graphs}", context.way,
               repr(sorted(context.preferred.items())), str(context.buckets)]
     parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]
-    parts += _inputs(captured.inputs)
+    parts += [*_inputs(captured.inputs), *_gpus(captured)]
     parts.append(state.of_sizes(fake_mode_of(captured).shape_env))
     return hashlib.sha256("\n".join(map(string, parts)).encode()).hexdigest()
 
@@ -111,7 +112,20 @@ def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
 
 def _inputs(inputs: tuple[Any, ...]) -> list[str]:
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    if any(tensor.device.type != "cpu" for tensor in tensors):
-        raise Uncacheable("the graph does not run on the CPU alone")
+    other = next((tensor.device.type for tensor in tensors if tensor.device.type not in DEVICES), None)
+    if other is not None:
+        raise Uncacheable(f"the graph runs on the device {other}")
     bases = [fake_tensor(base) if (base := value._base) is not None else "" for value in tensors]
     return [*map(text_of, inputs), memory_of(tensors), *bases]
+
+
+def _gpus(captured: Captured) -> list[str]:
+    """What is compiled for, besides this machine's CPU."""
+    values = [node.meta.get("val") for node in captured.module.graph.nodes if node.op != "output"]
+    tensors = [v for v in tree_leaves([*captured.inputs, *values]) if isinstance(v, torch.Tensor)]
+    devices = sorted({tensor.device for tensor in tensors if tensor.device.type == "cuda"}, key=str)
+    if not devices:
+        return []
+    from .gpu import properties  # which loads Triton's code generation
+
+    return properties(devices)

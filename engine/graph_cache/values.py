@@ -23,6 +23,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 CONSTANT_LIMIT = 16 << 20  # bytes of one tensor that a graph holds
 
 
+DEVICES = ("cpu", "cuda")
+"""The kinds of devices whose tensors are kept."""
+
+
 class Uncacheable(Exception):
     """This graph is not cached; the message says why."""
 
@@ -103,19 +107,20 @@ def memory_of(tensors: list[torch.Tensor]) -> str:
 
 def constant(value: Any) -> str:
     """The content of a tensor that the graph holds."""
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.is_sparse:
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type not in DEVICES or value.is_sparse:
         raise Uncacheable(f"the graph contains a value of type {type(value).__qualname__}")
     if value.layout is not torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
         raise Uncacheable("the graph contains a tensor that is not strided")
     if value.numel() * value.itemsize > CONSTANT_LIMIT:
         raise Uncacheable("the graph contains a large tensor")
     content = hashlib.sha256(bytes_of(value)).hexdigest()
-    return f"c({value.dtype}{_items(tuple(value.shape))}{_items(value.stride())}{value.requires_grad} {content})"
+    layout = f"{_items(tuple(value.shape))}{_items(value.stride())}"
+    return f"c({value.dtype} {value.device}{layout}{value.requires_grad} {content})"
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    """The elements of a CPU tensor in the order of its dimensions."""
-    flat = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)  # also one element is strided by 1
+    """The elements of a tensor in the order of its dimensions."""
+    flat = tensor.detach().cpu().clone(memory_format=torch.contiguous_format).reshape(-1)  # one element is strided by 1
     content: bytes = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     return content
 

@@ -175,6 +175,11 @@ class Building:
         except Exception as error:  # raised again where the library is wanted
             self._error = error
 
+    @property
+    def source(self) -> str:
+        """What it is built from."""
+        return self._arguments[0]
+
     def wait(self) -> BuiltLibrary:
         """The library, when it is there."""
         while not self.finished():

@@ -44,7 +44,7 @@ class Driver:
     def handle(self, kernel: TritonKernel, number: int) -> tuple[int, int, int]:
         """What the table of launches has of a kernel."""
         found = kernel.source.launches[number]
-        dtypes = {name: buffer.dtype for name, buffer in kernel._buffers.items()}
+        dtypes = {name: buffer.dtype for name, buffer in kernel.buffers.items()}
         dtypes |= {workspace.name: workspace.dtype for workspace in kernel.source.workspaces}
         code = load_interpreted(kernel.source)[found.name]
         self._kernels.append(functools.partial(self._run, kernel, code, found, dtypes))
@@ -94,7 +94,7 @@ def in_cpp(graph: Captured, context: CompileContext) -> Callable[..., Any] | Non
     functions = {name: kernel.runner() for name, kernel in kernels.items()}
     source = wrapper.generate(
         work.aten, work.plan, functions, {name: kernel.signature for name, kernel in kernels.items()})
-    call = made.load(work.aten, work.plan, source, kernels, wrapper.load(source, context), context)
+    call = made.load(source, kernels, wrapper.load(source, context), context)
     return entry(call, EntryFacts.of(work.aten), graph)
 
 

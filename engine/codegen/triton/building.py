@@ -146,12 +146,12 @@ def canonical(text: str, name: str) -> str:
 
 
 def _key(job: Mapping[str, Any]) -> str:
-    same = {**job, "text": canonical(job["text"], job["name"]), "name": "", "options": _options()}
+    same = {**job, "text": canonical(job["text"], job["name"]), "name": "", "options": options()}
     return hashlib.sha256(json.dumps(same).encode()).hexdigest()[:32]
 
 
 @lru_cache(maxsize=1)
-def _options() -> str:
+def options() -> str:
     """What else the machine code depends on: Triton's version and settings, and the options in the server's source."""
     try:
         release = version("triton")
@@ -257,5 +257,5 @@ def _compiled_here(job: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-__all__ = ["Binary", "Build", "TritonUnsupported", "begin", "canonical", "parameter_constants", "parameter_types",
+__all__ = ["Binary", "Build", "TritonUnsupported", "begin", "canonical", "options", "parameter_constants", "parameter_types",
            "warm_up"]

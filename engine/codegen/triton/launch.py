@@ -41,11 +41,11 @@ Variant = Callable[[int, int, int, tuple[Any, ...]], None]  # (programs, program
 class TritonKernel:
     """The kernels of one group, callable. `buffers` of the program give the dtypes."""
 
-    def __init__(self, source: TritonSource, buffers: dict[str, Buffer], device: torch.device) -> None:
+    def __init__(self, source: TritonSource, buffers: Mapping[str, Buffer], device: torch.device) -> None:
         self.source = source
         self.signature: KernelSignature = source.signature
         self.device = device
-        self._buffers = buffers
+        self.buffers = buffers
         self._run: Callable[..., int] | None = None
         self._launchers = [_CudaLauncher(k, source, device) for k in source.launches] if device.type == "cuda" else []
 
@@ -127,7 +127,7 @@ class TritonKernel:
     def _table_runner(self, table: Table) -> Callable[..., int]:
         """For a kernel that reads its buffers from a table."""
         launch = self._table_launch()
-        dtypes = [(k, self._buffers[n]) for k, n in enumerate(self.signature.buffers)]
+        dtypes = [(k, self.buffers[n]) for k, n in enumerate(self.signature.buffers)]
         tables = Tables(table, [(k, b.dtype.itemsize) for k, b in dtypes if b.device.type != self.device.type],
                         self.device)
 
@@ -218,7 +218,7 @@ class TritonKernel:
             count = len(signature.buffers)
             symbols = arguments[count:]
             memory = {
-                name: a if isinstance(a, torch.Tensor) else _tensor_at(a, self._buffers[name].dtype)
+                name: a if isinstance(a, torch.Tensor) else _tensor_at(a, self.buffers[name].dtype)
                 for name, a in zip(signature.buffers, arguments)
             }
             memory |= {w.name: torch.empty(n, dtype=w.dtype) for w, n in zip(workspaces, sizes(*symbols))}

@@ -4,13 +4,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .....artifacts.context import CompileContext
 from .....artifacts.decision_kinds import CPP_WRAPPER_ASKED
 from ....graphs.functional_graph import AtenGraph
 from ....graphs.wrapper_source import WrapperSource
-from ....ir.ir import ExternCall, Plan
+from ....ir.ir import Plan
 from ....runtime.cuda_graphs import conditions
 from ....toolchain.cpp_build import BuildFailed, Building, CannotBuild
 from ....unsupported import NoCppWrapper
@@ -18,7 +19,7 @@ from ... import wrapper
 from ...python_steps import steps
 from ...triton import InterpretedGroup, TritonKernel
 from ..load import load
-from ..state import NativeSource
+from ..state import Native, NativeSource
 from .writer import GpuWriter
 
 Kernels = Mapping[str, TritonKernel | InterpretedGroup]
@@ -28,46 +29,50 @@ GPU_BY_DEFAULT = True
 AS_DEFAULT = "a call launches its kernels in less time"
 
 
+Python = Callable[..., Sequence[Any]]
+
+
 @dataclass(frozen=True)
 class GpuWrapper:
-    """A wrapper that is being built. `kernels` are those it was written for, `launches` and `steps` as the writer has
-    them."""
+    """A wrapper that is being built. `kernels` are those it was written for; `launches` are (kernel, which of its
+    launches). Python launches the kernels that `by_python` names and, where that is None, calls the next of the
+    functions that `functions` defines."""
 
     native: NativeSource
     building: Building
     kernels: Kernels
     launches: tuple[tuple[str, int], ...]
-    steps: tuple[str | tuple[ExternCall, bool], ...]
+    by_python: tuple[str | None, ...]
+    functions: WrapperSource
 
-    def load(
-        self, aten: AtenGraph, plan: Plan, source: WrapperSource, kernels: Kernels,
-        python: Callable[..., Sequence[Any]], context: CompileContext,
-    ) -> Callable[..., Sequence[Any]]:
+    def load(self, source: WrapperSource, kernels: Kernels, python: Python, context: CompileContext) -> Python:
         """The wrapper as a function, with `kernels` as they were compiled; `python` where it cannot be used."""
         refused = [n for n, kernel in self.kernels.items() if kernels[n].signature != kernel.signature]
-        launch, current = driver_functions()
+        functions = wrapper.load(self.functions, context.for_part(f"{context.part}.steps".lstrip(".")))
         try:
-            if refused or not launch:
-                raise NoCppWrapper(f"{refused[0]} has no kernel" if refused else "the driver has no cuLaunchKernel")
+            if refused:
+                raise NoCppWrapper(f"{refused[0]} has no kernel")
             path = self.building.wait().path
+            return loaded(path, self.native.native, source.names, python, kernels, self.launches, self.by_python,
+                          functions())
         except (NoCppWrapper, CannotBuild, BuildFailed) as reason:
-            why = str(reason)
-            context.decide("python-wrapper", "graph", ("python",), "python", why)
+            context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
             return python
-        table = _table([launch, current], [_handle(kernels[name], number) for name, number in self.launches])
-        state = (ctypes.addressof(table), self._by_python(aten, plan, kernels, context), table)
-        return load(path, self.native.native, source.names, python, state)
 
-    def _by_python(
-        self, aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
-    ) -> tuple[Callable[..., Any], ...]:
-        """What Python does for it."""
-        calls = [step for step in self.steps if not isinstance(step, str)]
-        signatures = {name: kernel.signature for name, kernel in kernels.items()}
-        text = steps(aten, plan, signatures, calls)
-        functions = iter(wrapper.load(text, context.for_part(f"{context.part}.steps".lstrip(".")))())
-        found = [kernels[s].runner() if isinstance(s, str) else next(functions) for s in self.steps]
-        return (*found, *functions)  # at last what makes views
+
+def loaded(
+    path: Path, native: Native, names: Mapping[str, Any], python: Python, kernels: Kernels,
+    launches: Sequence[tuple[str, int]], by_python: Sequence[str | None], functions: Sequence[Callable[..., Any]],
+) -> Python:
+    """The wrapper in the library at `path`, for the rest see GpuWrapper. Raises NoCppWrapper without a driver."""
+    launch, current = driver_functions()
+    if not launch:
+        raise NoCppWrapper("the driver has no cuLaunchKernel")
+    table = _table([launch, current], [_handle(kernels[name], number) for name, number in launches])
+    rest = iter(functions)
+    called = [next(rest) if name is None else kernels[name].runner() for name in by_python]
+    state = (ctypes.addressof(table), (*called, *rest), table)  # at last what makes views
+    return load(path, native, names, python, state)
 
 
 def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext) -> GpuWrapper | None:
@@ -91,7 +96,10 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     if context.decide("wrapper", "graph", OPTIONS, "cpp", why) == "python":
         return None
     text = "\n".join([line.text for line in source.lines]) + "\n"
-    return GpuWrapper(source, Building(text, ()), kernels, tuple(writer.launches), tuple(writer.steps))
+    signatures = {name: kernel.signature for name, kernel in kernels.items()}
+    functions = steps(aten, plan, signatures, [step for step in writer.steps if not isinstance(step, str)])
+    by_python = tuple([step if isinstance(step, str) else None for step in writer.steps])
+    return GpuWrapper(source, Building(text, ()), kernels, tuple(writer.launches), by_python, functions)
 
 
 def driver_functions() -> tuple[int, int]:

@@ -1,0 +1,66 @@
+"""What is kept of the Triton kernels of a graph, and of the C++ wrapper that launches them (see `gpu.py`)."""
+from __future__ import annotations
+
+import torch
+
+from ...dependencies import msgspec
+
+
+class LaunchData(msgspec.Struct, frozen=True):
+    """A `Launch`, its symbols and its grid as sympy's `srepr` has them, its lines without provenance."""
+
+    name: str
+    pointers: tuple[str, ...]
+    types: tuple[str, ...]
+    symbols: tuple[str, ...]
+    constants: dict[str, int]
+    grid: tuple[str, ...]
+    warps: int
+    index: str
+    lines: tuple[str, ...]
+    tile: str
+
+
+class TableData(msgspec.Struct, frozen=True):
+    """A `Table`."""
+
+    places: tuple[tuple[int, ...], ...]
+    sizes: tuple[tuple[int, ...], ...]
+    blocks: tuple[int, ...]
+
+
+class BufferData(msgspec.Struct, frozen=True):
+    """What a launch needs of a buffer."""
+
+    name: str
+    dtype: torch.dtype
+    device: torch.device
+
+
+class WorkspaceData(msgspec.Struct, frozen=True):
+    """A `Workspace`."""
+
+    name: str
+    dtype: torch.dtype
+    numel: str
+
+
+class KernelData(msgspec.Struct, frozen=True):
+    """A `TritonKernel`: the signature, and its source."""
+
+    name: str
+    device: torch.device
+    buffers: tuple[BufferData, ...]
+    symbols: tuple[str, ...]
+    bounds: tuple[str, ...]
+    launches: tuple[LaunchData, ...]
+    workspaces: tuple[WorkspaceData, ...]
+    extents: tuple[str, ...]
+    table: TableData | None
+
+
+class LaunchesData(msgspec.Struct, frozen=True):
+    """What a C++ wrapper launches, and what it lets Python do: see `GpuWrapper`."""
+
+    launches: tuple[tuple[str, int], ...]
+    by_python: tuple[str | None, ...]
