@@ -1,5 +1,5 @@
-"""The Triton kernels of a graph as data, and back. Machine code is no part of it: it is found by the text of a kernel in
-the cache of compiled kernels (`../codegen/triton/building.py`), or compiled again."""
+"""The Triton kernels of a graph as data, and back. Machine code is no part of it: it is found by the text of a kernel,
+in the cache of compiled kernels (`../codegen/triton/building.py`), or compiled again."""
 from __future__ import annotations
 
 from collections.abc import Sequence

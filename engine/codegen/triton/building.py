@@ -257,5 +257,5 @@ def _compiled_here(job: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-__all__ = ["Binary", "Build", "TritonUnsupported", "begin", "canonical", "options", "parameter_constants", "parameter_types",
-           "warm_up"]
+__all__ = ["Binary", "Build", "TritonUnsupported", "begin", "canonical", "options", "parameter_constants",
+           "parameter_types", "warm_up"]
