@@ -138,7 +138,7 @@ def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     if source is not None:
         source, around = add_wrapper(work.aten, work.plan, source, context)
     names = [s.name for s in source.signatures] if source is not None else []
-    building = Building(source.text, names) if source is not None and (names or around) else None
+    building = Building(source.text, names, context.recording) if source is not None and (names or around) else None
     there = tuple([item for item in work.plan.items
                    if isinstance(item, Group) and (source is None or item.device.type != "cpu")])
     triton = kernels_for_plan(replace(work.plan, items=there), context)
