@@ -63,7 +63,7 @@ def compile_graph(
     context.way = context.decide("compile", "graph", tuple(WAYS), wanted, f"{kind}{asked}")
     if context.way == "eager":
         return _eager(captured, context, "forced by an override" if wanted != "eager" else AS_ASKED)
-    if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
+    if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in captured.inputs):
         warm_up()
     try:
         if has_wrappers(captured):
