@@ -25,7 +25,6 @@ from .aot.ddp_buckets import bucket_groups, compile_in_buckets
 from .aot.subclasses.call import compile_apart, in_eager
 from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
-from .codegen.triton import warm_up
 from .failure_origin import origin_of
 from .graph_cache.half import Half, half_of
 from .graph_cache.parts import FoldingPart, MakeParts, Parts
@@ -62,7 +61,9 @@ def compile_graph(
     context.way = context.decide("compile", "graph", tuple(WAYS), wanted, f"{kind}{asked}")
     if context.way == "eager":
         return _eager(captured, context, "forced by an override" if wanted != "eager" else AS_ASKED)
-    if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
+    if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in captured.inputs):
+        from .codegen.triton import warm_up
+
         warm_up()
     try:
         if has_wrappers(captured):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,10 +23,8 @@ from .aot.autograd.saved_index_compression import narrow_indices
 from .aot.describe import describe_aten, describe_halves, describe_joint
 from .codegen import cpp, wrapper
 from .codegen.cpp_wrapper.adding import add_wrapper
-from .codegen.cpp_wrapper.gpu import launches
 from .codegen.cpp_wrapper.load import load as load_native
 from .codegen.cpp_wrapper.state import NativeSource
-from .codegen.triton import InterpretedGroup, TritonKernel, describe_for_target, finished, kernels_for_plan
 from .graphs.autograd_graphs import JointGraph, Partitioned
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
@@ -43,10 +41,13 @@ from .passes.rewriting import Rewritten, pass_stage
 from .runtime import runtime
 from .runtime.cuda_graphs import conditions
 from .runtime.cuda_graphs.facts import GraphFacts
-from .runtime.cuda_graphs.runner import with_graphs
 from .runtime.spans import around_kernels, spanned
 from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported
+
+if TYPE_CHECKING:  # what GPUs need is loaded for them: a tenth of what a process's first, small graph takes
+    from .codegen.cpp_wrapper.gpu.launches import GpuWrapper
+    from .codegen.triton import InterpretedGroup, TritonKernel
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -81,7 +82,7 @@ class Generated(Scheduled):
     native: NativeSource | None
     building: Building | None
     triton: Mapping[str, TritonKernel | InterpretedGroup]
-    gpu: launches.GpuWrapper | None
+    gpu: GpuWrapper | None
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,35 @@ def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     if source is not None:
         source, around = add_wrapper(work.aten, work.plan, source, context)
     names = [s.name for s in source.signatures] if source is not None else []
-    building = Building(source.text, names) if source is not None and (names or around) else None
+    building = Building(source.text, names, context.recording) if source is not None and (names or around) else None
     there = tuple([item for item in work.plan.items
                    if isinstance(item, Group) and (source is None or item.device.type != "cpu")])
-    triton = kernels_for_plan(replace(work.plan, items=there), context)
-    gpu = launches.begin(work.aten, work.plan, triton, context) if source is None else None
+    triton, gpu = _for_gpu(work, there, source is None, context) if there or source is None else ({}, None)
     return Generated(**vars(work), source=source, native=around, building=building, triton=triton, gpu=gpu)
+
+
+def _for_gpu(
+    work: Scheduled, groups: tuple[Group, ...], alone: bool, context: CompileContext
+) -> tuple[Mapping[str, TritonKernel | InterpretedGroup], GpuWrapper | None]:
+    """The kernels of a GPU, and, where there are no others, the wrapper in C++."""
+    from .codegen.cpp_wrapper.gpu import launches
+    from .codegen.triton import kernels_for_plan
+
+    triton = kernels_for_plan(replace(work.plan, items=groups), context)
+    return triton, launches.begin(work.aten, work.plan, triton, context) if alone else None
+
+
+def _finished(
+    work: Generated, context: CompileContext
+) -> tuple[Mapping[str, TritonKernel | InterpretedGroup], tuple[tuple[str, str, AnyRecord], ...]]:
+    """The kernels of a GPU, compiled, and their records."""
+    if not work.triton:
+        return {}, ()
+    from .codegen.triton import TritonKernel, finished
+
+    triton = finished(work.triton, work.plan, context)
+    made = [(name, kernel) for name, kernel in triton.items() if context.recording and isinstance(kernel, TritonKernel)]
+    return triton, tuple([("kernels", name, kernel.record()) for name, kernel in made])
 
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
@@ -158,11 +182,10 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         signatures |= {s.name: s for s in work.source.signatures}
         if context.recording:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
-    triton = finished(work.triton, work.plan, context)
+    triton, described = _finished(work, context)
+    records += described
     for name, kernel in triton.items():
         signatures[name], functions[name] = kernel.signature, kernel.runner()
-        if context.recording and isinstance(kernel, TritonKernel):
-            records += (("kernels", name, kernel.record()),)
     for name, own in (("attention", attention), ("product", sgemm)):
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
@@ -176,7 +199,11 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
 
 def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, str, AnyRecord], ...]:
     """All forms, down to machine code, of the Triton kernels that the target of `--target` would get."""
-    return tuple(describe_for_target(work.plan, context.target, context)) if context.target.startswith("cuda") else ()
+    if not context.target.startswith("cuda"):
+        return ()
+    from .codegen.triton import describe_for_target
+
+    return tuple(describe_for_target(work.plan, context.target, context))
 
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
@@ -192,7 +219,10 @@ def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     if in_cpp is not None:
         call = in_cpp.load(source, work.triton, call, context)
     work = replace(work, gpu=in_cpp if call is not in_python else None)
-    call = with_graphs(call, graphs, context)
+    if graphs is not None:
+        from .runtime.cuda_graphs.runner import with_graphs
+
+        call = with_graphs(call, graphs, context)
     if context.profiled:
         call = spanned(call, str(context.id), context.part)
     folding = work.aten.folding

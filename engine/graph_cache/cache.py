@@ -14,13 +14,12 @@ from ...dependencies import msgspec
 from ..aot.autograd.entry import training_entry
 from ..graphs.functional_graph import Captured
 from ..passes.freezing.call import FrozenCall
-from ..runtime.cuda_graphs.runner import with_graphs
 from ..runtime.eager_twin import never_slower
 from ..runtime.entry import Compiled, entry
 from ..runtime.runtime import wrapper_file
 from ..toolchain.cpp_build import CannotBuild
 from . import disk, sizes
-from .half import call_of, encode
+from .half import Half, call_of, encode
 from .history import HISTORY, Done, label_of
 from .key import key_of, recorded_key_of
 from .parts import MakeParts, Parts, decode
@@ -132,8 +131,17 @@ def _libraries_are_there(told: list[kept_stages.Told]) -> bool:
     return all(os.path.exists(path) for record in kernels for path in record.path.split(os.pathsep) if path)
 
 
+def _called(half: Half, context: CompileContext) -> Compiled:
+    call = call_of(half, wrapper_file(context))
+    if half.graphs is None:
+        return call
+    from ..runtime.cuda_graphs.runner import with_graphs  # only where it is needed: `stages.py`
+
+    return with_graphs(call, half.graphs, context)
+
+
 def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Compiled:
-    call = with_graphs(call_of(parts.call, wrapper_file(context)), parts.call.graphs, context)
+    call = _called(parts.call, context)
     if parts.folding is not None:
         fold = call_of(parts.folding.call, wrapper_file(context.for_part("folding")))
         call = FrozenCall(call, fold, parts.folding.positions)
@@ -142,7 +150,7 @@ def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Comp
         return never_slower(entry(call, parts.entry, captured), captured, parts.entry.written, context)
     assert parts.backward is not None and parts.node is not None
     of_backward = context.for_part("backward")
-    backward = with_graphs(call_of(parts.backward, wrapper_file(of_backward)), parts.backward.graphs, of_backward)
+    backward = _called(parts.backward, of_backward)
     outside = call_of(parts.outside, wrapper_file(context.for_part("outside"))) if parts.outside is not None else None
     compiled = training_entry(captured, parts.node, call, backward, outside)
     return never_slower(compiled, captured, parts.node.changed, context, trains=True)

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,22 @@ def sources() -> str:
 @functools.cache
 def _sources() -> str:
     digest = hashlib.sha256()
-    root = Path(__file__).parent.parent.parent
-    for room in ROOMS:
-        for path in sorted((root / room).rglob("*.py")):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(root)}\0{len(content)}\0".encode() + content)
+    root = str(Path(__file__).parent.parent.parent)
+    for path in sorted([path for room in ROOMS for path in _modules(os.path.join(root, room))]):
+        with open(path, "rb", buffering=0) as file:
+            content = file.read()
+        digest.update(f"{path.removeprefix(root)}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
+
+
+def _modules(folder: str) -> Iterator[str]:
+    """The paths of all modules below a folder; there are hundreds, for which `pathlib` takes three times as long."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _modules(entry.path)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ value, or the quotient or remainder of a linear form. Every atom has bounds, so 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cmp_to_key, lru_cache
 from math import gcd
 from typing import Any
@@ -363,3 +363,29 @@ def _to_sympy(form: Linear) -> sympy.Expr:
     if form.const != 0 or not parts:
         parts.insert(0, expr(form.const))
     return parts[0] if len(parts) == 1 else sympy.Add._from_args(parts)
+
+
+# What follows does without Add, too, where it can.
+def without(index: sympy.Expr, symbol: sympy.Symbol) -> sympy.Expr:
+    """`index - symbol`, expanded."""
+    terms = sympy.Add.make_args(index)
+    others = [term for term in terms if term != symbol]
+    if len(others) == len(terms):
+        return sympy.expand(index - symbol)
+    return sympy.expand(sympy.Add._from_args(others))
+
+
+def renamed(index: sympy.Expr, names: Mapping[sympy.Symbol, sympy.Symbol]) -> sympy.Expr:
+    """The index in terms of other symbols, which are not in it yet."""
+    if not index.is_Add:
+        return index.xreplace(names)
+    terms = [term.xreplace(names) for term in index.args]
+    return sympy.Add._from_args(sorted(terms, key=lambda term: (not term.is_Number, _IN_SYMPYS_ORDER(term))))
+
+
+def shifted(index: sympy.Expr, distance: int) -> sympy.Expr:
+    """The index plus a number."""
+    terms = sympy.Add.make_args(index)
+    others = [term for term in terms if not term.is_Integer]
+    total = distance + sum(int(term) for term in terms if term.is_Integer)
+    return sympy.Add._from_args([*[_integer(total)] * (total != 0), *others])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from .affine import Linear, axis_symbol
+from .affine import Linear, axis_symbol, renamed
 from .body_affine import form_or_none, static
 from .ir import Axis, Statement
 
@@ -36,7 +36,7 @@ RowPlace = tuple[str, sympy.Expr, int]
 
 def row_place(buffer: str, form: Linear, loop: Axis) -> RowPlace:
     """What `loop` accesses of a buffer by an index of that form."""
-    return buffer, form.expr.xreplace({loop.symbol: ALONG}), static(loop.extent) or 0
+    return buffer, renamed(form.expr, {loop.symbol: ALONG}), static(loop.extent) or 0
 
 
 @dataclass(frozen=True)

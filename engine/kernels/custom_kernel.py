@@ -41,7 +41,7 @@ class OwnKernel:
     @cached_property
     def built(self) -> BuiltLibrary:
         """The library; raises BuildFailed or CannotBuild."""
-        return build(self.source, [])
+        return build(self.source, [], reported=True)  # once on each machine: before anyone knows who asks
 
     @cached_property
     def function(self) -> Any:

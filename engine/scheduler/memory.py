@@ -86,7 +86,8 @@ def _span(buffer: Buffer) -> sympy.Expr:
     """Elements from the first to the last, gaps included."""
     if 0 in buffer.size:
         return sympy.S.Zero
-    return sympy.expand(1 + sympy.Add(*[(n - 1) * stride for n, stride in zip(buffer.size, buffer.stride)]))
+    span = sum(((n - 1) * stride for n, stride in zip(buffer.size, buffer.stride)), sympy.S.One)
+    return span if span.is_Integer else sympy.expand(span)
 
 
 def _bytes(program: Program, name: str) -> int | None:

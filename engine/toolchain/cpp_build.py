@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -41,8 +42,10 @@ FLAGS = (
     "-fno-builtin",  # gcc would join sin and cos of one argument to sincos, which has no vector form
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
     "-g1",  # line tables: each instruction leads to its line of the kernel; the code is the same with and without
-    "-fopt-info-vec-optimized-missed",  # which loops became vectors, and why others did not
 )
+# Which loops became vectors, and why others did not. To find words for it takes the compiler up to half as long again,
+# and recordings alone show it.
+REPORT = ("-fopt-info-vec-optimized-missed",)
 # gcc 12 writes a permutation of eight doubles wrong that leaves them within their pairs, but for the third or fourth,
 # which is from the upper half. It vectorizes adjacent statements to such ones: the elements of a small matrix.
 OF_DOUBLES = ("-fno-tree-slp-vectorize",)
@@ -97,25 +100,26 @@ class BuiltLibrary:
     path: Path
 
 
-def build(source: str, names: Sequence[str]) -> BuiltLibrary:
+def build(source: str, names: Sequence[str], reported: bool = False) -> BuiltLibrary:
     """Compile `source` (or find it compiled) and load its kernels `names`, which stand in the order of its entry table.
 
+    `reported`: with the report on vectors in the log, even where it has been compiled without.
     Raises CompilerMissing without a compiler, BuildFailed when it refuses the source, and CacheUnwritable.
     """
-    return Building(source, names).wait()
+    return Building(source, names, reported).wait()
 
 
-def cached(source: str, names: Sequence[str]) -> BuiltLibrary | None:
+def cached(source: str, names: Sequence[str], reported: bool = False) -> BuiltLibrary | None:
     """What `build` returns, where it has been compiled before: about a millisecond. Raises CompilerMissing."""
     start = time.perf_counter()
     compiler, library = _place(source)
-    log = _intact_entry(library, library.with_suffix(".log"))
-    if log is None:
+    entry = _intact_entry(library, library.with_suffix(".log"))
+    if entry is None or (reported and not entry.reported):
         return None
     mark_used(library)
     functions = functions_of(library, names)
-    command = _command(compiler, source, library)
-    return BuiltLibrary(functions, command, log, time.perf_counter() - start, True, library)
+    command = _command(compiler, source, library, entry.reported)
+    return BuiltLibrary(functions, command, entry.log, time.perf_counter() - start, True, library)
 
 
 def _place(source: str) -> tuple[str, Path]:
@@ -146,8 +150,9 @@ def _flags(source: str) -> tuple[str, ...]:
     return (*FLAGS, *OF_DOUBLES) if "double* __restrict" in source else FLAGS
 
 
-def _command(compiler: str, source: str, library: Path) -> tuple[str, ...]:
-    return (compiler, *_flags(source), str(library.with_suffix(".cpp")), "-o", str(library), *_link_arguments())
+def _command(compiler: str, source: str, library: Path, reported: bool) -> tuple[str, ...]:
+    flags = (*_flags(source), *(REPORT if reported else ()))
+    return (compiler, *flags, str(library.with_suffix(".cpp")), "-o", str(library), *_link_arguments())
 
 
 _BETWEEN_PAUSES = 0.05  # seconds
@@ -160,17 +165,18 @@ class Building:
     another thread sets for the one that starts it (PyThreadState_SetAsyncExc) could reach it instead.
     """
 
-    def __init__(self, source: str, names: Sequence[str]) -> None:
-        self._arguments = source, names
+    def __init__(self, source: str, names: Sequence[str], reported: bool = False) -> None:
+        reported = reported and not source.startswith(NO_KERNELS)
+        self._arguments = source, names, reported
         self._start = time.perf_counter()
         self._process = os.getpid()
         self._built: BuiltLibrary | None = None
         self._call: _CompilerCall | None = None
         self._error: Exception | None = None
         try:
-            self._built = cached(source, names)
+            self._built = cached(source, names, reported)
             if self._built is None:
-                self._call = _CompilerCall(source)
+                self._call = _CompilerCall(source, reported)
                 _RUNNING.add(self)
         except Exception as error:  # raised again where the library is wanted
             self._error = error
@@ -241,18 +247,19 @@ class _CompilerCall:
     """The compiler at work in a private folder beside the cache, to which `keep` moves its results. Where nobody wants
     them any more, it is stopped."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, reported: bool) -> None:
         compiler, self.library = _place(source)
+        self._reported = reported
         with _cache_written():
             folder = self.library.parent
             folder.mkdir(parents=True, exist_ok=True)
             self._private = Path(tempfile.mkdtemp(dir=folder, prefix=PRIVATE))
             text = self._file(".cpp")
             text.write_bytes(source.encode())
-            self.command = _command(compiler, source, self.library)
+            self.command = _command(compiler, source, self.library, reported)
             # Line tables name the place where the source will be: a library is the same whichever process builds it.
             moved = f"-fdebug-prefix-map={self._private}={folder}"
-            command = (*_command(compiler, source, self._file(".so")), moved)
+            command = (*_command(compiler, source, self._file(".so"), reported), moved)
             with open(self._private / "said", "wb") as said:
                 self._compiler = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
         self._drop = weakref.finalize(self, _drop, self._compiler, self._private, os.getpid())
@@ -277,7 +284,7 @@ class _CompilerCall:
             self._drop()
             raise BuildFailed(self.command, said(log))
         note = self._private / "log"
-        note.write_text(f"{_checksum(self._file('.so'))}\n{log}")
+        note.write_text(f"{_checksum(self._file('.so'))}{_WITH_REPORT if self._reported else ''}\n{log}")
         os.replace(self._file(".cpp"), self.library.with_suffix(".cpp"))
         os.replace(self._file(".so"), self.library)
         os.replace(note, self.library.with_suffix(".log"))
@@ -429,11 +436,21 @@ def functions_of(path: Path, names: Sequence[str]) -> Mapping[str, Callable[...,
     return {name: entry(position) for position, name in enumerate(names)}
 
 
-def _intact_entry(library: Path, log_file: Path) -> str | None:
-    """What the compiler said when it made the entry; None unless it is there and whole (loading another may crash)."""
+class _Entry(NamedTuple):
+    log: str  # what the compiler said when it made the entry
+    reported: bool
+
+
+_WITH_REPORT = " reported"
+"""Stands after the checksum of an entry whose log has the report on vectors."""
+
+
+def _intact_entry(library: Path, log_file: Path) -> _Entry | None:
+    """An entry of the cache; None unless it is there and whole (loading another may crash)."""
     try:
-        checksum, _, log = log_file.read_text().partition("\n")
-        return log if checksum == _checksum(library) else None
+        first, _, log = log_file.read_text().partition("\n")
+        checksum = first.removesuffix(_WITH_REPORT)
+        return _Entry(log, checksum != first) if checksum == _checksum(library) else None
     except (OSError, UnicodeDecodeError):
         return None
 

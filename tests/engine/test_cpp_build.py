@@ -233,7 +233,10 @@ def test_no_thread_takes_an_exception_that_is_set_for_the_one_that_builds(cache)
 
 def test_instructions_have_lines_and_loops_say_whether_they_are_vectors(cache):
     text, names = program()
-    made = build(text, names)
+    assert not build(text, names).log
+    made = build(text, names, reported=True)
+    assert not made.cached and build(text, names, reported=True).cached and build(text, names).log == made.log
+    run(made.functions[names[0]])
     assert said(made.log) == ""
     lines = text.splitlines()
     loops = [int(found) for found in re.findall(r"line (\d+): loop vectorized using \d+ byte", vector_report(made.log))]

@@ -41,7 +41,7 @@ _CUDA = torch.device("cuda")
 def guard_current_gpu(tx: Translator, result: Any, arguments: Iterable[Any]) -> None:
     """A guard on the current GPU where a result is on one that no argument, a node of the graph, is on."""
     made = result[0] if isinstance(result, (tuple, list)) and result else result
-    if not (isinstance(made, torch.Tensor) and made.is_cuda) or torch.cuda.device_count() < 2:
+    if not (isinstance(made, torch.Tensor) and made.device.type == "cuda") or torch.cuda.device_count() < 2:
         return
     values = [leaf.meta.get("val") for leaf in tree_leaves(list(arguments)) if isinstance(leaf, torch.fx.Node)]
     if any(isinstance(value, torch.Tensor) and value.device == made.device for value in values):

@@ -14,6 +14,7 @@ from torch.utils._sympy.functions import (
     TruncToInt,
 )
 
+from ...ir.affine import renamed
 from ...unsupported import EngineUnsupported
 
 
@@ -30,7 +31,7 @@ def c_expression(expr: sympy.Expr, names: Mapping[str, str] | None = None) -> st
     Raises NoExpression for a SymPy function that has no integer meaning here.
     """
     if names:
-        expr = expr.xreplace({s: sympy.Symbol(names[s.name]) for s in expr.free_symbols if s.name in names})
+        expr = renamed(expr, {s: sympy.Symbol(names[s.name]) for s in expr.free_symbols if s.name in names})
     return _text(expr)[0]
 
 

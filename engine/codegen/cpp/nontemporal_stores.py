@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import sympy
 
+from ...ir.affine import renamed
 from ...ir.loop_nest import Streamed
 from .dtypes import ctype
 from .emission import Emission
@@ -43,6 +44,6 @@ def streamed(p: Emission, node: Streamed) -> None:
     p.nodes(node.body)
     for s in node.stores:
         assert s.index is not None
-        to = f"{buffer_name(s.buffer)} + {c_expression(s.index.xreplace({node.axis.symbol: sympy.Symbol(start)}))}"
+        to = f"{buffer_name(s.buffer)} + {c_expression(renamed(s.index, {node.axis.symbol: sympy.Symbol(start)}))}"
         p.writer.line(f"past_cache({to}, {p.blocks[s.buffer]}, {stop} - {start});")
     p.blocks = {}

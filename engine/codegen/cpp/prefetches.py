@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import sympy
 
+from ...ir.affine import renamed, shifted
 from ...ir.loop_nest import PrefetchGathered, PrefetchNext
 from .emission import Emission
 from .indices import c_expression
@@ -17,11 +18,12 @@ def prefetch_next(p: Emission, node: PrefetchNext) -> None:
     at = "" if node.size else p.scopes.name("ahead")
     for buffer, index, size in node.reads:
         if not node.size:
-            place = c_expression(index.xreplace({node.axis.symbol: sympy.Symbol(at, integer=True)}))
+            place = c_expression(renamed(index, {node.axis.symbol: sympy.Symbol(at, integer=True)}))
             header = f"for (int64 {at} = {start}; {at} < {stop}; {at} += {LINE // size})"
             p.writer.line(f"{header} __builtin_prefetch({buffer_name(buffer)} + {place});")
         for k in range(0, node.size, LINE // size):
-            place = c_expression(index.xreplace({node.axis.symbol: sympy.Symbol(start, integer=True) + k}))
+            first = renamed(index, {node.axis.symbol: sympy.Symbol(start, integer=True)})
+            place = c_expression(shifted(first, k))
             p.writer.line(f"__builtin_prefetch({buffer_name(buffer)} + {place});")
 
 

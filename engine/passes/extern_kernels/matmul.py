@@ -123,12 +123,12 @@ def _recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> Product
     if count is None or not all(_is_static(v) for v in (*bias, columns)):
         return None
     m, k, n = count, rows.shape[1], columns.shape[1]
-    by_rows = columns.t().is_contiguous()
+    by_rows = _is_column_major(columns)
     turned = fixed and not rows.is_contiguous()
     packs = by_rows and fixed and not turned and node.args[-1] in frozen
     if m * n * k < (SMALL_PACKED if packs else SMALL) or 1 in (m, n, k)[packs:]:
         return None
-    if (turned and not rows.t().is_contiguous()) or not (by_rows or columns.is_contiguous()):
+    if (turned and not _is_column_major(rows)) or not (by_rows or columns.is_contiguous()):
         return None
     if any(tuple(v.shape) != (n,) or not v.is_contiguous() for v in bias):
         return None
@@ -138,6 +138,12 @@ def _recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> Product
 
 def _is_static(value: torch.Tensor) -> bool:
     return all(isinstance(size, int) for size in (*value.shape, *value.stride()))
+
+
+def _is_column_major(matrix: torch.Tensor) -> bool:
+    """Whether the transpose of a matrix of known size is contiguous. (Taking it would be a call of an operator.)"""
+    (rows, columns), (down, across) = matrix.shape, matrix.stride()
+    return 0 in (rows, columns) or ((rows == 1 or down == 1) and (columns == 1 or across == rows))
 
 
 def _rows_as_first_seen(rows: torch.Tensor) -> int | None:

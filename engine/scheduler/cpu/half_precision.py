@@ -16,6 +16,7 @@ from dataclasses import replace
 import sympy
 import torch
 
+from ...ir.affine import without
 from ...ir.body_affine import static
 from ...ir.ir import Axis, Statement
 from ...ir.loop_nest import (
@@ -107,7 +108,7 @@ def widened_rows(nests: Sequence[Nest], site: Site) -> list[WidenRow]:
 def _rest(s: Statement, loop: Axis) -> sympy.Expr:
     """The start of a contiguous load; for a strided one, the loop's variable is left in it."""
     assert s.index is not None
-    return sympy.expand(s.index - loop.symbol)
+    return without(s.index, loop.symbol)
 
 
 def _accesses(facts: NestFacts, loop: Axis) -> dict[tuple[object, ...], tuple[Part, Statement]]:

@@ -55,7 +55,7 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str],
     moded = [b for b in bodies if scatters(b)]
     adds = bool(moded) and all(accesses(b).adds for b in moded)
     lanes = not pointwise and count > 0 and not adds and _in_lanes(group, bodies, not moded, context)
-    work = sympy.Add(*[body_work(b) for b in bodies])
+    work = sum(map(body_work, bodies), sympy.S.Zero)
     amount = static(work)
     serial = amount is not None and amount < PARALLEL_WORK
     tile = None

@@ -24,6 +24,7 @@ import sympy
 import torch
 
 from ....artifacts.context import CompileContext
+from ...ir.affine import without
 from ...ir.body_affine import static
 from ...ir.ir import Axis, Buffer, Group, Statement
 from ...ir.loop_nest import Accumulate, Band, Blocks, Loop, Node, Nodes, Parallel, Streamed, rewritten
@@ -104,7 +105,7 @@ def _plain(nest: Nest) -> bool:
 def _along(s: Statement, loop: Axis) -> bool:
     """Whether a store is contiguous in its loop, for a block at least."""
     assert s.index is not None
-    rest = sympy.expand(s.index - loop.symbol)
+    rest = without(s.index, loop.symbol)
     extent = static(loop.extent)
     return loop.symbol not in rest.free_symbols and extent is not None and extent * s.dtype.itemsize >= BLOCK
 

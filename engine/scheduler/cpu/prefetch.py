@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import sympy
 
 from ....artifacts.context import CompileContext
-from ...ir.body_affine import static
+from ...ir.affine import axis, size as size_of
+from ...ir.body_affine import coefficient, form_or_none, linear, static
 from ...ir.ir import Axis, Buffer, Group, Statement
 from ...ir.loop_nest import Accumulate, Band, Blocks, Loop, PrefetchNext, rewritten
 from .distribution import Nest
@@ -52,16 +53,16 @@ def prefetched_rows(
     inner = [n for n in nests if n.loops]
     if not outer or len(inner) < 2 or any(n.inside or len(n.loops) != 1 for n in inner) or not _plain(inner[-1]):
         return None
-    loop, following = inner[-1].loops[0], {outer[-1].symbol: outer[-1].symbol + 1}
+    loop = inner[-1].loops[0]
     length, rows = static(loop.extent), static(sympy.Mul(*[a.extent for a in outer]))
     if length is None or rows is None:
         return None
     reads: dict[tuple[str, sympy.Expr], int] = {}
     for nest in [n for n in inner if n.loops[0].extent == loop.extent]:
         for s in [s for p in nest.parts for s in p.loads if s.buffer in memory and s.buffer not in written]:
-            index = _along(s, nest.loops[0], loop, outer)
+            index = _next(s, nest.loops[0], loop, outer)
             if index is not None:
-                reads[s.buffer, index.xreplace(following)] = s.dtype.itemsize
+                reads[s.buffer, index] = s.dtype.itemsize
     block = max([BLOCK, *[LINE // size for size in reads.values()]])
     total = sum(length * rows * size for size in reads.values())
     fits = all(SHORTEST <= length * size <= LONGEST for size in reads.values()) and length % block == 0
@@ -90,11 +91,16 @@ def _plain(nest: Nest) -> bool:
         s.op in ("reduce", "scan", "indirect") or (s.op == "store" and s.mode) for s in statements)
 
 
-def _along(s: Statement, own: Axis, loop: Axis, outer: Sequence[Axis]) -> sympy.Expr | None:
-    """The index of a load that is contiguous in `loop`, with another row in each iteration of the outer loop."""
+def _next(s: Statement, own: Axis, loop: Axis, outer: Sequence[Axis]) -> sympy.Expr | None:
+    """The index in the next iteration of the outer loop, of a load that is contiguous in `loop` (`own` in its nest) and
+    reads another row in each iteration."""
     assert s.index is not None
-    rest = sympy.expand(s.index - own.symbol)
-    step = sympy.expand(rest.xreplace({outer[-1].symbol: outer[-1].symbol + 1}) - rest)
-    if s.mask or not rest.free_symbols <= {a.symbol for a in outer} or not step.is_Integer or step == 0:
+    form = form_or_none(s.index, (own,), outer)
+    if s.mask or form is None or not s.index.free_symbols <= {own.symbol, *[a.symbol for a in outer]}:
         return None
-    return rest + loop.symbol
+    step = coefficient(form, outer[-1].symbol)
+    if coefficient(form, own.symbol) != 1 or type(step) is not int or step == 0:
+        return None
+    places = {a.symbol: axis(a.symbol.name, size_of(a.extent)) for a in (*outer, loop)}
+    last = outer[-1].symbol
+    return linear(s.index, {**places, own.symbol: places[loop.symbol], last: places[last] + 1}).expr
