@@ -133,7 +133,7 @@ def _guard(session: Session, guard: Guard, record: Guards, runtime: Runtime | No
         lines = [guard.text or guard.code, f"kind: {guard.kind}{implicit}"]
         lines += [f"expected: {guard.expected}"] if guard.expected else []
         lines += [f"object: {guard.subject}"] if guard.subject else []
-        lines += [f"reached as: {guard.source}"]
+        lines += [f"reached as: {guard.source}"] if guard.object else []
         if guard.location:
             text = source_text(guard.location, session.recording.source)
             lines += [f"needed by: {short_place(guard.location)}  {text}".rstrip()]
