@@ -120,8 +120,9 @@ class Terminal:
         return self.read(quiet, until=until)
 
     def rest(self) -> None:
-        """Wait until nothing is computed any more."""
-        while True:
+        """Wait until nothing is computed any more, half a minute at most."""
+        start = time.perf_counter()
+        while time.perf_counter() - start < 30:
             used = self.cpu
             self.read(2 * QUIET)
             if self.cpu - used < REST:

@@ -116,7 +116,7 @@ class AnswerView(LineView):
         self.places = unfolded(self.answers, filtered(self.answers, self.query_text), self.closed)
 
 
-class AnswerScreen(Screen["tuple[Target, int] | None"]):
+class AnswerScreen(Screen["tuple[Target, int | str] | None"]):
     """The answer to `question`; the screen's result is where Enter leads."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE, "-wide")]
@@ -159,7 +159,8 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
     def _ask(self) -> None:
         whole = "all compilations" if not self.compile_id else self.compile_id
         self.query_one("#title", Static).update(plain(f"{self.question.title}  ({whole})"))
-        if self.session.is_large and not (self.compile_id and self.question.per_compile):
+        per_compile = self.compile_id if self.question.per_compile else ""
+        if self.session.is_large_compile(per_compile) if per_compile else self.session.is_large:
             self._show_rows([Answer("reading the recording ...", tuple)])
             self._ask_in_background(self.compile_id)
         else:
@@ -219,8 +220,7 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
     def _chosen(self) -> None:
         answer = self.query_one("#rows", AnswerView).answer
         if answer is not None and answer.opens is not None:
-            target, place = answer.opens
-            self.dismiss((target, place if isinstance(place, int) else self.session.row_of(target, place)))
+            self.dismiss(answer.opens)
         else:
             self.action_fold()
 

@@ -79,6 +79,7 @@ class PanesScreen(Screen[None]):
         self.session = session
         self.target = Target()
         self._first = target
+        self._wanted: int | Ref | None = None  # the row of `target`, while that is being read
         self._linked_stage = ""
         self._linked_target = Target()
         self._history: list[tuple[Target, int]] = []
@@ -119,16 +120,20 @@ class PanesScreen(Screen[None]):
         screens.load()
 
     # ---- what is shown ----------------------------------------------------------------------------------------------
-    def show_target(self, target: Target, row: int | None = None, remember: bool = True) -> None:
-        """Show an artifact in the main pane with the cursor on `row` (None: where it begins to matter)."""
+    def show_target(self, target: Target, row: int | Ref | None = None, remember: bool = True) -> None:
+        """Show an artifact in the main pane with the cursor on `row`, or on the row of an item (None: where it begins
+        to matter)."""
         main = self.query_one("#main", CodeView)
         if remember and self.target != target:
             self._history.append((self.target, main.cursor))
-        self.target = target
-        if not self.session.is_cheap(target):
+        self.target, self._wanted = target, row
+        if self.session.is_cheap(target):
+            listing = self.session.listing(target)
+            main.show(listing, self.session.row_of(target, row))
+        else:
+            listing = READING
+            main.show(listing)
             self._load_listing(self.session, target)
-        listing = self.session.listing(target) if self.session.is_cheap(target) else READING
-        main.show(listing, self.session.first_row(target) if row is None else row)
         main.border_title = plain(short_name(target))
         main.border_subtitle = f"{len(listing.lines)} lines"
         if self._linked_stage not in self.session.linkable(self.target):
@@ -251,7 +256,7 @@ class PanesScreen(Screen[None]):
         if session is not self.session:
             return
         if target == self.target:
-            self.show_target(target, remember=False)
+            self.show_target(target, self._wanted, remember=False)
         elif target == self._linked_target:
             self._sync()
 
@@ -313,9 +318,7 @@ class PanesScreen(Screen[None]):
         if opens is None:
             self.action_follow()
         else:
-            self.show_target(*opens)
-            self.query_one("#outline", OutlineView).reveal(opens[0])
-            self._pane("main")
+            self._opened(opens)
 
     @on(Input.Submitted, "#find")
     def _find_submitted(self, message: Input.Submitted) -> None:
@@ -434,7 +437,7 @@ class PanesScreen(Screen[None]):
         """Answer a question about what is shown: this compilation, or all of them."""
         self.app.push_screen(screens.answer(self.session, question, self.target.compile), self._opened)
 
-    def _opened(self, opens: tuple[Target, int] | None) -> None:
+    def _opened(self, opens: tuple[Target, int | Ref] | None) -> None:
         if opens is not None:
             self.show_target(*opens)
             self.query_one("#outline", OutlineView).reveal(opens[0])
@@ -469,10 +472,7 @@ class PanesScreen(Screen[None]):
         self.app.push_screen(screens.search(self.session), self._search_done)
 
     def _search_done(self, match: Match | None) -> None:
-        if match is not None:
-            self.show_target(match.target, match.row)
-            self.query_one("#outline", OutlineView).reveal(match.target)
-            self._pane("main")
+        self._opened((match.target, match.row) if match is not None else None)
 
     def action_copy_command(self) -> None:
         """Copy the command line that shows what is shown."""

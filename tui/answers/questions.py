@@ -21,7 +21,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question("model", "9", "model: the captured graph by nn.Module, layers that are alike in one row", model.model,
              "ptdebug show", "no graph was captured"),
     Question("failure", "0", "failures: exception, line, node, artifact of the failing stage, repro", failure.failure,
-             "ptdebug show", "nothing failed"),
+             "ptdebug show", "nothing failed", False),
     Question("run", "8", "the run: command, environment, versions, how it ended", capture.run, "ptdebug show",
              "nothing was recorded", False),
 )
