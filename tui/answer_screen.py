@@ -173,7 +173,7 @@ class AnswerScreen(Screen["tuple[Target, int | str] | None"]):
 
     def _show_rows(self, rows: list[Answer]) -> None:
         if not rows:
-            where = f" in {self.compile_id}" if self.compile_id else ""
+            where = f" in {self.compile_id}; c: all compilations" if self.compile_id else ""
             rows = [Answer(f"{self.question.nothing}{where}", tuple)]
         view = self.query_one("#rows", AnswerView)
         view.show(rows)
