@@ -127,7 +127,7 @@ class Session:
         """Whether its listing is there, or made at once."""
         if target in self._listings:
             return True
-        if not target.compile:
+        if not target.compile and target.stage != SOURCE:
             return not self.is_large
         infos = self.recording.artifacts(target.compile, target.stage) if target.stage not in ("", SOURCE) else []
         return all(info.items <= MANY for info in infos)
@@ -280,6 +280,14 @@ class Session:
                  + (f" +{len(stages[stage]) - 1}" if len(stages[stage]) > 1 else ""))
                 for stage in order if stage in stages]
 
+    def breadcrumb(self, target: Target, line: Line | None, linked: bool) -> str:
+        """The chain of a line in one line, the stage that is shown in brackets; `linked`: links are there."""
+        found = self.chain(target, line) if linked else []
+        parts = [f"[{stage} {text}]" if stage == target.stage else f"{stage} {text}" for stage, text in found]
+        large = self.unlinked(target.compile) if target.compile else []
+        nothing = f"too large to be linked: {', '.join(large)}" if large else "no other stage has anything of this line"
+        return "  >  ".join(parts) or (nothing if linked or large else "")
+
     def program_line(self, target: Target, line: Line | None) -> tuple[str, int] | None:
         """The file and line of the program behind a line of `target`: its own, its innermost origin, or the function's
         first line."""
@@ -331,6 +339,8 @@ class Session:
 
     def _listing(self, target: Target) -> Listing:
         try:
+            if target.stage == SOURCE and target.compile:  # the same for all compilations
+                return self.listing(Target("", SOURCE, target.name))
             if target.stage == SOURCE:
                 text = self.recording.source(target.name)
                 if text is None:

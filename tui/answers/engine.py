@@ -128,6 +128,8 @@ def _pair(candidate: FusionCandidate) -> list[str]:
     lines = [line.text for line in candidate_lines(candidate)]
     if not candidate.fused and candidate.legal and candidate.decision:
         lines.append(f"to force it: an override file with  \"{candidate.decision}\" = \"fuse\"; x tries it")
+    elif not candidate.fused and not candidate.legal:
+        lines.append("it is no choice: no override forces it")
     return lines
 
 
