@@ -7,6 +7,10 @@ from .listing import plural
 from .records import Guard, Guards
 
 SHOWN = 3  # of the costliest checks
+_WITHOUT_OBJECT = {
+    "GLOBAL_STATE": "torch's settings", "CLASS_MEMBERS": "members of library classes",
+    "SHAPE_ENV": "conditions on sizes", "NO_ALIASING": "that tensors differ",
+}
 
 
 def guards_cost(record: Guards) -> str:
@@ -44,12 +48,17 @@ def _measured(record: Guards) -> Iterator[tuple[str, int]]:
     modules = set[str]()
     for guard in record.guards:
         if guard.check_ns is not None and guard.together == 1:
-            yield f"{guard.kind} {guard.name}".rstrip(), guard.check_ns
+            yield _what(guard), guard.check_ns
         elif guard.check_ns is not None:
             outermost = _outermost(guard, known)
             if outermost.id not in modules:
                 modules.add(outermost.id)
                 yield f"{plural(guard.together, 'guard')} of {outermost.name or outermost.source}", guard.check_ns
+
+
+def _what(guard: Guard) -> str:
+    """What a guard checks, in a few words."""
+    return f"{guard.kind} {guard.object}" if guard.object else _WITHOUT_OBJECT.get(guard.kind, guard.text or guard.kind)
 
 
 def _outermost(guard: Guard, known: dict[str, Guard]) -> Guard:

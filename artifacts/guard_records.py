@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from .record_base import Count, Location, Record, Ref
 
+NO_OBJECT = "global state"
+"""The source of guards on what no object of the program holds: torch's settings, conditions on sizes, ..."""
+
 
 class Guard(Record, frozen=True):
     """One guard: `source` is an expression over L (locals) and G (globals), `kind` a stable name (TENSOR_MATCH, ...).
@@ -25,6 +28,11 @@ class Guard(Record, frozen=True):
     implicit: bool = False  # a type check of a container on the path to the object
     check_ns: Count | None = None  # what its check took alone, in nanoseconds; None: not measured
     together: Count = 1  # how many guards `check_ns` is of: a module's are checked by one function
+
+    @property
+    def object(self) -> str:
+        """The object as the program names it; "" where no object holds what is checked."""
+        return (self.name or self.source) if self.source != NO_OBJECT else ""
 
 
 class SymbolEvent(Record, frozen=True):

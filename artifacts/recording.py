@@ -301,6 +301,11 @@ class Recording:
             found[kind][owner + suffix] = count
         return found
 
+    def count_items(self) -> int:
+        """How many items all artifacts hold; none is read."""
+        query = "SELECT coalesce(sum(items), 0) FROM artifacts WHERE typeof(items)='integer' AND items >= 0"
+        return sum(count for _, count in self._rows(query, tuple[Count]))
+
     def stages(self, compile_id: str) -> list[str]:
         """The stages that a compilation has artifacts of, in order."""
         present = {a.stage for a in self.artifacts(compile_id)}

@@ -158,9 +158,12 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
     return Listing("guards", "python", tuple(lines))
 
 
+_NO_OBJECT = "torch's settings, or another condition that is on no object"
+
+
 def failed_objects(record: Guards, runtime: Runtime | None) -> list[tuple[str, int]]:
     """The objects whose guards failed most often, as the program names them, with how often."""
-    names = {guard.source: guard.name for guard in reversed(record.guards) if guard.name}
+    names = {guard.source: guard.object or _NO_OBJECT for guard in reversed(record.guards)}
     failed = runtime.failed if runtime is not None else {}
     return sorted(((names.get(source, source), times) for source, times in failed.items()), key=lambda e: -e[1])
 
@@ -195,7 +198,7 @@ def guard_text(guard: Guard) -> str:
     """
     check = guard.text or guard.code or guard.source
     if len(check) > LONG_CHECK and guard.expected and guard.kind not in _IN_FULL:
-        check = f"{guard.name or guard.source}: {guard.expected}"
+        check = f"{guard.object}: {guard.expected}" if guard.object else guard.expected
     subject = "" if guard.expected and guard.expected in check else guard.subject
     cost = f"{guard.check_ns:,} ns" if guard.check_ns is not None and guard.together == 1 else ""
     why = "; ".join(part for part in (subject, short_place(guard.location), cost) if part)

@@ -1,13 +1,15 @@
 """How fast the workbench is on a large recording, in a real terminal (a pty).
 
     python benchmarks/workbench.py make FOLDER [--graphs 10000] [--megabytes 1000]
-    python benchmarks/workbench.py measure FOLDER [--size 160x48] [--repeats 3]
+    python benchmarks/workbench.py measure FOLDER [--size 160x48] [--repeats 3] [--screens tree,guards,...]
 
 `make` writes a recording of that many compilations and about that size, one of them with a stage of 200,000 lines.
-`measure` opens it as a person does and reports seconds to the first paint, the resident memory, and for keys on each
-screen the milliseconds until the screen changes, until it rests (what is shown beside a row may come later), and of CPU
-time: median, 95th percentile, worst; and the seconds until a search over everything shows its first results. Each
-number is the least of `repeats`: others may be at work on the machine.
+`measure` opens it as a person does, each screen in a process of its own, so that a part can be measured again, and
+prints for each: milliseconds until the key that opens it changes the screen, and until its rows are there; for keys
+pressed there until the screen changes, of the clock and of CPU time up to then, and until it rests (what is shown
+beside a row may come later): median and 95th percentile; and megabytes resident at the end. First it prints the
+seconds to the first paint, last those until a search over everything shows its first results. Each number is the least
+of `repeats`: others may be at work on the machine.
 """
 from __future__ import annotations
 
@@ -15,7 +17,6 @@ import argparse
 import fcntl
 import os
 import pty
-import random
 import re
 import select
 import signal
@@ -24,76 +25,61 @@ import struct
 import sys
 import termios
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptdebug.artifacts import records as r
-from ptdebug.artifacts.store import RecordingWriter
+from large_recording import LONG, make
 
-LONG = 200_000  # lines of the longest stage
 DOWN, ENTER, TAB, ESCAPE, PAGE_DOWN, FIRST = b"\x1b[B", b"\r", b"\t", b"\x1b", b"\x1b[6~", b"g"
-SCREENS: tuple[tuple[str, bytes, bytes], ...] = (
-    ("tree", b"", b""), ("listing", TAB, b""), ("recompilations", b"1", ESCAPE), ("guards", b"2", ESCAPE),
-    ("fusion", b"3", ESCAPE), ("decisions", b"4", ESCAPE), ("passes", b"5", ESCAPE), ("memory", b"6", ESCAPE),
-    ("time", b"7", ESCAPE), ("run", b"8", ESCAPE), ("model", b"9", ESCAPE), ("breaks", b"b", ESCAPE),
-    ("help", b"?", ESCAPE),
+PALETTE, BACKSPACE = b"\x10", b"\x7f"
+WALK = (*[DOWN] * 10, *[PAGE_DOWN] * 3, *[DOWN] * 3)
+QUIET = 0.15  # seconds without output after which the screen rests
+REST = 0.03  # CPU seconds in QUIET below which nothing is computed any more
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A screen: where the workbench opens, the keys that lead to it, those that are timed there, and the one that goes
+    back to where these began."""
+
+    name: str
+    place: str = ""
+    opening: tuple[bytes, ...] = ()
+    keys: Sequence[bytes] = WALK
+    first: bytes = FIRST
+
+
+WHOLE = (("recompilations", b"1"), ("guards", b"2"), ("fusion", b"3"), ("decisions", b"4"), ("passes", b"5"),
+         ("memory", b"6"), ("time", b"7"), ("run", b"8"), ("model", b"9"), ("failure", b"0"))
+OF_ONE = tuple((f"{name} of one", key) for name, key in WHOLE if name not in ("run", "failure"))
+SCREENS = (
+    Screen("tree"), Screen("open and close", "", (DOWN,), (ENTER,) * 8, b""),
+    Screen("summary", "", (TAB,)), Screen("compilation", ":7/1", (TAB,)),
+    Screen("capture", ":7/1:capture"), Screen("loop IR", ":7/1:loop_ir"), Screen("wrapper", ":7/1:wrapper"),
+    Screen("kernels and stages", ":7/1:kernels", (), (b"t", b"t", DOWN, b"T", b"]", b"]", b"[", b"}", b"}", b"{") * 2),
+    Screen("machine code", ":7/1:kernels:unit_0.asm"), Screen("follow", ":7/1:kernels", (), (ENTER, b"f") * 6, b""),
+    Screen("find", ":7/1:capture", (b"/", *(bytes([c]) for c in b"add"), ENTER), (b"n", b"n", b"N", b"n") * 3),
+    *(Screen(name, "", (key,)) for name, key in WHOLE),
+    *(Screen(name, ":7/1", (key,)) for name, key in OF_ONE),
+    Screen("fold", ":7/1", (b"2",), (b"z", b"z", DOWN) * 5),
+    Screen("breaks", "", (b"b",)), Screen("difference", ":7/1", (b"d", b"{", b"d"), [DOWN, b"n", b"N", b"]"] * 4),
+    Screen("act", ":7/1", (b"x",), [DOWN] * 8), Screen("help", "", (b"?",)),
+    Screen("search", "", (b"s", *(bytes([c]) for c in b"n7_"), ENTER)),
+    Screen("command palette", "", (PALETTE,), [bytes([c]) for c in b"go to 7/1"] + [DOWN] * 3 + [BACKSPACE] * 9, b""),
+    Screen("long stage", ":0/0:capture"), Screen("long stage's graph", ":0/0", (b"9",)),
+    Screen("long stage's guards", ":0/0", (b"2",)), Screen("long stage's fusion", ":0/0", (b"3",)),
 )
 
 
-# ---- a large recording ---------------------------------------------------------------------------------------------
-def make(folder: Path, graphs: int, megabytes: int) -> None:
-    """Write it. Names are random, so that it compresses as little as real ones do."""
-    random.seed(0)
-    program = folder.parent / "model.py"
-    folder.mkdir(parents=True)
-    program.write_text("".join(f"x{i} = layer(x{i})\n" for i in range(5000)))
-    writer = RecordingWriter(folder, command=["model.py"])
-    writer.source_file(str(program))
-    nodes = max(20, megabytes * 1_000_000 // graphs // 45)
-    for index in range(graphs):
-        _compilation(writer, f"{index // 4}/{index % 4}", str(program), nodes if index else LONG)
-    writer.close(0)
-
-
-def _compilation(writer: RecordingWriter, compile_id: str, program: str, nodes: int) -> None:
-    function = f"Model.layer_{compile_id.partition('/')[0]}"
-    writer.begin(compile_id, function, program, 1)
-    writer.record(compile_id, "frame", "", r.Frame(function, program, 1))
-    writer.record(compile_id, "capture", "", _graph("capture", program, nodes))
-    writer.record(compile_id, "guards", "", r.Guards(tuple(
-        r.Guard(f"g{i}", f"L['self'].m{i}", "TYPE_MATCH", f"type(L['self'].m{i}) is Linear", parent=f"g{i // 2}")
-        for i in range(20))))
-    if not compile_id.endswith("/0"):
-        writer.record(compile_id, "guards", "recompile", r.Recompile(
-            "L['x'].size()[0] == 4", "4", "6", compile_id.partition("/")[0] + "/0", r.Location(program, 7)))
-    writer.record(compile_id, "schedule", "", r.Schedule(tuple(
-        r.ScheduledGroup(f"fused_{i}", "loops", (f"buf{i}",), f"fused_{i}", writes=(f"buf{i}",)) for i in range(10)),
-        tuple(r.BufferPlan(f"buf{i}", 1024 * i, f"fused_{i}", f"fused_{min(i + 2, 9)}") for i in range(10)), 9000))
-    for i in range(10):
-        subject = f"buf{i}+buf{i + 1}"
-        writer.decision(compile_id, r.Decision(f"fuse:{subject}", "fuse", subject,
-                                               (r.Option("fuse"), r.Option("separate")), "fuse", "fuse", "traffic"))
-    writer.end(compile_id, "compiled", "", {"total": 0.1, "capture": 0.05})
-
-
-def _graph(name: str, program: str, nodes: int) -> r.Graph:
-    made = []
-    for i in range(nodes):
-        text = f"{random.getrandbits(128):032x}"
-        made.append(r.Node(f"n{i}_{text}", "call_function", "aten.add.Tensor", (r.NodeRef(f"n{i - 1}"), i), {},
-                           r.TensorMeta("torch.float32", (i, 8), (8, 1), "cpu"),
-                           (r.Location(program, i % 5000 + 1, "forward"),)))
-    return r.Graph(name, (*made, r.Node("output", "output", "output", ([r.NodeRef("n0")],))))
-
-
-# ---- measuring -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Key:
-    """What a key did: milliseconds until the screen changed, until it rested, and of CPU time (None: no change)."""
+    """What a key did: milliseconds until the screen changed (None: it did not), of CPU time until then, and until it
+    rested."""
 
     first: float | None
-    settled: float
     cpu: float
+    settled: float
 
 
 class Terminal:
@@ -107,11 +93,12 @@ class Terminal:
             os.execv(sys.executable, [sys.executable, "-m", "ptdebug", "tui", selector])
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
 
-    def read(self, quiet: float, limit: float = 60.0, until: str = "") -> tuple[float | None, float, str]:
-        """Read until nothing has come for `quiet` seconds (or until a text came): the seconds until the first output,
-        until the last, and what came."""
+    def read(self, quiet: float, limit: float = 60.0, until: str = "") -> Key:
+        """Read until nothing has come for `quiet` seconds, or until a text came."""
         start = last = time.perf_counter()
+        used = self.cpu
         first: float | None = None
+        cpu = 0.0
         got = b""
         while time.perf_counter() - start < limit:
             ready, _, _ = select.select([self.fd], [], [], quiet)
@@ -119,26 +106,26 @@ class Terminal:
                 if not until:
                     break
                 continue
-            got += os.read(self.fd, 1 << 16)
             last = time.perf_counter()
-            first = last - start if first is None else first
+            if first is None:
+                first, cpu = last - start, self.cpu - used
+            got += os.read(self.fd, 1 << 16)
             if until and re.search(until, got.decode(errors="replace")):
                 break
-        return first, last - start, got.decode(errors="replace")
+        return Key(None if first is None else 1000 * first, 1000 * cpu, 1000 * (last - start))
 
-    def key(self, key: bytes, quiet: float = 0.3) -> Key:
+    def key(self, key: bytes, quiet: float = QUIET, until: str = "") -> Key:
         """Press a key, and wait until the screen rests."""
-        used = self.cpu
         os.write(self.fd, key)
-        first, settled, _ = self.read(quiet)
-        return Key(None if first is None else 1000 * first, 1000 * settled, 1000 * (self.cpu - used))
+        return self.read(quiet, until=until)
 
     def rest(self) -> None:
-        """Wait until nothing is computed any more."""
-        while True:
+        """Wait until nothing is computed any more, half a minute at most."""
+        start = time.perf_counter()
+        while time.perf_counter() - start < 30:
             used = self.cpu
-            self.read(0.5)
-            if self.cpu - used < 0.05:
+            self.read(2 * QUIET)
+            if self.cpu - used < REST:
                 return
 
     @property
@@ -157,72 +144,90 @@ class Terminal:
         """End it."""
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
+        os.close(self.fd)
 
 
-def measure(folder: Path, size: tuple[int, int], repeats: int) -> None:
+def measure(folder: Path, size: tuple[int, int], repeats: int, wanted: Callable[[str], bool]) -> None:
     """Print the figures."""
     megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-    print(f"recording            {megabytes:8.0f} MB")
+    print(f"recording of {megabytes:.0f} MB, {size[0]}x{size[1]}")
+    if wanted("first paint"):
+        _first_paint(folder, size, repeats, "", re.escape(folder.name), "first paint")
+        _first_paint(folder, size, repeats, ":0/0:capture", "200001|output", f"a stage of {LONG:,} lines")
+    print(f"{'':22} {'opens':>6} {'rows':>6}  {'changes: median':>15} {'95 %':>5} {'CPU 95 %':>9} "
+          f"{'rests 95 %':>10} {'keys':>6} {'MB':>5}")
+    whole: list[Key] = []
+    for screen in SCREENS:
+        if wanted(screen.name):
+            whole += _screen(folder, size, repeats, screen)
+    print(f"{'all':22} {'':13}  {_spread(whole)}")
+    if wanted("results"):
+        _search(folder, size, repeats)
+
+
+def _first_paint(
+    folder: Path, size: tuple[int, int], repeats: int, place: str, text: str, title: str
+) -> None:
     painted = []
-    for number in range(repeats):
-        terminal = Terminal(str(folder), size)
-        terminal.read(0.05, until=re.escape(folder.name))
+    for _ in range(repeats):
+        terminal = Terminal(f"{folder}{place}", size)
+        terminal.read(0.05, until=text)
         painted.append((time.perf_counter() - terminal.started, terminal.cpu))
-        if number < repeats - 1:
-            terminal.close()
-    print(f"first paint          {min(painted)[0]:8.2f} s, {min(cpu for _, cpu in painted):.2f} s of CPU time")
-    terminal.rest()  # the summary is read in the background
-    print(f"resident             {terminal.resident:8.0f} MB")
-    times: list[Key] = []
-    for name, opening, closing in SCREENS:
-        if opening:
-            opened = terminal.key(opening)
-            terminal.rest()
-            print(f"  {name:16} opens in {opened.first or 0:6.1f} ms")
-        times += _keys(terminal, name, repeats)
-        if closing:
-            terminal.key(closing)
-    terminal.close()
-    terminal = Terminal(f"{folder}:0/0:capture", size)
-    terminal.read(0.05, until="200001|output")
-    took = time.perf_counter() - terminal.started
-    print(f"a stage of {LONG:,} lines: {took:.2f} s, {terminal.cpu:.2f} s of CPU time")
+        terminal.close()
+    print(f"{title}: {min(painted)[0]:.2f} s, {min(cpu for _, cpu in painted):.2f} s of CPU time", flush=True)
+
+
+def _screen(folder: Path, size: tuple[int, int], repeats: int, screen: Screen) -> list[Key]:
+    terminal = Terminal(f"{folder}{screen.place}", size)
+    terminal.read(0.05, until=r"\$ ptdebug")
     terminal.rest()
-    times += _keys(terminal, "long stage", repeats)
-    print(f"keys                 {_spread(times)}")
-    terminal.key(b"s")
-    os.write(terminal.fd, b"n7_" + ENTER)
-    start = time.perf_counter()
-    terminal.read(0.05, until=r"enter opens one")
-    print(f"search, results      {time.perf_counter() - start:8.2f} s")
-    print(f"resident at the end  {terminal.resident:8.0f} MB")
-    terminal.close()
-
-
-def _keys(terminal: Terminal, name: str, repeats: int) -> list[Key]:
-    pressed = [DOWN] * 12 + [PAGE_DOWN] * 4 + [DOWN] * 4
+    opens = rows = ""
+    for number, key in enumerate(screen.opening, 1):
+        opened = terminal.key(key)
+        if number == len(screen.opening):
+            start = time.perf_counter()
+            terminal.rest()
+            opens = f"{opened.first or 0:.0f}"
+            rows = f"{opened.settled + 1000 * max(0.0, time.perf_counter() - start - 4 * QUIET):.0f}"
     walks = []
     for _ in range(repeats):
-        terminal.key(FIRST)
-        terminal.rest()
-        walks.append([terminal.key(key) for key in pressed])
-    found = [Key(min(key.first for key in same if key.first is not None), min(key.settled for key in same),
-                 min(key.cpu for key in same))
+        if screen.first:
+            terminal.key(screen.first)
+            terminal.rest()
+        walks.append([terminal.key(key) for key in screen.keys])
+    found = [Key(min(key.first for key in same if key.first is not None),
+                 min(key.cpu for key in same if key.first is not None), min(key.settled for key in same))
              for same in zip(*walks) if any(key.first is not None for key in same)]
-    print(f"  {name:16} {len(found)} of {len(pressed)} keys changed the screen{_spread(found)}", flush=True)
+    print(f"{screen.name:22} {opens:>6} {rows:>6}  {_spread(found)} {len(found):>3}/{len(screen.keys):<2} "
+          f"{terminal.resident:>5.0f}", flush=True)
+    terminal.close()
     return found
 
 
 def _spread(keys: list[Key]) -> str:
-    texts = []
-    for title, values in (("changed", [key.first or 0.0 for key in keys]), ("rested", [key.settled for key in keys]),
-                          ("CPU", [key.cpu for key in keys])):
-        if values:
-            ordered = sorted(values)
-            most = ordered[int(0.95 * (len(ordered) - 1))]
-            middle = statistics.median(ordered)
-            texts.append(f"{title} median {middle:.0f}, 95 % {most:.0f}, worst {ordered[-1]:.0f} ms")
-    return ": " + "; ".join(texts) if texts else ""
+    if not keys:
+        return f"{'no key changed it':>42}"
+    changed, cpu, settled = ([key.first or 0.0 for key in keys], [key.cpu for key in keys],
+                             [key.settled for key in keys])
+    most = [sorted(values)[int(0.95 * (len(values) - 1) + 0.5)] for values in (changed, cpu, settled)]
+    return f"{statistics.median(changed):>15.0f} {most[0]:>5.0f} {most[1]:>9.0f} {most[2]:>10.0f}"
+
+
+def _search(folder: Path, size: tuple[int, int], repeats: int) -> None:
+    for text in (b"n7_", b"fused_3", b"no such text"):
+        times = []
+        for _ in range(repeats):
+            terminal = Terminal(str(folder), size)
+            terminal.read(0.05, until=r"\$ ptdebug")
+            terminal.rest()
+            terminal.key(b"s")
+            used = terminal.cpu
+            os.write(terminal.fd, text + ENTER)
+            found = terminal.read(0.05, until=r"\d+ lines|no match", limit=30)
+            times.append((found.settled / 1000, terminal.cpu - used))
+            terminal.close()
+        print(f"search for {text.decode()!r}, first results: {min(times)[0]:.2f} s, "
+              f"{min(cpu for _, cpu in times):.2f} s of CPU time", flush=True)
 
 
 def main() -> None:
@@ -234,12 +239,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--size", default="160x48")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--screens", default="", help="these alone, by name; also: first paint, results")
     arguments = parser.parse_args()
     if arguments.command == "make":
         make(arguments.folder, arguments.graphs, arguments.megabytes)
     else:
         width, height = map(int, arguments.size.split("x"))
-        measure(arguments.folder, (width, height), arguments.repeats)
+        names = arguments.screens.split(",") if arguments.screens else []
+        measure(arguments.folder, (width, height), arguments.repeats, lambda name: not names or name in names)
 
 
 if __name__ == "__main__":

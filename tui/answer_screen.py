@@ -39,6 +39,10 @@ class AnswerView(LineView):
     """The rows of an answer."""
 
     DEFAULT_CSS = "AnswerView { overflow-x: hidden; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "open", key_display="enter",
+                id="answer.open", tooltip="go to what this row is about"),
+    ]
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -116,7 +120,7 @@ class AnswerView(LineView):
         self.places = unfolded(self.answers, filtered(self.answers, self.query_text), self.closed)
 
 
-class AnswerScreen(Screen["tuple[Target, int] | None"]):
+class AnswerScreen(Screen["tuple[Target, int | str] | None"]):
     """The answer to `question`; the screen's result is where Enter leads."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE, "-wide")]
@@ -124,11 +128,11 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
         Binding("escape", "leave", "back", id="answer.leave", tooltip="end the filter; back to the panes"),
         Binding("slash", "filter", "filter", key_display="/", id="answer.filter",
                 tooltip="show the rows with these words; !word: without it"),
-        Binding("z", "fold", "fold", id="answer.fold", tooltip="open or close this branch (as do left and right)"),
-        Binding("c", "all", "all compilations", id="answer.all", tooltip="this compilation, or all of them"),
-        Binding("d", "diff", "diff", id="answer.diff", tooltip="of a recompilation: what is other than before"),
         Binding("x", "act", "try", id="answer.act",
                 tooltip="try the other option of this row; replay, bisect, repro of its compilation"),
+        Binding("z", "fold", "fold", id="answer.fold", tooltip="open or close this branch (as do left and right)"),
+        Binding("d", "diff", "diff", id="answer.diff", tooltip="of a recompilation: what is other than before"),
+        Binding("c", "all", "all", id="answer.all", tooltip="this compilation, or all of them"),
         Binding("tab", "app.focus_next", "pane", show=False, id="answer.pane", tooltip="next pane"),
         Binding("y", "copy", "copy", id="answer.copy", tooltip="copy what can be done about it, or the command"),
     ]
@@ -158,8 +162,10 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
 
     def _ask(self) -> None:
         whole = "all compilations" if not self.compile_id else self.compile_id
-        self.query_one("#title", Static).update(plain(f"{self.question.title}  ({whole})"))
-        if self.session.is_large and not (self.compile_id and self.question.per_compile):
+        name, _, what = self.question.title.partition(": ")
+        self.query_one("#title", Static).update(plain(f"{name} ({whole})" + (f": {what}" if what else "")))
+        per_compile = self.compile_id if self.question.per_compile else ""
+        if self.session.is_large_compile(per_compile) if per_compile else self.session.is_large:
             self._show_rows([Answer("reading the recording ...", tuple)])
             self._ask_in_background(self.compile_id)
         else:
@@ -172,7 +178,7 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
 
     def _show_rows(self, rows: list[Answer]) -> None:
         if not rows:
-            where = f" in {self.compile_id}" if self.compile_id else ""
+            where = f" in {self.compile_id}; c: all compilations" if self.compile_id else ""
             rows = [Answer(f"{self.question.nothing}{where}", tuple)]
         view = self.query_one("#rows", AnswerView)
         view.show(rows)
@@ -219,8 +225,7 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
     def _chosen(self) -> None:
         answer = self.query_one("#rows", AnswerView).answer
         if answer is not None and answer.opens is not None:
-            target, place = answer.opens
-            self.dismiss((target, place if isinstance(place, int) else self.session.row_of(target, place)))
+            self.dismiss(answer.opens)
         else:
             self.action_fold()
 
@@ -246,8 +251,9 @@ class AnswerScreen(Screen["tuple[Target, int] | None"]):
             view.toggle(view.places[view.cursor])
 
     def action_all(self) -> None:
-        """All compilations, or the one that the question was asked for."""
-        self.compile_id = "" if self.compile_id else self._own
+        """All compilations, or the one that the question was asked for: that of the row, where it was asked for all."""
+        opens = answer.opens if (answer := self.query_one("#rows", AnswerView).answer) is not None else None
+        self.compile_id = "" if self.compile_id else self._own or (opens[0].compile if opens is not None else "")
         self._ask()
 
     def action_diff(self) -> None:

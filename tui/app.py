@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.markup import escape
+from textual.command import Provider
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -33,11 +33,18 @@ Then come back with `ptdebug`. Open a recording elsewhere by its path:
 """
 
 
+def _places() -> type[Provider]:
+    from .palette import Places  # when the palette is opened for the first time
+
+    return Places
+
+
 class Workbench(App[None]):
     """The application. `session` is None if there is no recording yet."""
 
     TITLE = "ptdebug"
     CSS_PATH = "workbench.tcss"
+    COMMANDS = App.COMMANDS | {_places}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", key_display="?", id="help", tooltip="the keys"),
         Binding("colon,ctrl+p", "command_palette", "commands", show=False, id="commands", tooltip="commands by name"),
@@ -66,17 +73,12 @@ class Workbench(App[None]):
             self.push_screen(HelpScreen(self.screen, list(self.BINDINGS)))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers: the screen's actions, its compilation's stages, and the themes."""
+        """What the palette offers beside places: the screen's actions, and the themes."""
         if isinstance(screen, PanesScreen):
             for binding in screen.BINDINGS:
                 if isinstance(binding, Binding) and binding.id:
                     yield SystemCommand(sentence(binding.tooltip), f"key {keys_text(binding.key)}",
                                         _runner(screen, binding.action))
-            for info in screen.session.compiles:
-                for stage in screen.session.stages(info.id):
-                    names = screen.session.names(info.id, stage)
-                    yield SystemCommand(f"go to {info.id} {stage}", escape(printable(info.function)),
-                                        _opener(screen, Target(info.id, stage, names[0] if names else "")))
         yield SystemCommand("theme", "other colours", self.action_change_theme)
         yield SystemCommand("help", "the keys", self.action_help)
         yield SystemCommand("quit", "quit the workbench", self.action_quit)
@@ -102,10 +104,6 @@ def _runner(screen: PanesScreen, action: str):  # type: ignore[no-untyped-def]
         await screen.run_action(action)
 
     return run_action
-
-
-def _opener(screen: PanesScreen, target: Target):  # type: ignore[no-untyped-def]
-    return lambda: screen.show_target(target)
 
 
 def workbench(selector: str = "@", follow: bool = False) -> Workbench:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import textwrap
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Resize
@@ -40,6 +40,7 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
+        self._breaks: list[tuple[str, Break, int]] = []  # none while they are being read
 
     def compose(self) -> ComposeResult:
         """List, reason, program."""
@@ -51,10 +52,24 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Show the first break."""
-        lines = tuple(Line(printable(_title(*entry))) for entry in self._session.breaks)
-        self.query_one("#breaks", CodeView).show(Listing("graph breaks", "text", lines))
+        """Show the first break; what they cost takes a while in a large recording."""
         self.query_one("#breaks").focus()
+        if self._session.is_large:
+            self.query_one("#breaks", CodeView).show(Listing("", "text", (Line("reading the recording ..."),)))
+            self._rank()
+        else:
+            self._ranked()
+
+    @work(thread=True, exit_on_error=False)
+    def _rank(self) -> None:
+        assert self._session.breaks is not None
+        self.app.call_from_thread(self._ranked)
+
+    def _ranked(self) -> None:
+        self._breaks = self._session.breaks
+        texts = [_title(*entry) for entry in self._breaks] or ["the recording's graph breaks are damaged"]
+        lines = tuple(Line(printable(text)) for text in texts)
+        self.query_one("#breaks", CodeView).show(Listing("graph breaks", "text", lines))
         self._show(0)
 
     @on(LineView.Moved, "#breaks")
@@ -68,20 +83,25 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
     @on(LineView.Chosen, "#program")
     def action_open(self) -> None:
         """Go to the compilation that broke."""
-        owner, _, _ = self._session.breaks[self.query_one("#breaks", CodeView).cursor]
-        self.dismiss((Target(owner, "breaks"), 0))
+        if self._breaks:
+            owner, _, _ = self._breaks[self.query_one("#breaks", CodeView).cursor]
+            self.dismiss((Target(owner, "breaks"), 0))
 
     def action_act(self) -> None:
         """Try the edit for this break, or what else can be done with its compilation."""
         row = self.query_one("#breaks", CodeView).cursor
-        owner, found, _ = self._session.breaks[row]
+        if not self._breaks:
+            return
+        owner, found, _ = self._breaks[row]
         words = ("breaks", self._session.selector(Target()), "--try", str(row + 1))
         there = edit_of(found, self._session.recording.source) is not None
         acts = (Act("try the edit on a copy of the program: does the break go?", words),) if there else ()
         self.app.push_screen(ActScreen(self._session, Target(owner), acts))
 
     def _show(self, row: int) -> None:
-        owner, found, _ = self._session.breaks[row]
+        if row >= len(self._breaks):
+            return
+        owner, found, _ = self._breaks[row]
         source = self._session.recording.source
         self._show_reason(break_lines(found, source, cost=self._session.break_costs[row]) + edit_lines(found, source))
         place = found.location
@@ -101,7 +121,7 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
         self._show(self.query_one("#breaks", CodeView).cursor)
 
     def _marks(self, file: str) -> list[int]:
-        return [found.location.line - 1 for _, found, _ in self._session.breaks if found.location.file == file]
+        return [found.location.line - 1 for _, found, _ in self._breaks if found.location.file == file]
 
     def _command(self) -> str:
         return f"ptdebug breaks {self._session.selector(Target())}"

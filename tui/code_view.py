@@ -9,10 +9,13 @@ from textual.reactive import reactive
 
 from ..artifacts.listing import Line, Listing
 from ..artifacts.search import find_rows
+from ..artifacts.weighted_cache import WeightedCache
 from .highlight import MAX_LENGTH, Highlighter
 from .line_view import LineView
 
 EMPTY = Listing("", "text", ())
+_highlighters: WeightedCache[tuple[int, bool], tuple[tuple[Line, ...], Highlighter]] = WeightedCache(20_000)
+"""By the lines, which they keep alive, and whether the theme is dark."""
 
 
 class CodeView(LineView):
@@ -103,7 +106,12 @@ class CodeView(LineView):
         self._restyle()
 
     def _restyle(self) -> None:
-        self._highlighter = Highlighter(self.listing.lines, self.listing.language, self.app.current_theme.dark)
+        """Highlighters are kept: one goes back to what was shown before."""
+        lines, dark = self.listing.lines, self.app.current_theme.dark
+        key = id(lines), dark
+        if key not in _highlighters:
+            _highlighters.put(key, (lines, Highlighter(lines, self.listing.language, dark)), len(lines))
+        self._highlighter = _highlighters[key][1]
 
 
 def _underline(segments: list[Segment], text: str, query: str, style: Style) -> list[Segment]:

@@ -15,6 +15,8 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+LAST = 2  # keys that are always shown: quit, help
+
 
 class KeyBar(Widget):
     """Draws the screen's bindings that are to be shown: key, description."""
@@ -52,11 +54,24 @@ class KeyBar(Widget):
 
     def render_line(self, y: int) -> Strip:
         """The one line."""
+        shown = self._fitting()
         key, description = (Style(color=style.color, bold=style.bold) for style in (
             self.get_component_rich_style(f"key-bar--{part}") for part in ("key", "description")))
-        segments = [segment for binding in self._shown for segment in (
+        segments = [segment for binding in shown for segment in (
             Segment(f" {self.app.get_key_display(binding)} ", key), Segment(f"{binding.description} ", description))]
         return Strip(segments).crop_extend(0, self.size.width, None).apply_style(self.rich_style)
+
+    def _fitting(self) -> list[Binding]:
+        """The keys that there is room for: first those of the screen, but the last one, which leads to all, always."""
+        room = self.size.width - sum(self._cells(binding) for binding in self._shown[-LAST:])
+        found = []
+        for binding in self._shown[:-LAST]:
+            room -= self._cells(binding)
+            found += [binding] if room >= 0 else []
+        return [*found, *self._shown[-LAST:]]
+
+    def _cells(self, binding: Binding) -> int:
+        return cell_len(f" {self.app.get_key_display(binding)} {binding.description} ")
 
     def on_click(self, event: Click) -> None:
         """Press the key under the pointer."""
@@ -70,8 +85,8 @@ class KeyBar(Widget):
 
     def _at(self, x: int) -> Binding | None:
         end = 0
-        for binding in self._shown:
-            end += cell_len(f" {self.app.get_key_display(binding)} {binding.description} ")
+        for binding in self._fitting():
+            end += self._cells(binding)
             if x < end:
                 return binding
         return None

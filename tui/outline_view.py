@@ -1,8 +1,11 @@
 """The tree on the left (see outline.py for its rows)."""
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rich.segment import Segment
 from rich.style import Style
+from textual.binding import Binding, BindingType
 
 from ..artifacts.listing import printable
 from .line_view import LineView
@@ -14,6 +17,10 @@ class OutlineView(LineView):
     """Frames, compilations, stages and artifacts of a recording."""
 
     DEFAULT_CSS = "OutlineView { overflow-x: hidden; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "open", key_display="enter",
+                id="outline.open", tooltip="show this; open or close a branch"),
+    ]
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,10 +31,12 @@ from .plain import plain
 from .session import SOURCE, Match, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
+LINKS_AFTER = 0.03  # seconds until the links of a compilation are read
 READING = Listing("reading", "text", (Line("reading the recording ..."),))
 LARGE = Listing("large", "text", (Line("too large to be read in passing: choose it in the tree"),))
 FOLLOW_EVERY = 0.5  # seconds
 PANES = ("outline", "main", "linked")
+ASK = f"questions  {'  '.join(f'{q.key} {q.id}' for q in sorted(QUESTIONS, key=lambda q: q.key))}"
 
 
 class PanesScreen(Screen[None]):
@@ -52,6 +55,8 @@ class PanesScreen(Screen[None]):
                 tooltip="show this line's counterpart in the next stage"),
         Binding("T", "linked_stage(-1)", "linked stage back", show=False, id="linked.previous",
                 tooltip="show this line's counterpart in the previous stage"),
+        *(Binding(q.key, f"ask('{q.id}')", "ask", key_display="0-9", show=q is QUESTIONS[0], id=f"ask.{q.id}",
+                  tooltip=q.title) for q in QUESTIONS),
         Binding("f", "follow", "follow", show=False, id="follow",
                 tooltip="go to the linked lines: the panes change places"),
         Binding("right_square_bracket", "stage(1)", "stage", key_display="]", show=False, id="stage.next",
@@ -62,7 +67,6 @@ class PanesScreen(Screen[None]):
                 tooltip="the same stage of the next compilation"),
         Binding("left_curly_bracket", "compile(-1)", "compile", key_display="{", show=False, id="compile.previous",
                 tooltip="the same stage of the previous compilation"),
-        *(Binding(q.key, f"ask('{q.id}')", q.id, show=False, id=f"ask.{q.id}", tooltip=q.title) for q in QUESTIONS),
         Binding("d", "diff", "diff", show=False, id="diff",
                 tooltip="mark this; on something else: what differs from the marked"),
         Binding("x", "act", "act", id="act", tooltip="replay, bisect, minify, export a repro of this compilation"),
@@ -79,6 +83,7 @@ class PanesScreen(Screen[None]):
         self.session = session
         self.target = Target()
         self._first = target
+        self._wanted: int | Ref | None = None  # the row of `target`, while that is being read
         self._linked_stage = ""
         self._linked_target = Target()
         self._history: list[tuple[Target, int]] = []
@@ -87,6 +92,7 @@ class PanesScreen(Screen[None]):
         self._linked_compiles: set[str] = set()  # whose links are there
         self._being_read: set[tuple[Session, Target]] = set()
         self._preview: Timer | None = None
+        self._linking: Timer | None = None
         self._marked: tuple[Session, Target] | None = None  # for the difference
 
     def compose(self) -> ComposeResult:
@@ -119,21 +125,29 @@ class PanesScreen(Screen[None]):
         screens.load()
 
     # ---- what is shown ----------------------------------------------------------------------------------------------
-    def show_target(self, target: Target, row: int | None = None, remember: bool = True) -> None:
-        """Show an artifact in the main pane with the cursor on `row` (None: where it begins to matter)."""
+    def show_target(self, target: Target, row: int | Ref | None = None, remember: bool = True) -> None:
+        """Show an artifact in the main pane with the cursor on `row`, or on the row of an item (None: where it begins
+        to matter)."""
         main = self.query_one("#main", CodeView)
         if remember and self.target != target:
             self._history.append((self.target, main.cursor))
-        self.target = target
-        if not self.session.is_cheap(target):
+        self.target, self._wanted = target, row
+        if self.session.is_cheap(target):
+            listing = self.session.listing(target)
+            main.show(listing, self.session.row_of(target, row))
+        else:
+            listing = READING
+            main.show(listing)
             self._load_listing(self.session, target)
-        listing = self.session.listing(target) if self.session.is_cheap(target) else READING
-        main.show(listing, self.session.first_row(target) if row is None else row)
         main.border_title = plain(short_name(target))
         main.border_subtitle = f"{len(listing.lines)} lines"
         if self._linked_stage not in self.session.linkable(self.target):
             self._linked_stage = self.session.beside(self.target)
         self._sync()
+
+    def _show_and_reveal(self, target: Target, row: int | Ref | None = None, remember: bool = True) -> None:
+        self.show_target(target, row, remember)
+        self.query_one("#outline", OutlineView).reveal(target)
 
     def _fill(self) -> None:
         self._title()
@@ -157,14 +171,9 @@ class PanesScreen(Screen[None]):
 
     def _chain(self) -> None:
         """The breadcrumb of the main pane's line; the stage that is shown stands in brackets."""
-        line = self.query_one("#main", CodeView).line
         known = self.target.compile in self._linked_compiles
-        found = self.session.chain(self.target, line) if known else []
-        parts = [f"[{stage} {text}]" if stage == self.target.stage else f"{stage} {text}" for stage, text in found]
-        large = self.session.unlinked(self.target.compile) if self.target.compile else []
-        nothing = f"too large to be linked: {', '.join(large)}" if large else "no other stage has anything of this line"
-        text = "  >  ".join(parts) or nothing
-        self.query_one("#chain", Static).update(plain(text))
+        text = self.session.breadcrumb(self.target, self.query_one("#main", CodeView).line, known)
+        self.query_one("#chain", Static).update(plain(text if self.target.stage else ASK))
 
     def _status(self, note: str = "") -> None:
         line = self.query_one("#main", CodeView).cursor + 1 if self.target.stage else None
@@ -201,8 +210,10 @@ class PanesScreen(Screen[None]):
             linked.show(self.session.listing(Target()) if self.session.is_cheap(Target()) else READING)
             linked.border_title = "summary"
             return
-        if self.target.compile not in self._linked_compiles:
-            self._load_links(self.session, self.target.compile)
+        if self._linking is not None:
+            self._linking.stop()
+        if self.target.compile not in self._linked_compiles:  # what is known is drawn first
+            self._linking = self.set_timer(LINKS_AFTER, partial(self._load_links, self.session, self.target.compile))
             return
         self._show_linked(self._belonging(self._linked_stage))
 
@@ -251,7 +262,7 @@ class PanesScreen(Screen[None]):
         if session is not self.session:
             return
         if target == self.target:
-            self.show_target(target, remember=False)
+            self.show_target(target, self._wanted, remember=False)
         elif target == self._linked_target:
             self._sync()
 
@@ -313,9 +324,7 @@ class PanesScreen(Screen[None]):
         if opens is None:
             self.action_follow()
         else:
-            self.show_target(*opens)
-            self.query_one("#outline", OutlineView).reveal(opens[0])
-            self._pane("main")
+            self.go_to(opens)
 
     @on(Input.Submitted, "#find")
     def _find_submitted(self, message: Input.Submitted) -> None:
@@ -384,11 +393,8 @@ class PanesScreen(Screen[None]):
             return
         before = self.target.stage
         row = self.query_one("#linked", CodeView).cursor
-        target = self._linked_target
         self._linked_stage = before
-        self.show_target(target, row)
-        self.query_one("#outline", OutlineView).reveal(target)
-        self._pane("main")
+        self.go_to((self._linked_target, row))
 
     def action_stage(self, step: int) -> None:
         """The next stage of this compilation."""
@@ -412,32 +418,28 @@ class PanesScreen(Screen[None]):
     def _go_to(self, compile_id: str, stage: str) -> None:
         names = self.session.names(compile_id, stage) if stage else [""]
         name = self.target.name if self.target.name in names else next(iter(names), "")
-        target = Target(compile_id, stage, name)
-        self.show_target(target)
-        self.query_one("#outline", OutlineView).reveal(target)
+        self._show_and_reveal(Target(compile_id, stage, name))
 
     def action_back(self) -> None:
         """What was shown before."""
         if self._history:
-            target, row = self._history.pop()
-            self.show_target(target, row, remember=False)
-            self.query_one("#outline", OutlineView).reveal(target)
+            self._show_and_reveal(*self._history.pop(), remember=False)
 
     def action_breaks(self) -> None:
         """The graph breaks."""
-        if self.session.breaks_in and self.session.breaks:
-            self.app.push_screen(screens.breaks(self.session), self._opened)
+        if self.session.breaks_in:
+            self.app.push_screen(screens.breaks(self.session), self.go_to)
         else:
-            self.notify("the recording's graph breaks are damaged" if self.session.breaks_in else "no graph breaks")
+            self.notify("no graph breaks")
 
     def action_ask(self, question: str) -> None:
         """Answer a question about what is shown: this compilation, or all of them."""
-        self.app.push_screen(screens.answer(self.session, question, self.target.compile), self._opened)
+        self.app.push_screen(screens.answer(self.session, question, self.target.compile), self.go_to)
 
-    def _opened(self, opens: tuple[Target, int] | None) -> None:
+    def go_to(self, opens: tuple[Target, int | Ref | None] | None) -> None:
+        """Show a target, and a row or an item of it, in the main pane and in the tree."""
         if opens is not None:
-            self.show_target(*opens)
-            self.query_one("#outline", OutlineView).reveal(opens[0])
+            self._show_and_reveal(*opens)
             self._pane("main")
 
     def action_diff(self) -> None:
@@ -469,10 +471,7 @@ class PanesScreen(Screen[None]):
         self.app.push_screen(screens.search(self.session), self._search_done)
 
     def _search_done(self, match: Match | None) -> None:
-        if match is not None:
-            self.show_target(match.target, match.row)
-            self.query_one("#outline", OutlineView).reveal(match.target)
-            self._pane("main")
+        self.go_to((match.target, match.row) if match is not None else None)
 
     def action_copy_command(self) -> None:
         """Copy the command line that shows what is shown."""

@@ -52,6 +52,7 @@ class SearchScreen(Screen["Match | None"]):
         if message.value:
             self._matches = []
             self.query_one("#results", CodeView).query_text = message.value
+            self._show([], False, True)
             self._search(message.value)
 
     @work(thread=True, exclusive=True, group="search", exit_on_error=False)
@@ -65,7 +66,7 @@ class SearchScreen(Screen["Match | None"]):
             found += matches
             if len(found) >= LIMIT:
                 break
-            if len(found) > shown and time.monotonic() - last > SHOW_EVERY:
+            if len(found) > shown and (not shown or time.monotonic() - last > SHOW_EVERY):
                 shown, last = len(found), time.monotonic()
                 self.app.call_from_thread(self._show, found[:], False, True)
         self.app.call_from_thread(self._show, found[:LIMIT], len(found) >= LIMIT)
@@ -79,7 +80,8 @@ class SearchScreen(Screen["Match | None"]):
         results = self.query_one("#results", CodeView)
         results.show(Listing("results", "text", lines), 0 if first else results.cursor)
         counted = f"{len(found)} lines" + (" (there are more)" if more else "") + (", searching" if searching else "")
-        self.query_one("#status", Static).update(f"{counted}; enter opens one" if found else "no match")
+        nothing = "searching ..." if searching else "no match"
+        self.query_one("#status", Static).update(f"{counted}; enter opens one" if found else nothing)
         if found and first:
             results.focus()
 

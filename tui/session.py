@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
@@ -32,6 +33,8 @@ MANY = 2000
 """Items of an artifact above which its listing is made in the background."""
 LARGE = 300
 """Compilations above which a recording is large."""
+LARGE_ITEMS = 150_000
+"""Items (nodes, instructions, lines, ...) above which it is, too."""
 CACHED_LINES = 100_000
 """Lines of listings that are kept."""
 LINKED_IN_PASSING = 20_000
@@ -90,6 +93,11 @@ class Session:
             infos = {info.function: info for info in infos}.values()
         return list(dict.fromkeys(map(self.name_of, infos)))
 
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What there is to say of the recording as a whole."""
+        return summary(self.recording)
+
     @property
     def breaks(self) -> list[tuple[str, Break, int]]:
         """The graph breaks, the most expensive function first."""
@@ -100,10 +108,10 @@ class Session:
         """What each of `breaks` cost."""
         return [cost for _, cost in self._ranked]
 
-    @property
+    @cached_property
     def is_large(self) -> bool:
         """Whether overviews take time: they are made in the background."""
-        return len(self.compiles) > LARGE
+        return len(self.compiles) > LARGE or self.recording.count_items() > LARGE_ITEMS
 
     def compiles_of(self, compile_id: str) -> list[CompileInfo]:
         """The compilation with that id; all of them where none is given."""
@@ -119,7 +127,7 @@ class Session:
         """Whether its listing is there, or made at once."""
         if target in self._listings:
             return True
-        if not target.compile:
+        if not target.compile and target.stage != SOURCE:
             return not self.is_large
         infos = self.recording.artifacts(target.compile, target.stage) if target.stage not in ("", SOURCE) else []
         return all(info.items <= MANY for info in infos)
@@ -272,6 +280,14 @@ class Session:
                  + (f" +{len(stages[stage]) - 1}" if len(stages[stage]) > 1 else ""))
                 for stage in order if stage in stages]
 
+    def breadcrumb(self, target: Target, line: Line | None, linked: bool) -> str:
+        """The chain of a line in one line, the stage that is shown in brackets; `linked`: links are there."""
+        found = self.chain(target, line) if linked else []
+        parts = [f"[{stage} {text}]" if stage == target.stage else f"{stage} {text}" for stage, text in found]
+        large = self.unlinked(target.compile) if target.compile else []
+        nothing = f"too large to be linked: {', '.join(large)}" if large else "no other stage has anything of this line"
+        return "  >  ".join(parts) or (nothing if linked or large else "")
+
     def program_line(self, target: Target, line: Line | None) -> tuple[str, int] | None:
         """The file and line of the program behind a line of `target`: its own, its innermost origin, or the function's
         first line."""
@@ -301,8 +317,11 @@ class Session:
             msgspec.structs.replace(node.stack[-1], column=-1, end_line=-1, end_column=-1)
             for node in graph.nodes if node.id in names and node.stack))
 
-    def row_of(self, target: Target, item: Ref) -> int:
-        """The first row of an artifact that shows an item, or what was made of it; where it begins if none does."""
+    def row_of(self, target: Target, item: int | Ref | None) -> int:
+        """The first row of an artifact that shows an item, or what was made of it; where it begins if none does. A row
+        is itself."""
+        if item is None or isinstance(item, int):
+            return self.first_row(target) if item is None else item
         rows = self.listing(target).rows_of
         found = rows.get(item, []) or [
             row for made in self.related(target.compile, item, target.stage) for row in rows.get(made, ())]
@@ -320,6 +339,8 @@ class Session:
 
     def _listing(self, target: Target) -> Listing:
         try:
+            if target.stage == SOURCE and target.compile:  # the same for all compilations
+                return self.listing(Target("", SOURCE, target.name))
             if target.stage == SOURCE:
                 text = self.recording.source(target.name)
                 if text is None:
@@ -330,7 +351,7 @@ class Session:
             if target.compile:
                 return render_compile(
                     self.recording, self.by_id.get(target.compile) or self.recording.compile(target.compile))
-            return render_summary(summary(self.recording))
+            return render_summary(self.summary)
         except RecordingError as error:
             return Listing("not there", "text", (Line(printable(str(error))),))
 

@@ -134,11 +134,15 @@ class Judge:
         return replace(recorder.probe(spans, reached), calls=calls)
 
     def neighbour(self, project: Project) -> Project | None:
-        """Of the projects that ran and passed, the one most like `project`."""
-        def likeness(other: Project) -> float:
-            return difflib.SequenceMatcher(None, other.script, project.script, autojunk=False).ratio()
+        """Of the projects that ran and passed, the one most like `project`; not one that says the same as it."""
+        def text(of: Project) -> str:
+            return "".join(content for _, content in of.files)
 
-        return max(self.passed[-400:], key=likeness, default=None)
+        def likeness(other: Project) -> float:
+            return difflib.SequenceMatcher(None, text(other), text(project), autojunk=False).ratio()
+
+        others = [other for other in self.passed[-400:] if other.meaning != project.meaning]
+        return max(others, key=likeness, default=None)
 
 
 def _beside(root: Path, out: Path | None) -> list[tuple[str, int, int]]:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import subprocess
@@ -10,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...replay.reduce.source import Project
 from ...replay.repro.script import environment
 from ...replay.workers.progress import Progress
 from ..errors import CommandError
@@ -92,18 +90,13 @@ def _header(minified: Minified, wanted: Wanted) -> Iterator[str]:
     yield f"# Run: ptdebug minify --dry-run{_flags(wanted)} THIS_FILE  (exit code 1: the failure shows)"
     if minified.neighbour is not None:
         yield "# It passes with this change:"
-        yield from (f"#     {line}" for line in _difference(minified.small, minified.neighbour))
+        yield from (f"#     {line}" for line in minified.small.differences(minified.neighbour))
 
 
 def _flags(wanted: Wanted) -> str:
     flags = {"--check": wanted.check, "--match": wanted.match, "--break": wanted.graph_break,
              "--recompile": wanted.recompile}
     return "".join(f" {flag} {json.dumps(value)}" for flag, value in flags.items() if value)
-
-
-def _difference(small: Project, other: Project) -> list[str]:
-    lines = difflib.unified_diff(small.script.splitlines(), other.script.splitlines(), lineterm="", n=0)
-    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def _verify(path: Path, wanted: Wanted, arguments: argparse.Namespace) -> str:

@@ -140,6 +140,8 @@ def _about_neighbour(minified: MinifiedGraph) -> list[str]:
     if lines == mine:
         if other.training != small.training:
             return [f"It passes with{'' if other.training else 'out'} gradients."]
+        if _inputs(other) == _inputs(small):
+            return ["It passes with other values or layouts of its inputs."]
         return [f"It passes with other inputs: {', '.join(_inputs(other))}."]
     return ["The nearest graph that passes:", *(f"    {line}" for line in lines if line.strip())]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import difflib
 import io
 import tokenize
 import warnings
@@ -34,6 +35,38 @@ class Project:
         """How many lines there are in all that are neither empty nor a comment."""
         texts = (line.strip() for _, text in self.files for line in text.splitlines())
         return sum(1 for line in texts if line and not line.startswith("#"))
+
+    @cached_property
+    def meaning(self) -> tuple[tuple[str, str], ...]:
+        """The files without what Python does not see: brackets, comments, blank lines."""
+        return tuple((file, _unparsed(text) or text) for file, text in self.files)
+
+    def differences(self, other: Project) -> list[str]:
+        """The lines that are other in `other`, "-" and "+" in front; brackets and spaces do not count."""
+        texts, lines = dict(other.files), []
+        for file, text in self.files:
+            mine, its = text.splitlines(), texts.get(file, "").splitlines()
+            matcher = difflib.SequenceMatcher(None, [*map(_form, mine)], [*map(_form, its)], False)
+            for what, a, b, c, d in matcher.get_opcodes():
+                if what != "equal":
+                    lines += [*(f"-{line}" for line in mine[a:b]), *(f"+{line}" for line in its[c:d])]
+        return lines
+
+
+def _unparsed(text: str) -> str | None:
+    """Python's own spelling of `text`; None where it is no Python."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.unparse(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _form(line: str) -> str:
+    """A line without what Python does not see, where it is a statement or the head of one."""
+    text = line.strip()
+    indent = line[: len(line) - len(line.lstrip())]
+    return indent + (_unparsed(text) or _unparsed(f"{text} pass") or text)
 
 
 @dataclass(frozen=True, order=True)

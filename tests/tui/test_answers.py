@@ -212,3 +212,45 @@ def test_layers_that_are_alike_are_one_row():
     runs = [(run[0].path, len(run)) for run in layers(tree.children["blocks"])]
     assert runs == [("blocks.0", 7), ("blocks.7", 1), ("blocks.8", 40)]
     assert tree.size == 97
+
+
+async def test_more_operations_than_are_shown_are_counted_and_lead_to_the_graph(monkeypatch):
+    monkeypatch.setattr("ptdebug.tui.answers.model.KEPT", 2)
+    async with asking("9") as pilot:
+        view = pilot.app.screen.query_one(AnswerView)
+        (row,) = [place for place, answer in enumerate(view.answers) if answer.title.startswith("... ")]
+        assert view.answers[0].title.endswith(": 4 operations")
+        assert view.answers[row].title == "... 1 more operation: enter shows them in the graph"
+        view.cursor = row
+        await pilot.press("enter")
+        await settle(pilot)
+        main = pilot.app.screen.query_one("#main", CodeView)
+        assert main.line is not None and main.line.ref == view.answers[row].opens[1]
+
+
+async def test_failures_of_a_compilation_are_its_own_and_those_of_the_run_come_once(monkeypatch):
+    from ptdebug.artifacts.failures import Failure
+
+    found = [Failure("compilation", "it broke", "the compilation failed", one) for one in ("0/0", "0/1")]
+    monkeypatch.setattr("ptdebug.tui.answers.failure.failures", lambda recording: found)
+    monkeypatch.setattr("ptdebug.tui.session.LARGE", 0)
+    for selector, count in (("@", 2), ("@:0/1", 1), ("@:1/0", 0)):
+        async with asking("0", selector=selector) as pilot:
+            titles = [answer.title for answer in pilot.app.screen.query_one(AnswerView).answers]
+            assert titles.count("it broke") == count, titles
+            assert count or titles == ["nothing failed in 1/0; c: all compilations"]
+
+
+async def test_where_a_listing_is_read_in_the_background_the_cursor_goes_to_its_row(monkeypatch):
+    monkeypatch.setattr("ptdebug.tui.session.MANY", 0)
+    async with asking("3") as pilot:
+        await pilot.press("down", "down", "enter")  # a group: its kernel, which is read in the background
+        await settle(pilot)
+        screen = pilot.app.screen
+        main = screen.query_one("#main", CodeView)
+        assert isinstance(screen, PanesScreen) and screen.target.stage in ("kernels", "schedule", "fusion")
+        row = main.cursor
+        screen.session._listings.clear()
+        screen.show_target(screen.target, 3)
+        await settle(pilot)
+        assert main.cursor == 3 and row > 0

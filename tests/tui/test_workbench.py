@@ -12,6 +12,7 @@ from ptdebug.artifacts.machine_lines import MACHINE
 from ptdebug.artifacts.recording import RecordingError
 from ptdebug.tui.app import Workbench, workbench
 from ptdebug.tui.code_view import CodeView
+from ptdebug.tui.palette import places
 from ptdebug.tui.panes import PanesScreen
 from ptdebug.tui.session import Target
 from textual.pilot import Pilot
@@ -144,7 +145,7 @@ async def test_one_pane_at_a_time_in_80_columns() -> None:
         await driver.press("tab")
         assert "output_bytecode" in driver.text
         last = driver.text.split("\n")[-1]
-        for key in ("tab pane", "/ find", "b breaks", "y copy", "q quit", "? help"):
+        for key in ("enter open", "tab pane", "/ find", "s search", "0-9 ask", "x act", "q quit", "? help"):
             assert key in last
 
 
@@ -199,13 +200,21 @@ async def test_copying_the_command() -> None:
         assert "copied" in driver.text
 
 
-async def test_the_palette_knows_stages_and_actions() -> None:
+async def test_the_palette_knows_stages_and_actions(monkeypatch: pytest.MonkeyPatch) -> None:
     async with driving("@", WIDE) as driver:
-        titles = [command.title for command in driver.app.get_system_commands(driver.app.screen)]
-        assert "go to 0/1 kernels" in titles
+        screen = driver.app.screen
+        assert isinstance(screen, PanesScreen)
+        titles = [command.title for command in driver.app.get_system_commands(screen)]
+        assert "go to 0/1 kernels" in [title for title, _, _ in places(screen, "")]
+        monkeypatch.setattr("ptdebug.tui.palette.MOST", 1)  # of many, what the query names
+        assert {title.split()[2] for title, _, _ in places(screen, "go 0/1 guards")} == {"0/1"}
         assert "Next stage of this compilation" in titles
         keys = [command.help for command in driver.app.get_system_commands(driver.app.screen)]
         assert "key ]" in keys and not any("bracket" in text for text in keys)
+        await driver.press("colon", *"0/1 kern")
+        await driver.pilot.pause(0.3)
+        await driver.press("enter")
+        assert (screen.target.compile, screen.target.stage, driver.app.focused.id) == ("0/1", "kernels", "main")
 
 
 async def test_nothing_recorded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from .conditions import conditions_code
 from .describe import describe, subject, type_name
 from .interrupted import protected
 from .same_constants import INEXACT, is_same_constant
+from .settings import settings_text
 from .spec import Check, GuardSpec
 from .tree import GuardTree
 
@@ -424,7 +425,7 @@ KINDS: dict[str, Kind] = {
         _install_global_state,
         lambda x, e: "grad mode, autocast, default dtype and device, deterministic algorithms, threads and function "
         "modes are unchanged",
-        expected=lambda e: "grad mode, autocast, default dtype and device, threads and modes as when compiled",
+        expected=settings_text,
         hint="call the function under the same torch settings",
     ),
     # ---- implied: added by the tree itself

@@ -84,6 +84,15 @@ def differences(before: dict[str, str], now: dict[str, str]) -> list[Difference]
     return rows
 
 
+def settings_text(settings: dict[str, str]) -> str:
+    """The settings in words: grad mode, and all that are on or have a value."""
+    off = ("off", "none", "0")
+    shown = [f"{(_SETTINGS.get(name) or _autocast(name)).words} {value}" for name, value in settings.items()
+             if name == "grad_mode"
+             or (value not in off and settings.get(name.replace("autocast's dtype", "autocast")) not in off)]
+    return f"torch's settings: {', '.join(shown)}; all others are off"
+
+
 def _autocast(name: str) -> Setting:
     if name.startswith("autocast"):
         return Setting(name, "call the function always inside of torch.autocast or always outside")

@@ -8,7 +8,7 @@ from ...artifacts.records import Ref
 from ..acts import Act
 from ..session import Session, Target
 
-MOST = 5000
+MOST = 2000
 """Rows of an answer over a large recording."""
 
 Details = Callable[[], Sequence[str]]

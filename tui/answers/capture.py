@@ -18,7 +18,6 @@ from ...artifacts.render_lists import (
 )
 from ...artifacts.render_summary import render_summary
 from ...artifacts.resumed import display_name, resumed
-from ...artifacts.summary import summary
 from ..session import SOURCE, Session, Target
 from .answer import Answer, Details, fixed
 
@@ -133,7 +132,7 @@ def _guard(session: Session, guard: Guard, record: Guards, runtime: Runtime | No
         lines = [guard.text or guard.code, f"kind: {guard.kind}{implicit}"]
         lines += [f"expected: {guard.expected}"] if guard.expected else []
         lines += [f"object: {guard.subject}"] if guard.subject else []
-        lines += [f"reached as: {guard.source}"]
+        lines += [f"reached as: {guard.source}"] if guard.object else []
         if guard.location:
             text = source_text(guard.location, session.recording.source)
             lines += [f"needed by: {short_place(guard.location)}  {text}".rstrip()]
@@ -151,7 +150,7 @@ def _guard(session: Session, guard: Guard, record: Guards, runtime: Runtime | No
 def run(session: Session, compile_id: str) -> list[Answer]:
     """The run: command, environment, versions, options, how it ended."""
     meta = session.recording.meta
-    document = summary(session.recording)
+    document = session.summary
     ended = f"exit code {document['exit_code']}" if document["exit_code"] is not None else document["ending"]
     rows = [Answer("summary", lambda: [line.text for line in render_summary(document).lines], (Target(), 0)),
             Answer(f"command  {' '.join(document['command'])}", fixed(" ".join(document["command"]),

@@ -8,6 +8,7 @@ from functools import partial
 from ...artifacts.decision_kinds import BEFORE_GRAPH
 from ...artifacts.decision_words import ABOUT
 from ...artifacts.listing import plural, short_place
+from ...artifacts.measured import kept
 from ...artifacts.records import (
     BufferPlan,
     Decision,
@@ -27,7 +28,7 @@ from ...artifacts.render_partition import bytes_text
 from ...artifacts.stages import TIMINGS
 from ..acts import flip, flips
 from ..session import SOURCE, Session, Target
-from .answer import Answer, Details, fixed
+from .answer import MOST, Answer, Details, fixed
 from .measured import measured_rows
 
 BAR = 20  # characters of the longest bar
@@ -127,6 +128,8 @@ def _pair(candidate: FusionCandidate) -> list[str]:
     lines = [line.text for line in candidate_lines(candidate)]
     if not candidate.fused and candidate.legal and candidate.decision:
         lines.append(f"to force it: an override file with  \"{candidate.decision}\" = \"fuse\"; x tries it")
+    elif not candidate.fused and not candidate.legal:
+        lines.append("it is no choice: no override forces it")
     return lines
 
 
@@ -264,8 +267,13 @@ def time(session: Session, compile_id: str) -> list[Answer]:
     infos = [info for info in infos if info.seconds]
     most = max((info.seconds.get("total", 0.0) for info in infos), default=0.0)
     whole = sum(info.seconds.get("total", 0.0) for info in infos)
-    rows = []
-    for info in infos:
+    rows: list[Answer] = []
+    for number, info in enumerate(infos):
+        if session.is_large and len(rows) > MOST:
+            left = sum(info.seconds.get("total", 0.0) for info in infos[number:])
+            text = f"{left:7.3f} s in {plural(len(infos) - number, 'more compilation')}, none of which took longer"
+            rows.append(Answer(text, fixed(text.strip())))
+            break
         total = info.seconds.get("total", 0.0)
         place = f"{info.file.rpartition('/')[2]}:{info.line}"
         rows.append(Answer(f"{total:7.3f} s {bar(total, most):<{BAR}} {info.id} {session.name_of(info)} {place}",
@@ -277,7 +285,8 @@ def time(session: Session, compile_id: str) -> list[Answer]:
                 rows.append(Answer(f"{seconds:7.3f} s {bar(seconds, most):<{BAR}} {stage}",
                                    fixed(f"{stage}: {seconds:.3f} s of {total:.3f} s"), (Target(info.id), 0), 1))
                 rows += _traced(session, info.id, seconds) if stage == "capture" else []
-    return rows + [row for info in infos for row in measured_rows(session, info.id)]
+    known = kept(session.recording.path)
+    return rows + [row for info in infos for row in measured_rows(session, info.id, known.get(info.id))]
 
 
 def _traced(session: Session, compile_id: str, whole: float) -> list[Answer]:

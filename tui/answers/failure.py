@@ -8,8 +8,9 @@ from .answer import Answer, Details, fixed
 
 
 def failure(session: Session, compile_id: str) -> list[Answer]:
-    """Each failure of the run with its line, compilation, node, artifact and repro below it."""
-    return [row for found in failures(session.recording) for row in _card(session, found)]
+    """Each failure (of a compilation, or of the run) with its line, compilation, node, artifact and repro below it."""
+    return [row for found in failures(session.recording) if compile_id in ("", found.compile)
+            for row in _card(session, found)]
 
 
 def _card(session: Session, found: Failure) -> list[Answer]:

@@ -1,7 +1,7 @@
 """The kernels of a compilation by the time that `ptdebug replay --time` measured, beside what the device can do."""
 from __future__ import annotations
 
-from ...artifacts.measured import Measured, MeasuredKernel, kept, of_groups
+from ...artifacts.measured import Measured, MeasuredKernel, of_groups
 from ...artifacts.records import ref
 from ..session import Session, Target
 from .answer import Answer, fixed
@@ -9,9 +9,8 @@ from .answer import Answer, fixed
 ROOF = 10  # characters of a full share of what the device can do
 
 
-def measured_rows(session: Session, compile_id: str) -> list[Answer]:
+def measured_rows(session: Session, compile_id: str, known: Measured | None) -> list[Answer]:
     """The graph, then its kernels, the longest first; nothing where it was not measured."""
-    known = kept(session.recording.path).get(compile_id)
     if known is None or not known.compiled_seconds:
         return []
     ratio = known.eager_seconds / known.compiled_seconds

@@ -1,34 +1,49 @@
 """The captured graph by nn.Module: repeated layers that are alike are one row."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ...artifacts.input_names import input_names, named_text
 from ...artifacts.listing import plural, short_place
-from ...artifacts.records import Graph, Node, ref
+from ...artifacts.records import Graph, Node, Ref, ref
 from ...artifacts.render_graph import node_text, value_text
+from ...dependencies import msgspec
 from ..session import Session, Target
 from .answer import Answer, fixed
+
+KEPT = 2000
+"""Operations of one module that are shown; there are more where a graph is not made of modules, and large."""
 
 
 @dataclass
 class Module:
-    """A module of the model: its own nodes and its children, in the order of the graph."""
+    """A module of the model: its own operations, the first of them as nodes, and its children, in the order of the
+    graph."""
 
     path: str
     nodes: list[Node] = field(default_factory=list)
+    operators: Counter[str] = field(default_factory=Counter)
     children: dict[str, Module] = field(default_factory=dict)
+    own_form: Hashable = None
+
+    def add(self, node: Node) -> None:
+        """It has one more operation."""
+        self.operators[node.target] += 1
+        self.own_form = hash((self.own_form, node.target, value_text(node.value)))
+        if len(self.nodes) < KEPT:
+            self.nodes.append(node)
 
     @property
     def size(self) -> int:
         """How many operations it has with all that is below it."""
-        return len(self.nodes) + sum(child.size for child in self.children.values())
+        return self.operators.total() + sum(child.size for child in self.children.values())
 
     def form(self) -> Hashable:
         """What two modules share that are alike: operators, shapes, and the forms of their children."""
-        own = tuple((node.target, value_text(node.value)) for node in self.nodes)
-        return own, tuple((name, child.form()) for name, child in self.children.items())
+        return self.own_form, tuple((name, child.form()) for name, child in self.children.items())
 
 
 def module_tree(graph: Graph) -> Module:
@@ -40,7 +55,7 @@ def module_tree(graph: Graph) -> Module:
         at = root
         for part in filter(None, node.module.split(".")):
             at = at.children.setdefault(part, Module(f"{at.path}.{part}".removeprefix(".")))
-        at.nodes.append(node)
+        at.add(node)
     return root
 
 
@@ -63,29 +78,31 @@ def model(session: Session, compile_id: str) -> list[Answer]:
     """The modules of each compilation's captured graph."""
     rows: list[Answer] = []
     for info in session.compiles_of(compile_id):
-        graph = session.recording.find(Graph, info.id, "capture")
+        graph = session.recording.large_graph(info.id, "capture") or session.recording.find(Graph, info.id, "capture")
         if graph is None:
             continue
-        tree = module_tree(graph)
+        try:
+            tree = module_tree(graph)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # in a node of a large graph
+            rows.append(Answer(f"{info.id}  the captured graph is damaged", fixed(), (Target(info.id), 0)))
+            continue
         target = Target(info.id, "capture")
-        listing = session.listing(target)
-        places = {line.ref: row for row, line in reversed(list(enumerate(listing.lines))) if line.ref}
         rows.append(Answer(f"{info.id}  {session.name_of(info)}: {plural(tree.size, 'operation')}",
-                           fixed(*_operators(tree)), (target, 0)))
+                           partial(_operators, tree), (target, 0)))
         names = input_names(session.recording, info.id, "capture", "", graph)
-        rows += _rows(tree, 1, target, places, names)
+        rows += _rows(tree, 1, target, names)
     return rows
 
 
-def _rows(
-    module: Module, depth: int, target: Target, places: dict[str, int], names: Mapping[str, str]
-) -> Iterator[Answer]:
+def _rows(module: Module, depth: int, target: Target, names: Mapping[str, str]) -> Iterator[Answer]:
     for node in module.nodes:
         place = node.stack[-1] if node.stack else None
         where = [f"at {short_place(place)} in {place.function}"] if place is not None else []
-        opens = target, places.get(ref("capture", node.id), 0)
         text = named_text(node_text(node), names)
-        yield Answer(text, fixed(text, *where), opens, depth)
+        yield Answer(text, fixed(text, *where), (target, ref("capture", node.id)), depth)
+    if more := module.operators.total() - len(module.nodes):
+        yield Answer(f"... {plural(more, 'more operation')}: enter shows them in the graph", fixed(),
+                     (target, ref("capture", module.nodes[-1].id)), depth)
     runs = list(layers(module))
     for run in runs:
         first, last = run[0], run[-1]
@@ -95,23 +112,24 @@ def _rows(
             name = f"{name} to {last.path.rpartition('.')[2]}"
             alike = f" x{len(run)}, all alike, each" if len(runs) == 1 else f" x{len(run)}, alike, each"
         title = f"{name}{alike}: {plural(first.size, 'operation')}"
-        yield Answer(title, fixed(first.path, *_operators(first)), _first_place(first, target, places), depth)
-        yield from _rows(first, depth + 1, target, places, names)
+        yield Answer(title, partial(_operators, first), (target, _first_place(first)), depth)
+        yield from _rows(first, depth + 1, target, names)
 
 
-def _first_place(module: Module, target: Target, places: dict[str, int]) -> tuple[Target, int]:
-    node = next(_nodes(module), None)
-    return target, places.get(ref("capture", node.id), 0) if node is not None else 0
-
-
-def _nodes(module: Module) -> Iterator[Node]:
-    yield from module.nodes
-    for child in module.children.values():
-        yield from _nodes(child)
+def _first_place(module: Module) -> int | Ref:
+    while not module.nodes and module.children:
+        module = next(iter(module.children.values()))
+    return ref("capture", module.nodes[0].id) if module.nodes else 0
 
 
 def _operators(module: Module) -> Sequence[str]:
-    counts: dict[str, int] = {}
-    for node in _nodes(module):
-        counts[node.target] = counts.get(node.target, 0) + 1
-    return [f"{number:5}  {target}" for target, number in sorted(counts.items(), key=lambda e: -e[1])]
+    """The module's path, and how often it has each operator, with all that is below it."""
+    counts = sum((one.operators for one in _all(module)), Counter[str]())
+    own = [module.path] if module.path else []
+    return [*own, *(f"{number:5}  {target}" for target, number in counts.most_common())]
+
+
+def _all(module: Module) -> Iterator[Module]:
+    yield module
+    for child in module.children.values():
+        yield from _all(child)

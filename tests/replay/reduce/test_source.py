@@ -7,8 +7,11 @@ import io
 import sys
 import types
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from ptdebug.cli.scripts.child import Task
+from ptdebug.cli.scripts.judge import Judge
 from ptdebug.replay.reduce import expressions, statements, unused, values
 from ptdebug.replay.reduce.ddmin import Reduction
 from ptdebug.replay.reduce.script import reduce_script
@@ -234,3 +237,20 @@ def test_what_an_expression_does_last() -> None:
             "x.T": "T", "a and b": "and", "-x": "usub", "x[0]": "subscript", "x": "",
             "if mask.any():": "any", "y = torch.sin(x)": "sin", "else": "", "": ""}
     assert {text: expressions.operation(text) for text in said} == said
+
+
+def test_projects_that_differ_in_brackets_alone_say_the_same() -> None:
+    small = project("x = f((a))\nif (x):\n    y = 'b'\n    z = 1\n", "k = 1\n")
+    brackets = project('x = f(a)  # why\n\nif x:\n    y = "b"\n    z = (1)\n', "k = (1)\n")
+    other = project("x = f(a)\nif x:\n    y = 'b'\n    z = 2\n", "k = 3\n")
+    assert brackets.meaning == small.meaning != other.meaning
+    assert small.differences(other) == ["-    z = 1", "+    z = 2", "-k = 1", "+k = 3"]
+
+
+def test_a_neighbour_that_passes_says_something_else(tmp_path: Path) -> None:
+    script, same, other = project("f((1))\n"), project("f(1)\n"), project("g(2)\n")
+    judge = Judge(Task("script.py", str(tmp_path)), tmp_path, None, 1, 1.0)  # type: ignore[arg-type]
+    judge.passed = [other, same]
+    assert judge.neighbour(script) is other
+    judge.passed = [same]
+    assert judge.neighbour(script) is None

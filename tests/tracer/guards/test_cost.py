@@ -4,7 +4,8 @@ from __future__ import annotations
 import ptdebug
 import torch
 from ptdebug.artifacts.guard_costs import costliest, guard_cost, guards_cost
-from ptdebug.artifacts.records import Guards
+from ptdebug.artifacts.records import Guards, Runtime
+from ptdebug.artifacts.render_lists import failed_objects, guard_text
 
 
 def test_each_guard_is_measured_or_said_to_be_not(tmp_path):
@@ -31,3 +32,9 @@ def test_each_guard_is_measured_or_said_to_be_not(tmp_path):
     assert "one function checks model and what it holds" in guard_cost(record, inside[-1])
     different = next(guard for guard in record.guards if guard.kind == "NO_ALIASING")
     assert different.check_ns is None and guard_cost(record, different).startswith("not measured alone")
+
+    settings = next(guard for guard in record.guards if guard.kind == "GLOBAL_STATE")
+    assert "grad mode on, " in guard_text(settings) and "global state" not in guard_text(settings)
+    assert "default dtype torch.float32" in guard_text(settings) and "autocast" not in guard_text(settings)
+    assert ("torch's settings", settings.check_ns) in listed
+    assert failed_objects(record, Runtime(2, 1, failed={settings.source: 1}))[0][0].startswith("torch's settings")
