@@ -300,8 +300,8 @@ def one_row_and_others(compile):
 def test_what_a_graph_assumes_of_data_is_no_error_of_the_program():
     STATISTICS.clear()
     checking.check_engine(one_row_and_others)
-    name = "one_row_and_others.<locals>.f"
-    assert list(STATISTICS.reasons) == [f"rerun in eager: the graph of {name} assumes something of data that did not hold"]
+    what = "the graph of one_row_and_others.<locals>.f assumes something of data that did not hold"
+    assert list(STATISTICS.reasons) == [f"rerun in eager: {what}"]
 
 
 def test_what_cannot_run_again_breaks_the_graph_where_it_would_be_checked():
