@@ -210,27 +210,27 @@ kernel fused_0_sum
         buf0: store buf0""")
 
     def test_threads_share_rows(self):
-        self.assertExpectedInline(shown(lambda x: torch.softmax(x, 1), (64, 100)), """\
+        self.assertExpectedInline(shown(lambda x: torch.softmax(x, 1), (64, 96)), """\
 kernel fused_0_softmax
   parallel
     for i0_blocks in 8
       scratch buf0: 8
-      scratch buf1: 800
+      scratch buf1: 768
       scratch buf2: 8
       for i0_row in 8
         nest over r0
           accumulate buf0.t1 = max
             16 accumulators along r0
-              vector r0 in 100, 16 at a time, the rest masked
+              vector r0 in 96, 16 at a time
                 buf0: load x_1, reduce max
         nest
           buf0: store buf0
       for i0_row in 8
         nest over i1
           accumulate buf2.t1 = sum
-            16 accumulators along i1
+            32 accumulators along i1
               buf1: load buf0
-              vector i1 in 100, 16 at a time
+              vector i1 in 96, 32 at a time
                 buf1: load x_1, sub, exp, store buf1
                 buf2: load buf1, reduce sum
         nest
@@ -238,7 +238,7 @@ kernel fused_0_softmax
       nest over i0_row i1
         for i0_row in 8
           buf3: load buf2
-          vector i1 in 100
+          vector i1 in 96
             buf3: load buf1, truediv, store buf3""")
 
     def test_a_loop_in_pieces(self):

@@ -68,7 +68,7 @@ def _is_simple(body: LoopBody, count: int) -> bool:
     """Whether a body reduces rows, or has one loop along them, or none."""
     if body.scans or (body.reduction_axes and len(body.axes) > count) or len(body.axes) > count + 1:
         return False
-    return not any(s.op == "indirect" or s.mode and s.op == "store" or (
+    return not any(s.op == "indirect" or (s.mode and s.op == "store") or (
         s.dtype is torch.float16 and s.buffer) for s in body.statements)
 
 
@@ -78,7 +78,8 @@ def _longest(bodies: Sequence[LoopBody], count: int) -> int | None:
 
 
 def _blocked(group: Group, bodies: Sequence[LoopBody], rows: int) -> RowBlocks | None:
-    row, local = group.axes[-1], {}
+    row = group.axes[-1]
+    local: dict[str, torch.dtype] = {}
     parted: list[LoopBody] = []
     for body in bodies:
         parted += _parted(body, local) if body.reduction_axes else [body]
