@@ -45,7 +45,9 @@ def row_blocks(
 ) -> RowBlocks | None:
     """The blocks of a kernel that passes several times over short rows (a decision); None where there are none."""
     count = len(group.axes)
-    if not count or shape.lanes or shape.outer != count or shape.tile is not None or shape.parallel not in ("outer", ""):
+    if not count or shape.lanes or shape.tile is not None or shape.outer != count:
+        return None
+    if shape.parallel not in ("outer", ""):
         return None
     if not any(b.reduction_axes for b in bodies) or not all(_is_simple(b, count) for b in bodies):
         return None
