@@ -43,6 +43,7 @@ from .half_precision import widen_blocks, widened_rows
 from .index_set_splitting import split_index_set
 from .lane_masks import compare_in_lanes
 from .loop_shape import LANES, Shape, lane_width, loop_shape, prefers_lanes
+from .masked_ends import mask_ends
 from .multiple_accumulators import accumulate_side_by_side, interleave_loops
 from .nest_facts import NestFacts, Site
 from .nontemporal_stores import nontemporal_results, stream_stores
@@ -230,6 +231,7 @@ def transformed(facts: NestFacts, prefetch: Prefetch | None, fetched: set[tuple[
     band = prefetch_rows(band, facts, prefetch)
     band = vectorize(band, facts)
     band = gather_in_order(band, facts)
+    band = mask_ends(band, facts)
     band = share(band, facts)
     band = compare_in_lanes(band, facts)
     return jam_rows(band, facts)
