@@ -1,6 +1,7 @@
 """Short rows in blocks: which kernels have them, and that the values are those of the rows one by one."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -38,10 +39,23 @@ def test_rows_that_are_not_finite():
 
 
 @pytest.mark.parametrize("inputs", [
-    [draw(64, 200)], [draw(61, 20)], [draw(16, 20)], [draw(64, 6)], [draw(512, 64, dtype=torch.float16)],
-], ids=["long rows", "a prime number of them", "few", "lanes", "float16"])
+    [draw(64, 200)], [draw(16, 20)], [draw(64, 6)], [draw(512, 64, dtype=torch.float16)],
+], ids=["long rows", "few", "lanes", "float16"])
 def test_where_there_are_none(inputs):
     assert "_row < " not in check(lambda x: x.log_softmax(-1), *inputs).source.text
+
+
+def test_a_block_that_is_not_whole():
+    assert "_row < (" in check(lambda x: x.log_softmax(-1), draw(131, 20)).source.text
+
+
+def test_a_number_of_rows_that_varies():
+    function = lambda x: F.layer_norm(x.log_softmax(-1), (20,))
+    compiled = ptdebug.compile(function)
+    with ptdebug.record("rows") as recording:
+        for rows in (64, 100, 3, 32, 77):
+            torch.testing.assert_close(compiled(draw(rows, 20)), function(draw(rows, 20)))
+    assert {d.chosen for _, d in recording.decisions(kind="row-blocks")} == {"blocks"}
 
 
 def test_one_pass_needs_none():

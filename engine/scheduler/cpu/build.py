@@ -178,6 +178,8 @@ class _Build:
             terms: dict[object, int] = {}
             for loops, store in stores_of(self.nests, name):
                 extents = {a.symbol.name: a.extent for a in loops}
+                if self.blocks is not None:
+                    extents[self.blocks.row.symbol.name] = sympy.Integer(self.blocks.rows)
                 form = form_of(store.index, loops, self.group.axes)
                 for atom, factor in form.terms.items():
                     if atom.name not in self.inside:

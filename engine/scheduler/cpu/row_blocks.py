@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv
 
 from ....artifacts.context import CompileContext
-from ...ir.affine import axis
-from ...ir.body_affine import NotLinear, new_axis, rewrite, static
+from ...ir.affine import axis, axis_symbol, size
+from ...ir.body_affine import NotLinear, rewrite, static
 from ...ir.ir import Axis, Group, LoopBody, Statement
 from .cost import EXPENSIVE
 from .distribution import Nest, cut, nests_of
@@ -32,9 +33,12 @@ OPTIONS = ("blocks", "one-by-one")
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """A group whose last common loop is in blocks: its axes, bodies and nests, and the dtypes of its new buffers."""
+    """A group whose last common loop is in blocks of so many `rows`: its axes, that of the rows of a block, its bodies
+    and nests, and the dtypes of its new buffers."""
 
     axes: tuple[Axis, ...]
+    row: Axis
+    rows: int
     bodies: tuple[LoopBody, ...]
     nests: tuple[Nest, ...]
     local: dict[str, torch.dtype]
@@ -51,19 +55,29 @@ def row_blocks(
         return None
     if not any(b.reduction_axes for b in bodies) or not all(_is_simple(b, count) for b in bodies):
         return None
-    number, size = static(group.axes[-1].extent), _longest(bodies, count)
-    if number is None or size is None or not 1 < size <= SHORT:
+    number, length = static(group.axes[-1].extent), _longest(bodies, count)
+    if length is None or not 1 < length <= SHORT:
         return None
-    rows = next((n for n in reversed(range(LEAST, min(ROWS, number // LEAST) + 1)) if number % n == 0), 0)
+    rows = _rows(number)
     made = _blocked(group, bodies, rows) if rows else None
     if made is None:
         return None
     passes = sum(bool(n.inside) or len(n.loops) > 1 for n in made.nests)
     if passes < 2:
         return None
-    why = f"{passes} passes over rows of {size}, each waiting for the one before: {rows} rows at a time"
+    why = f"{passes} passes over rows of {length}, each waiting for the one before: {rows} rows at a time"
     chosen = context.decide("row-blocks", group.kernel, OPTIONS, OPTIONS[0], why, origins=group.origins)
     return made if chosen == OPTIONS[0] else None
+
+
+def _rows(number: int | None) -> int:
+    """How many rows a block has: if it can be, so many that no block is a part of one; 0 where there are too few."""
+    if number is None:
+        return ROWS
+    most = min(ROWS, number // LEAST)
+    if most < LEAST:
+        return 0
+    return next((n for n in reversed(range(LEAST, most + 1)) if number % n == 0), most)
 
 
 def _is_simple(body: LoopBody, count: int) -> bool:
@@ -85,9 +99,11 @@ def _blocked(group: Group, bodies: Sequence[LoopBody], rows: int) -> RowBlocks |
     parted: list[LoopBody] = []
     for body in bodies:
         parted += _parted(body, local) if body.reduction_axes else [body]
-    blocks = new_axis(f"{row.symbol.name}_blocks", int(row.extent) // rows)
-    inner = new_axis(f"{row.symbol.name}_row", rows)
-    place = axis(blocks.symbol.name, int(blocks.extent)) * rows + axis(inner.symbol.name, rows)
+    whole = row.extent.is_Integer and row.extent % rows == 0
+    blocks = Axis(axis_symbol(f"{row.symbol.name}_blocks"), FloorDiv(row.extent + rows - 1, rows))
+    left = sympy.Min(rows, row.extent - rows * blocks.symbol)
+    inner = Axis(axis_symbol(f"{row.symbol.name}_row"), sympy.Integer(rows) if whole else left)
+    place = axis(blocks.symbol.name, size(blocks.extent)) * rows + axis(inner.symbol.name, rows)
     axes = (*group.axes[:-1], blocks)
     try:
         made = tuple([rewrite(b, {row.symbol: place}, (*axes, inner, *b.axes[len(group.axes):]), b.reduction_axes)
@@ -95,7 +111,7 @@ def _blocked(group: Group, bodies: Sequence[LoopBody], rows: int) -> RowBlocks |
     except NotLinear:
         return None
     nests = _around_rows(nests_of(made, len(group.axes) + 1), inner)
-    return None if nests is None else RowBlocks(axes, made, nests, local)
+    return None if nests is None else RowBlocks(axes, inner, rows, made, nests, local)
 
 
 def _parted(body: LoopBody, local: dict[str, torch.dtype]) -> list[LoopBody]:
