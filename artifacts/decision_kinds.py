@@ -44,7 +44,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # generated kernels
     "split-loop": ("split", "whole"), "tile": ("tiles", "lanes", "rows", r"[a-z]+(-\w+)+"),
     "vector-width": ("512-bit", "256-bit"), "store-policy": ("temporal", "nontemporal"),
-    "gather-loop": ("in-order", "vectors"),
+    "gather-loop": ("in-order", "vectors"), "row-blocks": ("blocks", "one-by-one"),
     "prefetch": ("next-row", "none"), "scatter": ("serial", "parallel-loops", "owner-computes"),
     "vector-axis": ("inner", "lanes"), "parallel-loops": ("outer", "inner", "serial"), "split-reduction": (r"\d+",),
     "accumulators": (r"\d+",), "invariant-masks": ("by-lane", "once"),

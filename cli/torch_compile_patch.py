@@ -151,7 +151,8 @@ def reruns() -> list[str]:
         kind, _, what = reason.partition(": ")
         if kind == "rerun in eager":
             calls = "a call" if times == 1 else f"{times} calls"
-            found.append(f"{calls} ran in eager a second time: {what} (what eager raises, too, the program has seen)")
+            seen = " (what eager raises, too, the program has seen)" if what.startswith("a graph raised") else ""
+            found.append(f"{calls} ran in eager a second time: {what}{seen}")
     return found
 
 

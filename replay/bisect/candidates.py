@@ -13,7 +13,7 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     # generated kernels
     "invariant-masks": ("once",), "half-conversion": ("elementwise",), "accumulators": ("1",),
     "scan-algorithm": ("sequential",), "prefetch": ("none",), "store-policy": ("temporal",),
-    "gather-loop": ("vectors",),
+    "gather-loop": ("vectors",), "row-blocks": ("one-by-one",),
     "vector-width": ("256-bit",), "scatter": ("serial",), "split-reduction": ("1",),
     "parallel-loops": ("serial",), "vector-axis": ("inner",), "split-loop": ("whole",), "unroll": ("loop",),
     "tile": ("rows",), "wrapper": ("python",), "cudagraphs": ("launch",),

@@ -26,7 +26,7 @@ ROWS = torch.randint(0, 40, (90,), generator=torch.Generator().manual_seed(1))
 HALVES = torch.randn((2, 600), generator=torch.Generator().manual_seed(2)).half()
 LOOPS = ("vector-axis", "parallel-loops", "split-reduction", "accumulators", "split-loop", "tile", "store-policy",
          "prefetch", "scatter", "half-conversion", "scan-algorithm", "vector-width", "horizontal-fusion",
-         "invariant-masks")
+         "invariant-masks", "row-blocks")
 INNER = {"parallel-loops:*": "inner"}
 
 
@@ -45,6 +45,7 @@ PROGRAMS = {
     "a norm": (lambda x: F.layer_norm(x, (513,)), ((5, 513),), {}),
     "a norm of whole lines": (lambda x: F.layer_norm(x, (256,)), ((5, 256),), {}),
     "short rows": (lambda x: x.view(-1, 3).var(1), ((30, 30),), {}),
+    "rows in blocks": (lambda x: (x.log_softmax(-1), x.argmax(-1)), ((64, 20),), {}),
     "few rows": (lambda x: x.sum(0), ((7, 90),), {}),
     "scans": (lambda x: (x.cumsum(1), x.cumprod(1), *x.cummax(1), x.logcumsumexp(1)), ((3, 90),), {}),
     "scans of columns": (lambda x: (x.cumsum(0), *x.cummin(0)), ((9, 40),), {}),
@@ -209,31 +210,36 @@ kernel fused_0_sum
         buf0: store buf0""")
 
     def test_threads_share_rows(self):
-        self.assertExpectedInline(shown(lambda x: torch.softmax(x, 1), (64, 100)), """\
+        self.assertExpectedInline(shown(lambda x: torch.softmax(x, 1), (64, 96)), """\
 kernel fused_0_softmax
   parallel
-    for i0 in 64
-      scratch buf1: 100
-      nest over r0
-        accumulate buf0.t1 = max
-          16 accumulators along r0
-            vector r0 in 100, 16 at a time, the rest masked
-              buf0: load x_1, reduce max
-      nest
-        buf0: store buf0
-      nest over i1
-        accumulate buf2.t1 = sum
-          16 accumulators along i1
-            buf1: load buf0
-            vector i1 in 100, 16 at a time
-              buf1: load x_1, sub, exp, store buf1
-              buf2: load buf1, reduce sum
-      nest
-        buf2: store buf2
-      nest over i1
-        buf3: load buf2
-        vector i1 in 100
-          buf3: load buf1, truediv, store buf3""")
+    for i0_blocks in 8
+      scratch buf0: 8
+      scratch buf1: 768
+      scratch buf2: 8
+      for i0_row in 8
+        nest over r0
+          accumulate buf0.t1 = max
+            16 accumulators along r0
+              vector r0 in 96, 16 at a time
+                buf0: load x_1, reduce max
+        nest
+          buf0: store buf0
+      for i0_row in 8
+        nest over i1
+          accumulate buf2.t1 = sum
+            32 accumulators along i1
+              buf1: load buf0
+              vector i1 in 96, 32 at a time
+                buf1: load x_1, sub, exp, store buf1
+                buf2: load buf1, reduce sum
+        nest
+          buf2: store buf2
+      nest over i0_row i1
+        for i0_row in 8
+          buf3: load buf2
+          vector i1 in 96
+            buf3: load buf1, truediv, store buf3""")
 
     def test_a_loop_in_pieces(self):
         self.assertExpectedInline(shown(lambda x: F.pad(x, (3, 3), mode="reflect"), (2, 40)), """\

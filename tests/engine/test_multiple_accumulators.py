@@ -43,6 +43,18 @@ def test_what_remains_of_a_row_is_a_block_under_a_mask(dtype, width):
     assert "k < rest" in made.source.text or dtype.itemsize < 4  # AVX2 has no masks of these
 
 
+@pytest.mark.parametrize("width", [17, 107])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64], ids=str)
+def test_what_is_stored_beside_a_reduction_ends_with_its_row(dtype, width):
+    x = (torch.randn(70, width, generator=torch.Generator().manual_seed(0)) * 9).to(dtype)
+
+    def function(x):
+        y = x * 3 - 1
+        return y, y.sum(1), (x.abs() + 1).double().softmax(1), x.amax(1)
+
+    check(function, x)
+
+
 def test_means_of_windows_whose_number_divides_the_size():
     check(lambda x: F.adaptive_avg_pool2d(x, 7) * 2, torch.randn(2, 3, 56, 56))
     check(lambda x: F.adaptive_avg_pool2d(x, (4, 1)), torch.randn(2, 3, 12, 20))

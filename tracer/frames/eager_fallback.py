@@ -24,6 +24,7 @@ from ..graph.graph import TraceGraph
 from ..runtime.eval_frame import skip_code_with_callees
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import below_graph, set_traceback
+from ..variables.torch.runtime_asserts import ASSUMED
 from .continuation import rest_of_frame
 
 log = logging.getLogger("ptdebug")
@@ -73,7 +74,7 @@ class FailedRuns:
 
     def add(self, error: BaseException) -> bool:
         """Called with the exception of the graph, before the rerun; see `graph_raised`."""
-        if not graph_raised(error):
+        if not graph_raised(error, self.code):
             return False
         self.count += 1
         if self.count == LIMIT:
@@ -173,10 +174,11 @@ def as_written(code: CodeType) -> CodeType:
     return own
 
 
-def graph_raised(error: BaseException) -> bool:
-    """Called with the exception of the graph, before the rerun. False for what must propagate: anything but an
-    Exception (KeyboardInterrupt), an exception from outside (a signal handler), the one with which a surrounding
-    checkpoint ends its recomputation early, and an error after a write to some inputs, which a rerun would repeat."""
+def graph_raised(error: BaseException, code: CodeType | None = None) -> bool:
+    """Called with the exception of the graph (of a frame of `code`, where it checks what it assumes), before the rerun.
+    False for what must propagate: anything but an Exception (KeyboardInterrupt), an exception from outside (a signal
+    handler), the one with which a surrounding checkpoint ends its recomputation early, and an error after a write to
+    some inputs, which a rerun would repeat."""
     if (
         not isinstance(error, Exception) or isinstance(error, _StopRecomputationError)
         or hasattr(error, CHANGED_INPUTS) or came_from_outside(error)
@@ -184,5 +186,8 @@ def graph_raised(error: BaseException) -> bool:
         set_traceback(error, below_graph(error))
         return False
     log.debug("a compiled graph raised %s: %s; its frame is rerun in eager", type(error).__name__, error)
-    STATISTICS.reasons[f"rerun in eager: a graph raised {type(error).__name__}"] += 1
+    what = f"a graph raised {type(error).__name__}"
+    if code is not None and str(error).startswith(ASSUMED):
+        what = f"the graph of {code.co_qualname} assumes something of data that did not hold"
+    STATISTICS.reasons[f"rerun in eager: {what}"] += 1
     return True

@@ -42,17 +42,20 @@ def _forward(region: Region, cut: Cut, numbers: tuple[Any, ...]) -> AtenGraph:
     results: Any = source.output_node().args[0]
     returned = results[: joint.forward_outputs]
     copy = _Copy()
-    for node in list(source.find_nodes(op="placeholder"))[: len(joint.forward.inputs)]:
+    placeholders = list(source.find_nodes(op="placeholder"))
+    tangents = placeholders[len(joint.forward.inputs):]
+    for node in placeholders[: len(joint.forward.inputs)]:
         copy.node(node)
     effects = [n for n in source.nodes if n.op == "call_function" and must_run(n) and n.meta.get("phase") != BACKWARD]
-    wanted = _with_tellers(source, [n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects, numbers)
+    roots = [*[n for n in returned if isinstance(n, Node)], *cut.saved, *effects]
+    wanted = _with_tellers([n for n in source.nodes if n not in tangents], roots, numbers)
     for node in source.nodes:
         if node in wanted and node.op != "placeholder":
             copy.node(node)
     values = [copy.made.get(n, n) for n in returned]
     first = len(joint.forward.mutations)  # before it: new values of inputs, which the program does not get as such
     outputs: list[Output] = [FromGraph(k) for k in range(first, len(values))]
-    inputs = {n: i for i, n in enumerate(source.find_nodes(op="placeholder"))}
+    inputs = {n: i for i, n in enumerate(placeholders)}
     places = {value: k for k, value in reversed(list(enumerate(values))) if isinstance(value, Node) and k >= first}
     for node in cut.saved:
         if node in inputs:
@@ -70,11 +73,11 @@ def _forward(region: Region, cut: Cut, numbers: tuple[Any, ...]) -> AtenGraph:
     return AtenGraph(module, forward.inputs, forward.mutations, tuple(outputs), further=forward.further)
 
 
-def _with_tellers(graph: torch.fx.Graph, nodes: list[Node], numbers: tuple[Any, ...]) -> set[Node]:
-    """`nodes`, what they are made of, and who tells `numbers` and those that any of these mention: `x > zuf0` has the
-    number among its arguments, not the node of the `.item()` that gives it."""
+def _with_tellers(known: Iterable[Node], nodes: list[Node], numbers: tuple[Any, ...]) -> set[Node]:
+    """`nodes`, what they are made of, and who of those `known` tells `numbers` and those that any of these mention:
+    `x > zuf0` has the number among its arguments, not the node of the `.item()` that gives it."""
     tellers: dict[sympy.Symbol, Node] = {}
-    for node in graph.nodes:
+    for node in known:
         for symbol in unbacked_in(node.meta.get("val")):
             tellers.setdefault(symbol, node)
     found = ancestors(nodes)

@@ -221,7 +221,7 @@ class StatementWriter(Emission):
         if s.buffer not in self.nest.arrays and kind.store:
             bits, exact = (self.scopes.get((what, value, s.dtype)) for what in ("bits", "exact"))
             value = (exact or value) if floats else bits or f"{kind.store}({exact or value})"
-        self.writer.line(f"{element} = {value};", origins)
+        self.writer.line(f"{f'if ({self.present}) ' if self.present else ''}{element} = {value};", origins)
 
     def _store_add(self, s: Statement, element: str, value: str) -> None:
         kind = ctype(s.dtype)

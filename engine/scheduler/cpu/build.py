@@ -8,6 +8,7 @@ does not depend on the number of threads.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -42,11 +43,13 @@ from .half_precision import widen_blocks, widened_rows
 from .index_set_splitting import split_index_set
 from .lane_masks import compare_in_lanes
 from .loop_shape import LANES, Shape, lane_width, loop_shape, prefers_lanes
+from .masked_ends import mask_ends
 from .multiple_accumulators import accumulate_side_by_side, interleave_loops
 from .nest_facts import NestFacts, Site
 from .nontemporal_stores import nontemporal_results, stream_stores
 from .plain_loops import plain
 from .prefetch import Prefetch, prefetch_rows, prefetched_rows
+from .row_blocks import row_blocks
 from .scatter import owner, scatters
 from .storage import layout, needing_arrays, stores_of
 from .threads_and_vectors import chunk_reductions, share, vectorize
@@ -79,7 +82,13 @@ class _Build:
         self.local = {b: buffers[b].dtype for b in self.group.internal} | local
         shape = loop_shape(self.group, self.bodies, self.local, self.context)
         self.shape: Shape = shape if self.threads else replace(shape, parallel="")
-        self.nests = nests_of(self.bodies, self.shape.outer + (1 if self.shape.lanes else 0))
+        self.blocks = row_blocks(self.group, self.bodies, self.shape, self.context)
+        if self.blocks is None:
+            self.nests: Sequence[Nest] = nests_of(self.bodies, self.shape.outer + (1 if self.shape.lanes else 0))
+        else:
+            self.nests, self.bodies = self.blocks.nests, list(self.blocks.bodies)
+            self.group = replace(self.group, axes=self.blocks.axes)
+            self.local |= self.blocks.local
         names = dict.fromkeys(n for b in self.bodies for n in (*b.reads, *b.writes) if n not in self.local)
         self.memory = {name: buffers[name] for name in names}
         self.written = {n for b in self.bodies for n in b.writes}
@@ -99,7 +108,7 @@ class _Build:
         prefetch: Prefetch | None = None
         if tile is None and self.lane is None and self.shape.parallel in ("outer", "nests", ""):
             streamed = nontemporal_results(self.group, self.nests, self.outer, self.memory, self.context)
-            if self.shape.parallel != "nests" and not streamed:
+            if self.shape.parallel != "nests" and not streamed and self.blocks is None:
                 prefetch = prefetched_rows(
                     self.group, self.nests, self.outer, self.memory, self.written, self.context)
         site = Site(
@@ -169,6 +178,8 @@ class _Build:
             terms: dict[object, int] = {}
             for loops, store in stores_of(self.nests, name):
                 extents = {a.symbol.name: a.extent for a in loops}
+                if self.blocks is not None:
+                    extents[self.blocks.row.symbol.name] = sympy.Integer(self.blocks.rows)
                 form = form_of(store.index, loops, self.group.axes)
                 for atom, factor in form.terms.items():
                     if atom.name not in self.inside:
@@ -222,6 +233,7 @@ def transformed(facts: NestFacts, prefetch: Prefetch | None, fetched: set[tuple[
     band = prefetch_rows(band, facts, prefetch)
     band = vectorize(band, facts)
     band = gather_in_order(band, facts)
+    band = mask_ends(band, facts)
     band = share(band, facts)
     band = compare_in_lanes(band, facts)
     return jam_rows(band, facts)

@@ -113,14 +113,18 @@ def accumulators_of(facts: NestFacts, reductions: Sequence[Reduction]) -> int:
 
 
 def can_mask(facts: NestFacts) -> bool:
-    """Whether the innermost loop does nothing but reduce what it loads contiguously, in elements that have masks."""
+    """Whether the innermost loop loads contiguously, in elements that have masks, and stores so, where that is fast
+    (with AVX2 a store under a mask takes some processors dozens of operations)."""
     axis, inside = facts.axes[-1].symbol, len(facts.axes)
-    least = 1 if "avx512bw" in cpu_features().split() else MASKED
+    wide = "avx512bw" in cpu_features().split()
+    least = 1 if wide else MASKED
     for part, depths in zip(facts.nest.parts, facts.depths):
         for s in part.statements:
-            if s.op in ("store", "scan") or (s.op == "indirect" and depths[s.name] == inside):
+            if s.op == "scan" or (s.op == "indirect" and depths[s.name] == inside):
                 return False
-            if s.op == "load" and depths[s.name] == inside:
+            if s.op == "store" and (s.mode or not wide):
+                return False
+            if s.op == "store" or (s.op == "load" and depths[s.name] == inside):
                 assert s.index is not None
                 if s.mask or s.dtype.itemsize < least or sympy.expand(s.index).coeff(axis) != 1:
                     return False

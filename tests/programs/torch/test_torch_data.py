@@ -287,6 +287,23 @@ def test_a_graph_of_training_that_writes_buffers_checks_and_runs_again():
     assert list(STATISTICS.reasons) == ["rerun in eager: a graph raised RuntimeError"]
 
 
+def one_row_and_others(compile):
+    """A size of 1 is squeezed away, others are not: one graph takes the others, and says so where there is one row."""
+    @compile
+    def f(x):
+        rows = (x[:, 0] > 1).nonzero().squeeze()
+        return x.index_select(0, rows) * 2, x[rows]
+
+    return [call(f, torch.tensor([[1.0], [2.0], [value]])) for value in (3.0, 1.0, 4.0)]
+
+
+def test_what_a_graph_assumes_of_data_is_no_error_of_the_program():
+    STATISTICS.clear()
+    checking.check_engine(one_row_and_others)
+    what = "the graph of one_row_and_others.<locals>.f assumes something of data that did not hold"
+    assert list(STATISTICS.reasons) == [f"rerun in eager: {what}"]
+
+
 def test_what_cannot_run_again_breaks_the_graph_where_it_would_be_checked():
     report = ptdebug.explain(Encoder(), backend=lambda module, inputs: module.forward)(torch.ones(4, 3), torch.ones(3))
     calls = ["torch.distributions.Normal(self.norm(self.layer(x)), scale, True)", "posterior.log_prob(drawn)"]

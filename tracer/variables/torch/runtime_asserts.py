@@ -28,7 +28,8 @@ from .tensor import TensorValue
 if TYPE_CHECKING:
     from ..core.base import Graph, Translator
 
-_MESSAGE = "a data-dependent size is not what the captured graph assumes"
+ASSUMED = "a data-dependent number is not what the captured graph assumes"
+_ASSERTED = "what the program asserts does not hold"
 
 
 def check_at_run_time(
@@ -55,7 +56,7 @@ def add_check(tx: Translator, condition: torch.fx.Node, why: Unsupported) -> Non
     """A node that raises unless `condition`, a number, holds; what it says is not shown, as the frame runs again.
     Raises `why` where it cannot."""
     rely_on_rerun(tx, why)
-    node = tx.graph.make(torch.ops.aten._assert_scalar.default, (condition, _MESSAGE), {})
+    node = tx.graph.make(torch.ops.aten._assert_scalar.default, (condition, ASSUMED), {})
     node.meta.update(val=None, stack=tx.stack_locations(), module=tx.trace.module_path)
     tx.graph.operations += 1
 
@@ -68,11 +69,11 @@ def assume(tx: Translator, value: Value, why: Unsupported) -> None:
         if value.fake.numel() != 1 or value.fake.device.type != "cpu":  # a failed check makes a CUDA device unusable
             raise why
         holds = value if value.fake.dtype is torch.bool else apply(tx, operator.ne, value, constant(0))
-        tx.graph.call(torch.ops.aten._assert_async.msg, [holds, constant(_MESSAGE)], {}, tx)
+        tx.graph.call(torch.ops.aten._assert_async.msg, [holds, constant(_ASSERTED)], {}, tx)
         return
     if isinstance(value, NumberValue) and not isinstance(value.symbol, torch.SymBool):
         value = apply(tx, operator.ne, value, constant(0))
-    tx.graph.call(torch.ops.aten._assert_scalar.default, [value, constant(_MESSAGE)], {}, tx)
+    tx.graph.call(torch.ops.aten._assert_scalar.default, [value, constant(_ASSERTED)], {}, tx)
 
 
 def rely_on_rerun(tx: Translator, why: Unsupported) -> None:
