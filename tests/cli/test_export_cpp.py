@@ -13,6 +13,7 @@ import torch
 from ptdebug.cli.exporting import ExportError
 from ptdebug.engine.package.native import write_to
 from ptdebug.engine.toolchain.cpp_build import find_compiler
+from torch._higher_order_ops.while_loop import while_loop
 
 Call = tuple[str, tuple[torch.Tensor | str, ...]]
 Run = Callable[..., list[str]]
@@ -112,6 +113,53 @@ def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -
     assert torch.allclose(numbers(lines[13], x), model.linear(x), atol=1e-6)
     assert torch.equal(numbers(lines[14], x[1]), x[1]) and lines[15] == "-6 "
     assert lines[16] == "error: n has to be 0 to 2, not 3"
+
+
+class Deciding(torch.nn.Module):
+    """A branch by a flag, a loop with a branch in it, weights in both, a buffer that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.one, self.two = torch.nn.Embedding(10, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(4))
+
+    def forward(self, ids: torch.Tensor, flag: torch.Tensor, steps: torch.Tensor) -> Any:
+        self.calls.add_(1)
+        x = self.words(ids)
+        x = torch.cond(flag, lambda x: self.one(x).relu(), lambda x: self.words(ids + 5) - self.calls, (x,))
+
+        def body(step: torch.Tensor, x: torch.Tensor) -> Any:
+            even = torch.cond(step % 2 == 0, lambda x: self.one(x).tanh(), lambda x: self.two(x).sin() * 2, (x,))
+            return step + 1, even
+
+        step, x = while_loop(lambda step, x: (step < steps) & (x.sum() < 1e3), body, (torch.zeros_like(steps), x))
+        return x * 2, step, self.calls
+
+
+def test_branches_and_loops(run: Run, tmp_path: Path) -> None:
+    """torch.cond and while_loop, also as `torch.export` gives them, from Python and from C++."""
+    torch.manual_seed(0)
+    model = Deciding().eval()
+    given = torch.randint(5, (3,)), torch.tensor(True), torch.tensor(3)
+    program = torch.export.export(model, given, dynamic_shapes=({0: torch.export.Dim("batch", max=9)}, None, None))
+    dims = {"ids": {0: torch.export.Dim("batch", max=9)}}
+    paths = [ptdebug.export(model, given, dynamic_shapes=dims, cpp=True).save(tmp_path / "m.ptd"),
+             ptdebug.export(program, given, dynamic_shapes=dims, cpp=True).save(tmp_path / "e.ptd")]
+    calls = [(torch.randint(5, (n,)), torch.tensor(flag), torch.tensor(steps))
+             for n, flag, steps in ((3, True, 3), (5, False, 2), (4, False, 0))]
+    with torch.no_grad():
+        wanted = [[value.clone() for value in model(*each)] for each in calls]
+    for path in paths:
+        loaded = ptdebug.load(path)
+        lines = run(path, *[("forward", (ids, flag.view(torch.uint8), steps)) for ids, flag, steps in calls],
+                    ("forward", (torch.full((3,), 7), torch.tensor(0, dtype=torch.uint8), torch.tensor(3))))
+        for k, (each, right) in enumerate(zip(calls, wanted)):
+            for m, (value, other) in enumerate(zip(right, loaded(*each))):
+                assert torch.allclose(value, other, atol=1e-5)
+                assert torch.allclose(value, numbers(lines[3 * k + m], value), atol=1e-5)
+        assert lines[9].startswith("error: forward: index out of range in `embedding") and len(lines) == 10
+    kept = torch.zeros(3, dtype=torch.int64)
+    assert loaded(kept, torch.tensor(True), torch.tensor(0))[0].shape == (3, 4) and not kept.any()
 
 
 class Writing(torch.nn.Module):
