@@ -13,12 +13,14 @@ from typing import Any
 import torch
 
 from ...artifacts.context import CompileContext
+from ...dependencies import msgspec
+from ...operators.unbacked import unbacked_in
 from ..aot.control_flow import groups_of, returning_a_tuple, takes_functions
-from ..aot.segments import captured_like, cut, inputs_of, is_data, needed_between, placed, refuse
+from ..aot.segments import captured_like, cut, inputs_of, is_data, needed_between, placed, refuse, with_own_sizes
 from ..graphs.functional_graph import Captured
 from ..runtime.entry import EntryFacts
 from ..unsupported import EngineUnsupported
-from .flow import COND, GRAPH, WHILE, Call, Flow, Graph, Step, over
+from .flow import COND, GRAPH, MAP, SCAN, WHILE, Call, Flow, Graph, Step, over
 from .half import Half
 from .parts import MakeParts, Parts
 from .values import Uncacheable
@@ -54,7 +56,7 @@ class _Flow:
     def flow(self) -> Flow:
         """All of it."""
         graph = self.captured.module.graph
-        groups, inputs = groups_of(graph), placed(graph)
+        groups, inputs = with_own_sizes(graph, groups_of(graph)), placed(graph)
         needed = needed_between(groups)
         refuse(self.captured, needed)
         self.places = {node: place for place, node in enumerate(inputs)}
@@ -74,8 +76,7 @@ class _Flow:
         found, later = list[Step](), set(results)
         for step in reversed(self.steps):
             here = {place for place in (*step.inputs, *step.places) if place >= 0}
-            found.append(Step(step.kind, step.graphs, step.inputs, step.places, tuple(sorted(here - later)),
-                              step.carried))
+            found.append(msgspec.structs.replace(step, last=tuple(sorted(here - later))))
             later |= here
         return found[::-1]
 
@@ -119,63 +120,89 @@ class _Flow:
         node = nodes[0]
         name = node.target.name()  # type: ignore[union-attr]
         if name not in _READ or any(node.kwargs.values()):
-            raise EngineUnsupported(f"a package has no {name}: it can have torch.cond and while_loop")
+            raise EngineUnsupported(f"a package has no {name}: it can have torch.cond, while_loop, scan and map")
         why = "the wrapper of a package calls the compiled functions"
         self.context.decide("control-flow", f"{name}_{number}", ("compiled",), "compiled", why)
-        functions, inputs, carried = _READ[name](node)
-        if not all(isinstance(value, Node) and is_data(value) for value in inputs):
+        call = _READ[name](node)
+        if not all(isinstance(value, Node) and is_data(value) for value in call.inputs):
             raise EngineUnsupported(f"{name} is given a number or a constant: give it a tensor")
-        graphs = tuple(self._function(number, place, node, function, [n.meta["val"] for n in inputs[name == COND:]],
-                                      carried) for place, function in enumerate(functions))
+        graphs = tuple([self._function(number, place, node, call) for place in range(len(call.functions))])
         of_result: dict[Any, int] = {output.args[1]: self.places[output] for output in outputs}
         places = [of_result.get(k, -1) for k in range(max(of_result, default=-1) + 1)]
-        return Step(name, graphs, tuple(self.places[n] for n in inputs), tuple(places), carried=carried)
+        inputs = [self.places[value] for value in call.inputs]
+        return Step(name, graphs, tuple(inputs), tuple(places), carried=call.carried, sliced=call.sliced)
 
-    def _function(
-        self, number: int, place: int, node: Node, function: Node, given: list[Any], carried: int
-    ) -> int:
+    def _function(self, number: int, place: int, node: Node, call: _Operator) -> int:
         """The number of the graph of one function of an operator."""
-        name = f"{node.target.name()}_{number}_{place}"  # type: ignore[union-attr]
+        name = node.target.name()  # type: ignore[union-attr]
+        function, what = call.functions[place], f"{call.roles[place]} of {node.name}"
         module = getattr(self.captured.module, str(function.target))
         inputs = [n.meta["val"] for n in placed(module.graph)]
-        what = f"{_ROLES[node.target.name(), place]} of {node.name}"  # type: ignore[union-attr]
-        _check_alike(inputs, given, f"{what} is given a tensor")
+        _check_alike(inputs, call.given(), f"{what} is given a tensor")
         _, whole = returning_a_tuple(module)
         returned: Any = whole.graph.output_node().args[0]
         if not all(isinstance(value, Node) for value in returned):
             raise EngineUnsupported(f"{what} returns a constant: return a tensor")
-        results = [value.meta["val"] for value in returned]
-        if carried and place:
-            _check_alike(results, given[:carried], f"{what} returns a tensor")
-        elif not carried:
-            _check_alike(results, node.meta["val"], f"{what} returns a tensor")
-        part = self.context.for_part(name, f"{function.name}.")
+        if name != WHILE or place:
+            results = [value.meta["val"] for value in returned]
+            wanted = node.meta["val"] if name == COND else call.given()[:call.carried]
+            _check_alike(results[:len(wanted)], wanted, f"{what} returns a tensor")
+        part = self.context.for_part(f"{name}_{number}_{place}", f"{function.name}.")
         graph, facts = self._compiled(captured_like(self.captured, whole, inputs), part)
         if facts.written:
             raise EngineUnsupported(f"{what} writes to a tensor in place: return the new value")
-        views = [k for k, value in enumerate(returned) if k not in facts.made and value.op != "placeholder"]
-        if views:
+        rows = placed(whole.graph)[call.carried:call.carried + call.sliced]
+        views = [value for k, value in enumerate(returned) if k not in facts.made and value.op != "placeholder"]
+        if views or any(value in rows for value in returned[:call.carried]):
             raise EngineUnsupported(f"{what} returns a view of a tensor that it is given: return a clone()")
         return graph
 
 
-def _cond(node: Node) -> tuple[list[Node], list[Any], int]:
-    """(functions, values, number of those that are carried)."""
+@dataclass(frozen=True)
+class _Operator:
+    """The call of an operator: its functions with their roles, its values, and how many of them are as in `Step`."""
+
+    functions: list[Any]
+    roles: tuple[str, ...]
+    inputs: list[Any]
+    carried: int = 0
+    sliced: int = 0
+    apart: int = 0  # of the values, those that the functions do not get
+
+    def given(self) -> list[Any]:
+        """The fake values that its functions are called with."""
+        values, end = [node.meta["val"] for node in self.inputs[self.apart:]], self.carried + self.sliced
+        return [*values[:self.carried], *[v.select(0, 0) for v in values[self.carried:end]], *values[end:]]
+
+
+def _cond(node: Node) -> _Operator:
     predicate, one, other, operands = node.args
     value = getattr(predicate, "meta", {}).get("val")
     if not isinstance(value, torch.Tensor) or value.dtype is not torch.bool:
         raise EngineUnsupported("the predicate of torch.cond is no tensor of dtype bool")
-    return [one, other], [predicate, *operands], 0  # type: ignore[list-item, misc]
+    values: Any = operands
+    return _Operator([one, other], ("the true branch", "the false branch"), [predicate, *values], apart=1)
 
 
-def _while(node: Node) -> tuple[list[Node], list[Any], int]:
-    test, body, carried, rest = node.args
-    return [test, body], [*carried, *rest], len(carried)  # type: ignore[list-item, misc, arg-type]
+def _while(node: Node) -> _Operator:
+    arguments: Any = node.args
+    test, body, carried, rest = arguments
+    return _Operator([test, body], ("the condition", "the body"), [*carried, *rest], len(carried))
 
 
-_READ = {COND: _cond, WHILE: _while}
-_ROLES = {(COND, 0): "the true branch", (COND, 1): "the false branch", (WHILE, 0): "the condition",
-          (WHILE, 1): "the body"}
+def _scan(node: Node) -> _Operator:
+    arguments: Any = node.args
+    function, carried, rows, rest = arguments
+    return _Operator([function], ("the function",), [*carried, *rows, *rest], len(carried), len(rows))
+
+
+def _map(node: Node) -> _Operator:
+    arguments: Any = node.args
+    function, rows, rest = arguments
+    return _Operator([function], ("the function",), [*rows, *rest], 0, len(rows))
+
+
+_READ = {COND: _cond, WHILE: _while, SCAN: _scan, MAP: _map}
 
 
 def _check_alike(values: Sequence[Any], wanted: Sequence[Any], what: str) -> None:
@@ -183,13 +210,17 @@ def _check_alike(values: Sequence[Any], wanted: Sequence[Any], what: str) -> Non
     for value, other in zip(values, wanted, strict=True):
         if isinstance(value, torch.Tensor) != isinstance(other, torch.Tensor):
             raise EngineUnsupported(f"{what} where another one is a number")
-        if isinstance(value, torch.Tensor) and _layout(value) != _layout(other):
-            raise EngineUnsupported(f"{what} of size {_shown(value.shape)} and strides {_shown(value.stride())}, not "
+        if isinstance(value, torch.Tensor) and not _is_alike(value, other):
+            shape, stride = map(_shown, (value.shape, value.stride()))
+            raise EngineUnsupported(f"{what} of {value.dtype}, size {shape} and strides {stride}, not {other.dtype}, "
                                     f"{_shown(other.shape)} and {_shown(other.stride())}: use contiguous()")
 
 
-def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tensor.dtype, _shown(tensor.shape), _shown(tensor.stride())
+def _is_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the first has the layout of the other, as far as that does not depend on data."""
+    pairs = zip((*tensor.shape, *tensor.stride()), (*other.shape, *other.stride()))
+    same = tensor.dtype is other.dtype and tensor.dim() == other.dim()
+    return same and all(str(a) == str(b) or unbacked_in(b) for a, b in pairs)
 
 
 def _shown(numbers: Sequence[Any]) -> str:

@@ -15,7 +15,7 @@ from .half import Half
 
 Call = Callable[..., Sequence[Any]]
 
-GRAPH, COND, WHILE = "graph", "cond", "while_loop"
+GRAPH, COND, WHILE, SCAN, MAP = "graph", "cond", "while_loop", "scan", "map_impl"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -23,7 +23,8 @@ class Step(msgspec.Struct, frozen=True):
     needs it). Nothing needs the values `last` after it.
 
     A GRAPH is called on all of them; COND reads the first, and calls its first or second graph on the others; of a
-    WHILE the first `carried` are what the second graph gives anew for as long as the first says so.
+    WHILE the first `carried` are what the second graph gives anew for as long as the first says so; SCAN and MAP call
+    theirs for each row of the `sliced` that follow, and stack what it gives besides.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Step(msgspec.Struct, frozen=True):
     places: tuple[int, ...]
     last: tuple[int, ...] = ()
     carried: int = 0
+    sliced: int = 0
 
 
 class Graph(msgspec.Struct, frozen=True):
@@ -109,6 +111,22 @@ def _while(step: Step, graphs: Sequence[Call], given: list[Any]) -> Sequence[Any
     return _of_its_own(carried, given)
 
 
+def _scan(step: Step, graphs: Sequence[Call], given: list[Any]) -> Sequence[Any]:
+    end = step.carried + step.sliced
+    carried: Sequence[Any] = given[:step.carried]
+    count = len(given[step.carried])
+    if not count:
+        raise RuntimeError(f"a tensor without rows is given to {step.kind}")
+    stacks: list[torch.Tensor] = []
+    for row in range(count):
+        results = graphs[0](*carried, *[value[row] for value in given[step.carried:end]], *given[end:])
+        carried, rows = results[:step.carried], results[step.carried:]
+        stacks = stacks or [value.new_empty((count, *value.shape)) for value in rows]
+        for stack, value in zip(stacks, rows):
+            stack[row].copy_(value)
+    return [*_of_its_own(carried, given), *stacks]
+
+
 def _of_its_own(results: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
     """Copies of those results that were given, others as they are."""
     return [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value)
@@ -116,4 +134,4 @@ def _of_its_own(results: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
 
 
 _KINDS: dict[str, Callable[[Step, Sequence[Call], list[Any]], Sequence[Any]]] = {
-    GRAPH: _graph, COND: _cond, WHILE: _while}
+    GRAPH: _graph, COND: _cond, WHILE: _while, SCAN: _scan, MAP: _scan}

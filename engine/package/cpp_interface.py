@@ -168,7 +168,7 @@ def _flow(flow: Flow, codes: Iterator[tuple[str, Half]]) -> Iterator[list[str]]:
             yield ["gives", kind, str(number)]
     for step in flow.steps:
         places = (step.graphs, step.inputs, step.places, step.last)
-        yield ["step", step.kind, *map(_numbers, places), str(step.carried)]
+        yield ["step", step.kind, *map(_numbers, places), str(step.carried), str(step.sliced)]
     yield ["end"]
 
 

@@ -4,7 +4,9 @@
 #define PTDEBUG_GRAPHS_H
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -69,6 +71,14 @@ Layout layout_of(AtenTensorHandle tensor) {
   return {Sizes(size, size + rank), Sizes(stride, stride + rank)};
 }
 
+Handle number_as_tensor(int64_t value) {
+  Handle made = empty({}, {}, aoti_torch_dtype_int64());
+  void* at;
+  must(aoti_torch_get_data_ptr(made.tensor, &at), "returning a number");
+  std::memcpy(at, &value, sizeof(int64_t));
+  return made;
+}
+
 struct Value {  // a tensor, or a number
   Handle tensor;
   int64_t number = 0;
@@ -117,6 +127,7 @@ struct Code : Graph {
       const auto& [kind, number] = gives[k];
       if (kind == "made") found[k].tensor = another(out.at(number).tensor);
       if (kind == "input") found[k].tensor = another(given.at(number)->tensor.tensor);
+      if (kind == "size") found[k].tensor = number_as_tensor(computed.at(number));
     }
     return found;
   }
@@ -134,7 +145,7 @@ struct Code : Graph {
 struct Step {
   std::string kind;
   Sizes graphs, inputs, places, last;
-  int64_t carried;
+  int64_t carried, sliced;
 };
 
 bool holds(const Value& predicate) {
@@ -162,6 +173,26 @@ Values of_its_own(Values results, const Given& given) {
     }
   }
   return results;
+}
+
+// The row of a tensor; it shares its memory.
+Handle row_of(AtenTensorHandle tensor, const Layout& layout, int64_t row) {
+  const Sizes size(layout.size.begin() + 1, layout.size.end()), stride(layout.stride.begin() + 1, layout.stride.end());
+  Handle made;
+  must(aoti_torch__reinterpret_tensor(tensor, size.size(), size.data(), stride.data(), row * layout.stride.at(0),
+                                      &made.tensor), "reading a row");
+  return made;
+}
+
+Handle stack_of(AtenTensorHandle first, int64_t count) {
+  Sizes size = layout_of(first).size;
+  size.insert(size.begin(), count);
+  Sizes stride(size.size());
+  int64_t step = 1;
+  for (size_t dim = size.size(); dim-- > 0; step *= std::max<int64_t>(size[dim], 1)) stride[dim] = step;
+  int32_t dtype;
+  must(aoti_torch_get_dtype(first, &dtype), "reading a tensor");
+  return empty(size, stride, dtype);
 }
 
 struct Flow : Graph {
@@ -200,6 +231,7 @@ struct Flow : Graph {
       const Given operands(in.begin() + 1, in.end());
       return of_its_own(graph(step, holds(*in.at(0)) ? 0 : 1).results(operands), operands);
     }
+    if (step.kind == "scan" || step.kind == "map_impl") return scanned(step, in);
     if (step.kind != "while_loop") fail("the package has an operator that is unknown here: " + step.kind);
     Values carried;
     Given now(in);
@@ -214,6 +246,35 @@ struct Flow : Graph {
         carried.back().tensor = another(in[k]->tensor.tensor);
       }
     return of_its_own(std::move(carried), in);
+  }
+
+  Values scanned(const Step& step, const Given& in) const {
+    const size_t first = step.carried, end = first + step.sliced;
+    std::vector<Layout> layouts;
+    for (size_t k = first; k < end; k++) layouts.push_back(layout_of(in.at(k)->tensor.tensor));
+    const int64_t count = layouts.at(0).size.at(0);
+    if (count == 0) fail("a tensor without rows is given to " + step.kind);
+    Values carried, stacks, rows(step.sliced);
+    Given now(in);
+    for (int64_t row = 0; row < count; row++) {
+      for (size_t k = first; k < end; k++) {
+        rows[k - first].tensor = row_of(in[k]->tensor.tensor, layouts[k - first], row);
+        now[k] = &rows[k - first];
+      }
+      Values found = graph(step, 0).results(now);
+      for (size_t k = first; k < found.size(); k++) {
+        if (row == 0) stacks.emplace_back(), stacks.back().tensor = stack_of(found[k].tensor.tensor, count);
+        const AtenTensorHandle stack = stacks.at(k - first).tensor.tensor;
+        const Handle place = row_of(stack, layout_of(stack), row);
+        must(aoti_torch_copy_(place.tensor, found[k].tensor.tensor, 0), "stacking a result");
+      }
+      found.resize(first);
+      carried = std::move(found);
+      for (size_t k = 0; k < first; k++) now[k] = &carried[k];
+    }
+    Values all = of_its_own(std::move(carried), in);
+    for (Value& stack : stacks) all.push_back(std::move(stack));
+    return all;
   }
 };
 }  // namespace

@@ -250,19 +250,11 @@ struct PtdebugEntry {
   }
 
   Handle result(const Place& place, const AtenTensorHandle* given, std::vector<Handle>& out, const Sizes& sizes) const {
-    Handle made;
-    if (place.kind == "size") {
-      made = empty({}, {}, aoti_torch_dtype_int64());
-      void* at;
-      must(aoti_torch_get_data_ptr(made.tensor, &at), "returning a number");
-      std::memcpy(at, &sizes[place.number], sizeof(int64_t));
-      return made;
-    }
+    if (place.kind == "size") return number_as_tensor(sizes[place.number]);
     const AtenTensorHandle source = place.kind == "made"   ? out[place.number].tensor
                                     : place.kind == "leaf" ? given[place.number]
                                                            : place.tensor;
-    must(aoti_torch_new_tensor_handle(source, &made.tensor), "returning a result");
-    return made;
+    return another(source);
   }
 };
 
@@ -409,7 +401,8 @@ struct PtdebugPackage {
       entry.codes.back()->gives.emplace_back(fields.at(1), std::stoll(fields.at(2)));
     } else if (what == "step") {
       entry.open.back()->steps.push_back({fields.at(1), numbers(fields.at(2)), numbers(fields.at(3)),
-                                          numbers(fields.at(4)), numbers(fields.at(5)), std::stoll(fields.at(6))});
+                                          numbers(fields.at(4)), numbers(fields.at(5)), std::stoll(fields.at(6)),
+                                          std::stoll(fields.at(7))});
     } else if (what == "end") {
       entry.open.pop_back();
     }
