@@ -130,7 +130,8 @@ def quantized(model: nn.Module, x: torch.Tensor) -> nn.Module:
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
-    prepared = prepare_pt2e(torch.export.export(model, (x,)).module(), quantizer)
+    # strict: in what export traces otherwise, torch 2.11 does not tell the quantizer which nodes are layers
+    prepared = prepare_pt2e(torch.export.export(model, (x,), strict=True).module(), quantizer)
     prepared(x)
     return move_exported_model_to_eval(convert_pt2e(prepared))
 

@@ -84,13 +84,17 @@ def _compile_decorated(model: Any, *, request: Request) -> Any:
 
 
 def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`torch.compile` under `ptdebug run`: where no backend is given, or Inductor, it is ptdebug.
+    """`torch.compile` under `ptdebug run`: where no backend is given, or Inductor, it is ptdebug. A default
+    backend that the program has set holds.
 
     What PyTorch compiles internally (`flex_attention`) need not fit into one graph: the error would be unexpected.
     """
     if options.get("fullgraph") and _is_own_affair(_caller()):
         options["fullgraph"] = False
-    return compile(model, backend=backend or "ptdebug", **options)
+    if backend is None:
+        registry = sys.modules.get("torch._dynamo.backends.registry")
+        backend = getattr(registry, "_default_backend", "ptdebug")  # torch 2.13 has one
+    return compile(model, backend=backend, **options)
 
 
 _PASSED_ON = ("torch.compiler", "torch.nn.modules.module", "torch.testing", "torch._dynamo", "torch.utils.benchmark")

@@ -20,6 +20,7 @@ import torch.fx.experimental._config
 from ..artifacts.context import CompileContext
 from ..dependencies import msgspec
 from ..engine.compile import compile_graph
+from ..engine.graph_cache.flow import without_sources
 from ..engine.graph_cache.half import Half
 from ..engine.graph_cache.parts import Parts
 from ..engine.graph_cache.values import Uncacheable
@@ -110,17 +111,18 @@ def export(
         if not archive.is_name(name):
             raise ValueError(f"the entry point {name!r} needs a name of letters (a to z), digits and _")
         made = _Export(name, model, point, weights).made()
-        source, half = made.half.source, msgspec.structs.replace(made.half, source="")
-        entries.append(msgspec.structs.replace(made, half=half))
+        entries.append(msgspec.structs.replace(made, half=msgspec.structs.replace(made.half, source=""),
+                                               flow=made.flow and without_sources(made.flow)))
         why_not = cpp_interface.reason_against(entries[-1])
         if cpp and why_not:
             raise ExportError(f"{name} cannot be called from C++ without Python: {why_not}")
-        own |= _own_kernels(half)
         decisions += [{"entry": name, **each} for each in weights.decisions]
-        if source:
-            built = entry_of(source)
-            assert built is not None
-            kernels[name] = built[0], source
+        for code, half in made.named_halves():
+            own |= _own_kernels(half)
+            if half.source:
+                built = entry_of(half.source)
+                assert built is not None
+                kernels[code] = built[0], half.source
     used = {place.weight for entry in entries for place in entry.signature.places if place.weight}
     used |= {result.weight for entry in entries for result in entry.signature.results if result.weight}
     kept = {name: tensor.detach() for name, tensor in weights.tensors.items() if name in used}
@@ -213,7 +215,7 @@ class _Export:
             self.name, tuple(self.parameters), self.positional, tuple(self.structures),
             inputs, symbols, conditions, tuple(map(self._place, self.inputs, self.captured.input_names)),
             tuple(self._result(*each) for each in results), structure)
-        return Entry(signature, half, facts.written, facts.uncounted, self._python_only())
+        return Entry(signature, half, facts.written, facts.uncounted, self._python_only(), self.parts.flow)
 
     def _run(self) -> Any:
         collector = Collector()
@@ -283,7 +285,7 @@ class _Export:
         if context.fallback:
             raise ExportError(f"{self.name} cannot be compiled: {context.fallback.splitlines()[0]}")
         if not kept:
-            raise ExportError(f"{self.name} holds graphs of its own (torch.cond, loops): packages cannot have them yet")
+            raise ExportError(f"{self.name} is a graph of tensor subclasses: packages cannot have them")
         try:
             self.parts = kept[0]()
         except Uncacheable as reason:

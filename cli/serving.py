@@ -144,7 +144,7 @@ def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
     fit, or is none. As PyTorch's own, it trusts what the program gives it."""
     try:
         found = bundle.read(serialized_artifacts)
-    except bundle.BundleError as error:
+    except (bundle.BundleError, TypeError) as error:
         log.warning("load_cache_artifacts: these are no artifacts of ptdebug: %s", error)
         return None
     differs = found.differences()

@@ -130,7 +130,7 @@ UNUSED_INDUCTOR: tuple[tuple[str, str], ...] = (
         "wrap_inductor_compiled_regions run_jit_post_compile_hook enabled_metric_tables",
         _INTERNAL,
     ),
-    ("_use_fp64*", _ALWAYS),
+    ("_use_fp64* force_same_precision", _ALWAYS),
     ("_save_config_ignore TYPE_CHECKING", _INTERNAL),
 )
 """The other settings of Inductor, by patterns of names, the first that fits: why they have no meaning here."""

@@ -230,10 +230,15 @@ def requested(
 ) -> Request:
     """The request for a backend, a mode, options and `others` (those of `Request`).
 
-    Raises what stock does for what does not exist; ValueError for a memory budget that is not between 0 and 1.
+    Raises what stock does for what does not exist or is of another type; ValueError for a memory budget that is not
+    between 0 and 1.
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if not isinstance(others.get("dynamic"), (bool, type(None))):
+        raise AssertionError(f"Expected dynamic to be a bool or None, got {type(others['dynamic'])}")
+    if not isinstance(options, (Mapping, type(None))):
+        raise AttributeError(f"options have to be a dict, not {options!r}")
     wanted = dict(options or {})
     others["keep_guards"] = wanted.pop("guard_filter_fn", others.get("keep_guards"))
     wanted.pop("use_aoti", None)

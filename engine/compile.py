@@ -26,6 +26,7 @@ from .aot.subclasses.call import compile_apart, in_eager
 from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
 from .failure_origin import origin_of
+from .graph_cache.control_flow import compile_as_flow
 from .graph_cache.half import Half, half_of
 from .graph_cache.parts import FoldingPart, MakeParts, Parts
 from .graphs.functional_graph import AtenGraph, Captured
@@ -68,6 +69,8 @@ def compile_graph(
     try:
         if has_wrappers(captured):
             return compile_apart(captured, context, compile_graph)
+        if has_control_flow(captured) and keep is not None and context.without_python:
+            return compile_as_flow(captured, context, compile_graph, keep)
         if has_control_flow(captured):
             return compile_around(captured, context, compile_graph)
         buckets = context.buckets if training and not context.part else None

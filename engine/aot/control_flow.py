@@ -55,10 +55,10 @@ def compile_around(captured: Captured, context: CompileContext, compile_graph: C
             return _operator_call(captured, nodes[0], inputs, outputs, context, compile_graph, number)
         return compile_graph(cut(captured, nodes, inputs, outputs), context.for_part(f"segment_{number}"))
 
-    return in_parts(captured, _groups(captured.module.graph), call_of, _prints)
+    return in_parts(captured, groups_of(captured.module.graph), call_of, _prints)
 
 
-def _groups(graph: torch.fx.Graph) -> list[list[Node]]:
+def groups_of(graph: torch.fx.Graph) -> list[list[Node]]:
     """The nodes that are computed, in order: each operator that takes functions, with its results, and runs of others.
     """
     groups: list[list[Node]] = []
@@ -141,7 +141,7 @@ def _function(captured: Captured, module: Any, context: CompileContext, compile_
     sizes = [(*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,) for v in inputs]
     if any(type(n) is not int for size in sizes for n in size) or not all(isinstance(v, torch.Tensor) for v in inputs):
         return module
-    one, whole = _returning_a_tuple(module)
+    one, whole = returning_a_tuple(module)
     compiled = compile_graph(captured_like(captured, whole, inputs), context)
     expected = [(v.shape, v.stride(), v.dtype) for v in inputs]
 
@@ -154,7 +154,7 @@ def _function(captured: Captured, module: Any, context: CompileContext, compile_
     return call
 
 
-def _returning_a_tuple(module: torch.fx.GraphModule) -> tuple[bool, torch.fx.GraphModule]:
+def returning_a_tuple(module: torch.fx.GraphModule) -> tuple[bool, torch.fx.GraphModule]:
     """(whether the graph returns one value as it is, the graph returning a tuple)."""
     result = module.graph.output_node().args[0]
     if not isinstance(result, Node):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._ops import HigherOrderOperator
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...artifacts.context import CHANGED_INPUTS, CompileContext
@@ -41,6 +42,7 @@ def in_parts(
     prints: Callable[[Sequence[Node]], bool] = lambda nodes: False,
 ) -> Compiled:
     """The graph as the sequence of its `groups`. Raises EngineUnsupported for one that cannot be cut there."""
+    groups = with_own_sizes(captured.module.graph, groups)
     needed, steps = needed_between(groups), []
     refuse(captured, needed)
     for number, nodes in enumerate(groups):
@@ -72,7 +74,47 @@ def needed_between(groups: Sequence[Sequence[Node]]) -> set[Node]:
     return {node for node in group if any(group.get(user, -1) != group[node] for user in node.users)}
 
 
+def with_own_sizes(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[list[Node]]:
+    """The groups, where each computes for itself the numbers that it needs of sizes; not so an operator that takes
+    functions, which comes first in its group."""
+    home = {node: number for number, nodes in enumerate(groups) for node in nodes}
+    found = []
+    for number, nodes in enumerate(groups):
+        copies: dict[Node, Node] = {}
+        if not isinstance(nodes[0].target, HigherOrderOperator):
+            for node in nodes:
+                for given in node.all_input_nodes:
+                    own = _own_number(given, number, home, copies, nodes[0])
+                    if own is not given:
+                        node.replace_input_with(given, own)
+        found.append([*copies.values(), *nodes])
+    return found
+
+
+def _own_number(node: Node, group: int, home: dict[Node, int], copies: dict[Node, Node], first: Node) -> Node:
+    """What stands for `node` in a group: a copy before its `first` node of a number that another group computes."""
+    if home.get(node, group) == group or not _is_of_sizes(node):
+        return node
+    if node not in copies:
+        given = {each: _own_number(each, group, home, copies, first) for each in node.all_input_nodes}
+        with first.graph.inserting_before(first):
+            copies[node] = first.graph.node_copy(node, given.__getitem__)
+    return copies[node]
+
+
+def _is_of_sizes(node: Node) -> bool:
+    """Whether a node computes a number from sizes, or from such numbers."""
+    if isinstance(node.meta.get("val"), torch.Tensor) or node.op != "call_function":
+        return False
+    return node.target in _READING_SIZES or getattr(node.target, "__module__", "") in _OF_NUMBERS
+
+
+_READING_SIZES = (torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default)
+_OF_NUMBERS = ("_operator", "math", "torch.fx.experimental.symbolic_shapes")
+
+
 def refuse(captured: Captured, needed: set[Node]) -> None:
+    """Raise EngineUnsupported for what cannot go from one group to another; a number may only go to the caller."""
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder":
@@ -84,6 +126,8 @@ def refuse(captured: Captured, needed: set[Node]) -> None:
         elif "val" not in node.meta or "checkpoint" in node.meta:
             raise EngineUnsupported("modes or checkpointed functions in a graph with control flow")
         elif node in needed and not isinstance(value, torch.Tensor):
+            if _is_of_sizes(node) and not any(isinstance(user.target, HigherOrderOperator) for user in node.users):
+                continue  # the others have their own
             raise EngineUnsupported(f"{node.name}, which is not a tensor, is used across a control-flow operator")
         elif node in needed and (value.is_inference() or value._version):
             raise EngineUnsupported(f"{node.name}, which is changed in place, is used across a control-flow operator")

@@ -2,7 +2,8 @@
 
 Read `cache.py` (find a graph, or compile and keep it), `key.py` (the key: a hash of everything that a compilation
 depends on, with `values.py` and `state.py`), `half.py` and `parts.py` (a compiled graph as data, and back; `gpu.py` for
-its Triton kernels), `sizes.py` (guards that compiling added) and `disk.py` (the files). Why a graph is not cached is a
-decision of kind "cache". A recorded run keeps the stages' records beside the graph, and loads both or compiles: a graph
-that was compiled unrecorded has no records, and a recording shows every stage.
+its Triton kernels), `sizes.py` (guards that compiling added) and `disk.py` (the files); for packages `flow.py` and
+`control_flow.py` (a graph with torch.cond or loops as data). Why a graph is not cached is a decision of kind "cache". A
+recorded run keeps the stages' records beside the graph, and loads both or compiles: a graph that was compiled
+unrecorded has no records, and a recording shows every stage.
 """

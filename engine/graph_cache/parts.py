@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ...dependencies import msgspec
 from ..aot.autograd.function import AutogradMetadata
 from ..runtime.entry import EntryFacts
+from .flow import Flow
 from .half import Half, decode_as
 
 
@@ -20,7 +21,8 @@ class Parts(msgspec.Struct, frozen=True):
     """A compiled graph. Of an inference graph `call` and `entry` are there; of a training graph `call` is its forward.
 
     `conditions` are those on sizes that vary which compiling the graph has added to its guards, as Python. `stages` is
-    what its stages recorded (see artifacts/kept_stages.py), where it was compiled in a run that records.
+    what its stages recorded (see artifacts/kept_stages.py), where it was compiled in a run that records. `flow`: in the
+    place of `call` where the graph has control flow.
     """
 
     call: Half
@@ -31,6 +33,7 @@ class Parts(msgspec.Struct, frozen=True):
     conditions: tuple[str, ...] = ()
     folding: FoldingPart | None = None
     stages: bytes = b""
+    flow: Flow | None = None
 
 
 MakeParts = Callable[[], Parts]

@@ -1,6 +1,7 @@
 """The file of a package: a zip of machine code, wrappers, weights and signatures, each with its checksum.
 
-`manifest.json` (what it was made for), `entries/NAME` (signature and wrapper), `kernels/NAME.so` and `.cpp`,
+`manifest.json` (what it was made for), `entries/NAME` (signature and wrapper), `kernels/NAME.so` and `.cpp` (of a graph
+with control flow one for each of its graphs, `NAME-0.so` and so on),
 `own/NAME-DIGEST.so` (kernels of ptdebug that these call), `weights.safetensors`, `decisions.json` (what the
 compiler decided, and why); for programs without Python `cpp.txt` and `constants.safetensors`.
 """
@@ -53,8 +54,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Package(msgspec.Struct, frozen=True):
-    """A package in memory. `kernels` are (machine code, C++ source) by entry point, `own` (machine code, digest of the
-    source) of kernels of ptdebug by function; nothing of it has run."""
+    """A package in memory. `kernels` are (machine code, C++ source) by the names of `Entry.codes`, `own` (machine
+    code, digest of the source) of kernels of ptdebug by function; nothing of it has run."""
 
     entries: tuple[Entry, ...]
     kernels: dict[str, tuple[bytes, str]]
@@ -146,7 +147,7 @@ def _package(manifest: Manifest, files: Mapping[str, bytes]) -> Package:
         weights[name] = row.as_strided(each.size, each.stride)
     entries = tuple(decode_as(files[f"entries/{name}"], Entry) for name in manifest.entries)
     kernels = {name: (files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"].decode())
-               for name in manifest.entries if f"kernels/{name}.so" in files}
+               for entry in entries for name, _ in entry.codes() if f"kernels/{name}.so" in files}
     own = {match[1]: (content, match[2]) for name, content in files.items() if (match := _OWN.fullmatch(name))}
     return Package(entries, kernels, weights, files["decisions.json"], own)
 

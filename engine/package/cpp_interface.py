@@ -15,7 +15,9 @@ import torch
 
 from ..codegen.cpp_wrapper.load import OUT_OF_BOUNDS
 from ..codegen.cpp_wrapper.shim import abi_version, dtype_code
-from ..graph_cache.half import tensor_of
+from ..codegen.cpp_wrapper.state import Native
+from ..graph_cache.flow import Flow
+from ..graph_cache.half import Half, tensor_of
 from .entry import Entry
 from .signature import ConstantInput, Number, NumberInput, Signature, TensorInput, shown
 
@@ -36,8 +38,8 @@ class NotFromCpp(ValueError):
 
 def held_by(entries: Sequence[Entry]) -> dict[str, torch.Tensor]:
     """The tensors that the C++ wrappers hold besides weights, by entry point and name."""
-    return {f"{entry.signature.name}/{name}": tensor_of(entry.half.names[name])
-            for entry in entries if entry.half.native is not None for name in entry.half.native.held}
+    return {f"{code}/{name}": tensor_of(half.names[name]) for entry in entries for code, half in entry.named_halves()
+            if half.native is not None for name in half.native.held}
 
 
 def text(
@@ -91,14 +93,13 @@ def _numbers(values: Sequence[int]) -> str:
 # ---- an entry point --------------------------------------------------------------------------------------------------
 def _entry(entry: Entry) -> Iterator[list[str]]:
     """Its lines. Raises NotFromCpp."""
-    signature, native = entry.signature, entry.half.native
-    if native is None:
+    signature = entry.signature
+    if any(half.native is None for _, half in entry.named_halves()):
         raise NotFromCpp(entry.python_only or "its wrapper is Python's")
     titles = {symbol.name: symbol.title for symbol in signature.symbols}
     order = {symbol.name: f"${k}" for k, symbol in enumerate(signature.symbols)}
     leaves = [k for k, given in enumerate(signature.inputs) if not isinstance(given, ConstantInput)]
     yield ["entry", signature.name]
-    yield ["bounds", str(OUT_OF_BOUNDS), *native.bounds]
     for leaf in leaves:
         given = signature.inputs[leaf]
         if isinstance(given, NumberInput):
@@ -120,37 +121,69 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
         yield ["symbol", symbol.title, str(leaves.index(symbol.leaf)), str(symbol.dim), low, high]
     for condition in signature.conditions:
         yield ["condition", _postfix(condition, order), shown(condition, titles)]
-    yield from _graph_inputs(entry, leaves)
-    yield from _results(signature, entry, leaves)
+    native = entry.half.native if entry.flow is None else None
+    yield from _graph_inputs(entry, native, leaves)
+    if native is not None:
+        yield from _code(native)
+    elif entry.flow is not None:
+        yield from _flow(entry.flow, entry.named_halves())
+    yield from _results(signature, native, leaves)
 
 
-def _graph_inputs(entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
-    native = entry.half.native
-    assert native is not None
-    for position, (place, kind) in enumerate(zip(entry.signature.places, native.inputs)):
-        if kind == "n":
-            yield ["argument", "number", str(leaves.index(place.leaf))]
-        if kind == "t":
-            yield ["argument", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0 else [
-                "argument", "weight", place.weight, str(int(position in entry.written))]
-    for name in native.held:
+def _graph_inputs(entry: Entry, native: Native | None, leaves: list[int]) -> Iterator[list[str]]:
+    """What the graph is called with: code with what it reads, and a flow with everything."""
+    for position, place in enumerate(entry.signature.places):
+        if native is not None and native.inputs[position] == "-":
+            continue
+        if place.leaf < 0:
+            yield ["argument", "weight", place.weight, str(int(position in entry.written))]
+        else:
+            number = isinstance(entry.signature.inputs[place.leaf], NumberInput)
+            yield ["argument", "number" if number else "leaf", str(leaves.index(place.leaf))]
+    for name in native.held if native is not None else ():
         yield ["argument", "constant", f"{entry.signature.name}/{name}"]
 
 
-def _results(signature: Signature, entry: Entry, leaves: list[int]) -> Iterator[list[str]]:
-    """What each tensor or computed number of the result is; constants have no line."""
-    native = entry.half.native
-    assert native is not None
-    made = {place: (kind, number) for kind, number, places in native.results for place in places}
+def _code(native: Native) -> Iterator[list[str]]:
+    yield ["bounds", str(OUT_OF_BOUNDS), *native.bounds]
     for kind in ("made", "size"):
         yield ["count", kind, str(sum(1 for result in native.results if result[0] == kind))]
+
+
+def _flow(flow: Flow, codes: Iterator[tuple[str, Half]]) -> Iterator[list[str]]:
+    """A flow, of which `codes` are the next: its graphs, then its steps."""
+    yield ["flow", str(flow.values), _numbers(flow.results)]
+    for graph in flow.graphs:
+        if graph.flow is not None:
+            yield from _flow(graph.flow, codes)
+            continue
+        name, half = next(codes)
+        assert half.native is not None
+        yield ["code", name, half.native.inputs]
+        yield from _code(half.native)
+        for held in half.native.held:
+            yield ["held", f"{name}/{held}"]
+        made = {place: (kind, number) for kind, number, places in half.native.results for place in places}
+        for _, (kind, number) in sorted(made.items()):
+            yield ["gives", kind, str(number)]
+    for step in flow.steps:
+        places = (step.graphs, step.inputs, step.places, step.last)
+        yield ["step", step.kind, *map(_numbers, places), str(step.carried), str(step.sliced)]
+    yield ["end"]
+
+
+def _results(signature: Signature, native: Native | None, leaves: list[int]) -> Iterator[list[str]]:
+    """What each tensor or computed number of the result is; constants have no line. All that a flow computes is made.
+    """
+    made = {} if native is None else {
+        place: (kind, number) for kind, number, places in native.results for place in places}
     for result in signature.results:
         if result.leaf >= 0:
             yield ["result", "leaf", str(leaves.index(result.leaf))]
         elif result.weight:
             yield ["result", "weight", result.weight]
         elif result.output >= 0:
-            kind, number = made[result.output]
+            kind, number = made.get(result.output, ("made", result.output))
             if kind == "input":
                 place = signature.places[number]
                 yield (["result", "leaf", str(leaves.index(place.leaf))] if place.leaf >= 0

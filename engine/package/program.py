@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..graph_cache.flow import callable_flow
 from ..graph_cache.half import call_of
 from ..kernels.custom_kernel import KERNELS
 from ..runtime.entry import shares_written, uncounted
@@ -45,8 +46,7 @@ class Program:
                 if name not in KERNELS or KERNELS[name].digest != digest:
                     raise PackageError("the package was made by another version of ptdebug: export it again")
                 KERNELS[name].adopt(paths[f"own/{name}"])
-            self._entries = {e.signature.name: EntryPoint(e, self.weights, paths.get(e.signature.name))
-                             for e in package.entries}
+            self._entries = {e.signature.name: EntryPoint(e, self.weights, paths) for e in package.entries}
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the first entry point."""
@@ -73,7 +73,7 @@ class Program:
 class EntryPoint:
     """One entry point of a package."""
 
-    def __init__(self, entry: Entry, weights: Mapping[str, torch.Tensor], path: Path | None) -> None:
+    def __init__(self, entry: Entry, weights: Mapping[str, torch.Tensor], paths: Mapping[str, Path]) -> None:
         self.signature: Signature = entry.signature
         self._weights = weights
         self._read = reader(entry.signature)
@@ -83,8 +83,9 @@ class EntryPoint:
         numbers = [isinstance(given, NumberInput) for given in entry.signature.inputs]
         self._tensors = [k for k, leaf in self._given if not numbers[leaf]]
         self._apart: list[int] = []  # addresses of arguments none of which shares memory with what is written
-        self._call: Callable[..., Any] = uncounted(
-            call_of(entry.half, f"<package {entry.signature.name}>", path), entry.uncounted)
+        codes = [uncounted(call_of(graph.half, f"<package {name}>", paths.get(name)), graph.uncounted)
+                 for name, graph in entry.codes() if graph.half is not None]
+        self._call: Callable[..., Any] = codes[0] if entry.flow is None else callable_flow(entry.flow, iter(codes))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run it. Raises InputError for what it was not compiled for, and what the model's operators raise."""

@@ -41,7 +41,9 @@ int main(int, char** arguments) {
         stride[dim] = step, step *= size[dim];
       }
       if (!shared) memory.assign(std::istreambuf_iterator<char>(std::ifstream(file, std::ios::binary).rdbuf()), {});
-      const int32_t code = dtype == "int64" ? aoti_torch_dtype_int64() : aoti_torch_dtype_float32();
+      const int32_t code = dtype == "int64"   ? aoti_torch_dtype_int64()
+                           : dtype == "uint8" ? aoti_torch_dtype_bool()
+                                              : aoti_torch_dtype_float32();
       aoti_torch_create_tensor_from_blob(memory.data(), size.size(), size.data(), stride.data(), 0, code,
                                          aoti_torch_device_type_cpu(), 0, &inputs[k]);
     }

@@ -13,6 +13,9 @@ import torch
 from ptdebug.cli.exporting import ExportError
 from ptdebug.engine.package.native import write_to
 from ptdebug.engine.toolchain.cpp_build import find_compiler
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 
 Call = tuple[str, tuple[torch.Tensor | str, ...]]
 Run = Callable[..., list[str]]
@@ -112,6 +115,68 @@ def test_a_program_without_python_calls_entry_points(run: Run, tmp_path: Path) -
     assert torch.allclose(numbers(lines[13], x), model.linear(x), atol=1e-6)
     assert torch.equal(numbers(lines[14], x[1]), x[1]) and lines[15] == "-6 "
     assert lines[16] == "error: n has to be 0 to 2, not 3"
+
+
+class Deciding(torch.nn.Module):
+    """A branch by a flag, a loop with a branch in it, weights in both, a buffer that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.one, self.two = torch.nn.Embedding(10, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(4))
+
+    def forward(self, ids: torch.Tensor, flag: torch.Tensor, steps: torch.Tensor) -> Any:
+        self.calls.add_(1)
+        x = self.words(ids)
+        x = torch.cond(flag, lambda x: self.one(x).relu(), lambda x: self.words(ids + 5) - self.calls, (x,))
+
+        def body(step: torch.Tensor, x: torch.Tensor) -> Any:
+            even = torch.cond(step % 2 == 0, lambda x: self.one(x).tanh(), lambda x: self.two(x).sin() * 2, (x,))
+            return step + 1, even
+
+        step, x = while_loop(lambda step, x: (step < steps) & (x.sum() < 1e3), body, (torch.zeros_like(steps), x))
+        return x * 2, step, self.calls
+
+    def rows(self, x: torch.Tensor) -> Any:
+        total, seen = scan(lambda total, row: (total + self.one(row), (total * row).view(2, 2).t()), x[0], x)
+        return total, seen, torch_map(lambda row, of: (row * of).sum(), x, self.two.bias), x.shape[0] * 2, x.t()
+
+
+def test_branches_and_loops(run: Run, tmp_path: Path) -> None:
+    """torch.cond and while_loop, also as `torch.export` gives them, from Python and from C++."""
+    torch.manual_seed(0)
+    model = Deciding().eval()
+    given = torch.randint(5, (3,)), torch.tensor(True), torch.tensor(3)
+    program = torch.export.export(model, given, dynamic_shapes=({0: torch.export.Dim("batch", max=9)}, None, None))
+    dims = {"ids": {0: torch.export.Dim("batch", max=9)}}
+    x, other = torch.randn(3, 4), torch.randn(5, 4)
+    points = {"forward": ptdebug.EntryPoint(given, dynamic_shapes=dims),
+              "rows": ptdebug.EntryPoint((x,), dynamic_shapes={"x": {0: "rows"}}, method="rows")}
+    paths = [ptdebug.export(program, given, dynamic_shapes=dims, cpp=True).save(tmp_path / "e.ptd"),
+             ptdebug.export(model, entry_points=points, cpp=True).save(tmp_path / "m.ptd")]
+    calls = [(torch.randint(5, (n,)), torch.tensor(flag), torch.tensor(steps))
+             for n, flag, steps in ((3, True, 3), (5, False, 2), (4, False, 0))]
+    with torch.no_grad():
+        wanted = [[value.clone() for value in model(*each)] for each in calls]
+    for path in paths:
+        loaded = ptdebug.load(path)
+        lines = run(path, *[("forward", (ids, flag.view(torch.uint8), steps)) for ids, flag, steps in calls],
+                    ("forward", (torch.full((3,), 7), torch.tensor(0, dtype=torch.uint8), torch.tensor(3))))
+        for k, (each, right) in enumerate(zip(calls, wanted)):
+            for m, (value, mine) in enumerate(zip(right, loaded(*each))):
+                assert torch.allclose(value, mine, atol=1e-5)
+                assert torch.allclose(value, numbers(lines[3 * k + m], value), atol=1e-5)
+        assert lines[9].startswith("error: forward: index out of range in `embedding") and len(lines) == 10
+    with torch.no_grad():
+        wanted = model.rows(other)
+    lines = run(path, ("rows", (other,)))
+    for value, mine, line in zip(wanted, loaded["rows"](other), lines, strict=True):
+        if not isinstance(value, torch.Tensor):
+            assert value == mine == int(line)
+            continue
+        assert torch.allclose(value, mine, atol=1e-5) and value.stride() == mine.stride()
+        shown = value.t() if value.shape == (4, 5) else value  # elements are printed as they are in memory
+        assert torch.allclose(shown, numbers(line, shown), atol=1e-5)
 
 
 class Writing(torch.nn.Module):

@@ -76,6 +76,33 @@ def test_an_unknown_backend_names_the_known_ones() -> None:
         ptdebug.explain(plus_one, backend="nosuch")
 
 
+def test_values_of_another_type_are_refused_as_in_stock() -> None:
+    for wish, error in (({"backend": ""}, torch._dynamo.exc.InvalidBackend), ({"dynamic": "yes"}, AssertionError),
+                        ({"options": ["freezing"]}, AttributeError)):
+        for compiler in (torch.compile, api.torch_compile):
+            with pytest.raises(error):
+                compiler(plus_one, **wish)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="backend='3' raised:\nTypeError"):
+        ptdebug.compile(plus_one, backend=3)(torch.ones(1))  # type: ignore[arg-type]
+    assert api.load_cache_artifacts(3) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_default_backend"), reason="this torch has no default backend")
+def test_the_default_backend_of_the_program_is_taken() -> None:
+    seen = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        seen.append(graph)
+        return graph.forward
+
+    torch.compiler.set_default_backend(backend)
+    try:
+        assert api.torch_compile(plus_one)(torch.ones(1)).item() == 2 and len(seen) == 1
+    finally:
+        torch.compiler.set_default_backend(None)
+    assert api.torch_compile(lambda x: x + 2)(torch.ones(1)).item() == 3 and len(seen) == 1
+
+
 def test_a_backend_that_the_program_registers_is_called() -> None:
     seen = []
 

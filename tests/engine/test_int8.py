@@ -8,6 +8,7 @@ import torch.ao.quantization.fx._decomposed
 import torch.nn.functional as F
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Pass, Schedule
+from ptdebug.cli.compile_options import say_once
 from ptdebug.tracer.frames import dispatch
 
 q = torch.ops.quantized_decomposed
@@ -215,6 +216,30 @@ def test_what_keeps_a_layer_from_integers_is_said(compiled):
     (decision,) = decisions.values()
     assert decision.chosen == "dequantized" and "its rows are not quantized" in decision.why
     assert not any("qlinear" in call for call in calls) and same(got, layer(x) * 2)
+
+
+def test_layers_that_the_quantizer_left_in_float_are_said(compiled):
+    torch.manual_seed(0)
+    layer, left, x = Layer(6, 4), torch.nn.Linear(6, 3), torch.randn(3, 4)
+    got, _, decisions = compiled(lambda x: left(layer(fake_quantized(x))), x)
+    assert sorted((d.chosen, "left it in float" in d.why) for d in decisions.values()) == [
+        ("dequantized", True), ("int8", False)]
+    assert same(got, left(layer(fake_quantized(x))), 0.02)
+
+
+def test_a_module_in_which_nothing_was_quantized_is_said(caplog):
+    """As on torch 2.11, where the quantizer finds no layers in what `torch.export` traces unless it is strict."""
+    say_once.cache_clear()
+    module = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 3)))
+    module.meta["_observed_graph_module_attrs"] = object()  # as PT2E's preparation leaves it
+    ptdebug.compile(module)
+    assert "no operator of its graph is quantized" in caplog.text
+    caplog.clear()
+    say_once.cache_clear()
+    module.graph.create_node("call_module", "activation_post_process_0")  # it observes
+    ptdebug.compile(module)
+    ptdebug.compile(torch.fx.symbolic_trace(torch.nn.Linear(4, 3)))
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("zero", [3, 100, 0.5, torch.tensor(60, dtype=torch.int8)])

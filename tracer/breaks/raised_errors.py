@@ -33,7 +33,7 @@ class BackendCompilerFailed(_ErrorOfOurs):
     first_useful_frame = None
 
     def __init__(self, backend: Any, error: Exception) -> None:
-        self.backend_name = getattr(backend, "__name__", "?")
+        self.backend_name = str(getattr(backend, "__name__", backend))
         self.inner_exception = error
         _ErrorOfOurs.__init__(self, f"backend={self.backend_name!r} raised:\n{type(error).__name__}: {error}")
 

@@ -26,9 +26,11 @@ class Result:
     copied: bool = False
 
 
-def results_of(aten: AtenGraph, program: Program, views: bool = False) -> tuple[Result, ...]:
+def results_of(
+    aten: AtenGraph, program: Program, views: bool = False, windows: bool = False
+) -> tuple[Result, ...]:
     """The results: one object of the program is one `Output`. Raises NoCppWrapper for what only Python makes; with
-    `views` not for views of inputs."""
+    `views` not for views of inputs, and with `windows` neither: who gets them has no autograd."""
     places: dict[int, list[int]] = {}
     outputs: dict[int, Output] = {}
     for place, output in enumerate(aten.outputs):
@@ -43,7 +45,8 @@ def results_of(aten: AtenGraph, program: Program, views: bool = False) -> tuple[
         if views and isinstance(output, ViewOfInput):
             found.append(Result("view", of_inputs.index(places[key][0]), tuple(places[key])))
             continue
-        kind, value = _made(output, aten, program)
+        window = _window(output, aten, program) if windows and isinstance(output, ViewOfInput) else None
+        kind, value = window or _made(output, aten, program)
         result = Result(kind, value, tuple(places[key]))
         if isinstance(output, FromGraph) and output.saved and isinstance(value, View) and value in shared:
             before = found[shared[value]]  # saved for the backward: needs no separate object
@@ -98,6 +101,22 @@ def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
         if (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0):
             return "input", program.inputs.index(value.buffer)
     return "made", value
+
+
+def _window(output: ViewOfInput, aten: AtenGraph, program: Program) -> tuple[str, Any] | None:
+    """A view of an input as a window on its memory; None where it is no such one."""
+    real, name = aten.inputs[output.index], program.inputs[output.index]
+    if output.lazily or output.dtype != real.dtype or name not in program.buffers or real.is_conj() or real.is_neg():
+        return None
+    buffer, (start, first) = program.buffers[name], _symbolic((output.offset, real.storage_offset()))
+    view = View(name, _symbolic(output.size), _symbolic(output.stride), start - first)
+    if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
+        return "input", output.index
+    return "made", view
+
+
+def _symbolic(numbers: Sequence[Any]) -> tuple[sympy.Expr, ...]:
+    return tuple([n.node.expr if isinstance(n, torch.SymInt) else sympy.Integer(n) for n in numbers])
 
 
 def _number(value: Any) -> tuple[str, Any]:

@@ -52,7 +52,7 @@ class NativeWriter:
         outside = self.program.inputs[aten.first_tangent or 0 :] if aten.is_backward else ()
         self.tangents = [n for n in outside if n in self.program.buffers]
         self.held = tuple(self.program.constants)
-        self.results = results_of(aten, self.program, bool(self.context))
+        self.results = results_of(aten, self.program, bool(self.context), dispatch)
         self.called: list[str] = []
         self.bounds: list[str] = []
         self.backward = aten.is_backward

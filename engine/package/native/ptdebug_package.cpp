@@ -3,6 +3,7 @@
 #include "ptdebug_package.h"
 
 #include "ptdebug_files.h"
+#include "ptdebug_graphs.h"
 #include "ptdebug_sizes.h"
 
 #include <dlfcn.h>
@@ -20,42 +21,6 @@
 
 namespace {
 thread_local std::string last_error;
-
-void must(AOTITorchError code, const char* what) {
-  if (code) fail(std::string(what) + " failed in torch, which wrote why to stderr");
-}
-
-Sizes numbers(const std::string& text) {
-  Sizes found;
-  std::istringstream words(text);
-  for (int64_t n; words >> n;) found.push_back(n);
-  return found;
-}
-
-struct Handle {  // a tensor that is owned
-  AtenTensorHandle tensor = nullptr;
-  Handle() = default;
-  Handle(Handle&& other) noexcept : tensor(other.take()) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(tensor, other.tensor);
-    return *this;
-  }
-  ~Handle() {
-    if (tensor) aoti_torch_delete_tensor_object(tensor);
-  }
-  AtenTensorHandle take() {
-    AtenTensorHandle taken = tensor;
-    tensor = nullptr;
-    return taken;
-  }
-};
-
-Handle empty(const Sizes& size, const Sizes& stride, int32_t dtype) {
-  Handle made;
-  must(aoti_torch_empty_strided(size.size(), size.data(), stride.data(), dtype, aoti_torch_device_type_cpu(), 0,
-                                &made.tensor), "allocating a tensor");
-  return made;
-}
 
 using Libraries = std::map<std::string, std::unique_ptr<Library>>;
 thread_local const Libraries* own_kernels;  // of the package that is being loaded, by function
@@ -101,18 +66,6 @@ std::string list(const Sizes& values) {
   return text + "]";
 }
 
-struct Layout {
-  Sizes size, stride;
-};
-
-Layout layout_of(AtenTensorHandle tensor) {
-  int64_t rank, *size, *stride;
-  must(aoti_torch_get_dim(tensor, &rank), "reading a tensor");
-  must(aoti_torch_get_sizes(tensor, &size), "reading a tensor");
-  must(aoti_torch_get_strides(tensor, &stride), "reading a tensor");
-  return {Sizes(size, size + rank), Sizes(stride, stride + rank)};
-}
-
 class NoGradients {
  public:
   NoGradients() : before_(aoti_torch_grad_mode_is_enabled()) { aoti_torch_grad_mode_set_enabled(false); }
@@ -126,17 +79,16 @@ class NoGradients {
 // ---- an entry point ----
 struct PtdebugEntry {
   std::string name, refused;
-  Strings bounds;
-  int64_t first_bound = 0;  // the code of the first
   std::vector<Input> inputs;
   std::vector<Symbol> symbols;
   std::vector<std::pair<Strings, std::string>> conditions;
   std::vector<Place> arguments, results;
   std::vector<Memory> weights;
   bool writes = false;
-  int64_t made = 0, sizes = 0;
-  std::unique_ptr<Library> library;
-  int64_t (*call)(const AtenTensorHandle*, const int64_t*, int64_t*, AtenTensorHandle*) = nullptr;
+  Code code;
+  std::unique_ptr<Flow> flow;  // in the place of the code where the graph has control flow
+  std::vector<Flow*> open;     // while it is read: the flow whose lines follow, in those that it is a part of
+  std::vector<Code*> codes;    // all code
 
   void note_weights() {
     for (const Input& each : inputs) writes = writes || each.written;
@@ -156,29 +108,36 @@ struct PtdebugEntry {
     std::vector<Handle> copies(count);
     std::vector<AtenTensorHandle> leaves(given, given + count);
     check(leaves, copies);
-    std::vector<AtenTensorHandle> in;
-    Sizes varying;
-    for (const Place& each : arguments) {
-      if (each.kind == "number") varying.push_back(number(leaves[each.number]));
-      else in.push_back(each.kind == "leaf" ? leaves[each.number] : each.tensor);
-    }
-    Sizes computed(sizes + 1);
-    std::vector<Handle> out(made);
-    std::vector<AtenTensorHandle> raw(made + 1);
-    const int64_t code = call(in.data(), varying.data(), computed.data(), raw.data());
-    for (int64_t k = 0; k < made; k++) out[k].tensor = raw[k];
-    if (code) fail(why(code));
+    Sizes computed;
+    std::vector<Handle> out;
+    if (flow) run_flow(leaves, out);
+    else run_code(leaves, computed, out);
     std::vector<Handle> found;
     for (const Place& each : results) found.push_back(result(each, given, out, computed));
     for (int64_t k = 0; k < wanted; k++) outputs[k] = found[k].take();
   }
 
  private:
-  std::string why(int64_t code) const {
-    const int64_t index = std::abs(code) - first_bound;
-    if (code == 1 || index < 0 || index >= static_cast<int64_t>(bounds.size()))
-      return name + ": an operation of torch failed, which wrote why to stderr, memory ran out, or a number exceeds 64 bits";
-    return name + ": index out of range in `" + bounds[index] + "`";
+  void run_code(const std::vector<AtenTensorHandle>& leaves, Sizes& computed, std::vector<Handle>& out) const {
+    std::vector<AtenTensorHandle> in;
+    Sizes varying;
+    for (const Place& each : arguments) {
+      if (each.kind == "number") varying.push_back(number(leaves[each.number]));
+      else in.push_back(each.kind == "leaf" ? leaves[each.number] : each.tensor);
+    }
+    code.run(name, in, varying, computed, out);
+  }
+
+  void run_flow(const std::vector<AtenTensorHandle>& leaves, std::vector<Handle>& out) const {
+    Values values(arguments.size());
+    Given given;
+    for (size_t k = 0; k < values.size(); k++) {
+      const Place& each = arguments[k];
+      if (each.kind == "number") values[k].number = number(leaves[each.number]);
+      else values[k].tensor = another(each.kind == "leaf" ? leaves[each.number] : each.tensor);
+      given.push_back(&values[k]);
+    }
+    for (Value& each : flow->results(given)) out.push_back(std::move(each.tensor));
   }
 
   void check(std::vector<AtenTensorHandle>& leaves, std::vector<Handle>& copies) const {
@@ -291,19 +250,11 @@ struct PtdebugEntry {
   }
 
   Handle result(const Place& place, const AtenTensorHandle* given, std::vector<Handle>& out, const Sizes& sizes) const {
-    Handle made;
-    if (place.kind == "size") {
-      made = empty({}, {}, aoti_torch_dtype_int64());
-      void* at;
-      must(aoti_torch_get_data_ptr(made.tensor, &at), "returning a number");
-      std::memcpy(at, &sizes[place.number], sizeof(int64_t));
-      return made;
-    }
+    if (place.kind == "size") return number_as_tensor(sizes[place.number]);
     const AtenTensorHandle source = place.kind == "made"   ? out[place.number].tensor
                                     : place.kind == "leaf" ? given[place.number]
                                                            : place.tensor;
-    must(aoti_torch_new_tensor_handle(source, &made.tensor), "returning a result");
-    return made;
+    return another(source);
   }
 };
 
@@ -400,8 +351,9 @@ struct PtdebugPackage {
   void read(const Strings& fields, PtdebugEntry& entry) const {
     const std::string& what = fields[0];
     if (what == "bounds") {
-      entry.first_bound = std::stoll(fields.at(1));
-      entry.bounds = Strings(fields.begin() + 2, fields.end());
+      Code& code = entry.codes.empty() ? entry.code : *entry.codes.back();
+      code.first_bound = std::stoll(fields.at(1));
+      code.bounds = Strings(fields.begin() + 2, fields.end());
     } else if (what == "input") {
       const bool read = fields.size() > 6;
       entry.inputs.push_back({fields.at(1), fields.at(3), read ? fields.at(8) : "", std::stoi(fields.at(2)),
@@ -417,19 +369,61 @@ struct PtdebugPackage {
     } else if (what == "argument" || what == "result") {
       (what == "argument" ? entry.arguments : entry.results).push_back(place(fields));
     } else if (what == "count") {
-      (fields.at(1) == "made" ? entry.made : entry.sizes) = std::stoll(fields.at(2));
+      Code& code = entry.codes.empty() ? entry.code : *entry.codes.back();
+      (fields.at(1) == "made" ? code.made : code.sizes) = std::stoll(fields.at(2));
+    } else {
+      read_graph(fields, entry);
+    }
+  }
+
+  // The lines of a flow: its graphs, each code or a flow of its own, and its steps.
+  void read_graph(const Strings& fields, PtdebugEntry& entry) const {
+    const std::string& what = fields[0];
+    if (what == "flow") {
+      auto made = std::make_unique<Flow>();
+      made->values = std::stoull(fields.at(1));
+      made->returned = numbers(fields.at(2));
+      Flow* const flow = made.get();
+      if (entry.open.empty()) entry.flow = std::move(made);
+      else entry.open.back()->graphs.push_back(std::move(made));
+      entry.open.push_back(flow);
+      return;
+    }
+    if (entry.open.empty()) return;
+    if (what == "code") {
+      auto made = std::make_unique<Code>();
+      made->file = fields.at(1), made->kinds = fields.at(2);
+      entry.codes.push_back(made.get());
+      entry.open.back()->graphs.push_back(std::move(made));
+    } else if (what == "held") {
+      entry.codes.back()->held.push_back(held(constants, fields.at(1)));
+    } else if (what == "gives") {
+      entry.codes.back()->gives.emplace_back(fields.at(1), std::stoll(fields.at(2)));
+    } else if (what == "step") {
+      entry.open.back()->steps.push_back({fields.at(1), numbers(fields.at(2)), numbers(fields.at(3)),
+                                          numbers(fields.at(4)), numbers(fields.at(5)), std::stoll(fields.at(6)),
+                                          std::stoll(fields.at(7))});
+    } else if (what == "end") {
+      entry.open.pop_back();
     }
   }
 
   void connect(PtdebugEntry& entry) const {
     entry.note_weights();
+    if (!entry.flow) entry.code.file = entry.name;
+    connect(entry.flow ? entry.codes : std::vector<Code*>{&entry.code});
+  }
+
+  void connect(const std::vector<Code*>& codes) const {
     own_kernels = &own;
-    entry.library = std::make_unique<Library>(entry.name, file.member("kernels/" + entry.name + ".so"));
-    using Connect = const char* (*)(void* (*)(const char*));
-    const auto connected = reinterpret_cast<Connect>(entry.library->find("ptdebug_connect"));
-    entry.call = reinterpret_cast<decltype(entry.call)>(entry.library->find("ptdebug_call"));
-    if (!connected || !entry.call) file.damaged("kernels/" + entry.name + ".so has no function to call");
-    if (const char* missing = connected(find_function)) fail(std::string("this torch has no ") + missing);
+    for (Code* code : codes) {
+      code->library = std::make_unique<Library>(code->file, file.member("kernels/" + code->file + ".so"));
+      using Connect = const char* (*)(void* (*)(const char*));
+      const auto connected = reinterpret_cast<Connect>(code->library->find("ptdebug_connect"));
+      code->call = reinterpret_cast<decltype(code->call)>(code->library->find("ptdebug_call"));
+      if (!connected || !code->call) file.damaged("kernels/" + code->file + ".so has no function to call");
+      if (const char* missing = connected(find_function)) fail(std::string("this torch has no ") + missing);
+    }
   }
 };
 

@@ -220,6 +220,14 @@ def _check(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return constant(None)
 
 
+@handles(torch.ops.aten._assert_scalar.default)
+def _assert_scalar(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    """What `torch.export` states of sizes: no operator where it is known to hold (a guard says so)."""
+    if len(args) == 2 and isinstance(args[0], ConstantValue) and args[0].truth(tx):
+        return constant(None)
+    return tx.graph.call(torch.ops.aten._assert_scalar.default, args, kwargs, tx)
+
+
 @handles(torch._check_tensor_all, torch._check_tensor_all_with)
 def _check_tensor_all(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     """It holds from here on; where it does not, the frame is rerun for the error."""

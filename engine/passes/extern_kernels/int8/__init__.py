@@ -30,6 +30,8 @@ aten = torch.ops.aten
 
 INT8, FLOATS = "int8", "dequantized"
 
+LEFT = "neither its input nor its weight is quantized: the quantizer left it in float"
+
 RULES = {
     aten.convolution.default: convolution,
     aten.mm.default: linear,
@@ -70,7 +72,8 @@ def use_integers(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
             continue
         found, why = rule(node)
         if not why and found is None:
-            continue  # nothing of it is quantized
+            context.decide("int8", name, (FLOATS,), FLOATS, LEFT, origins=(f"forward#{name}",))
+            continue
         if found is not None and found.turns and strided:
             found, why = None, "the graph has operators whose meaning depends on strides"
         options = (INT8, FLOATS) if found is not None else (FLOATS,)

@@ -1,0 +1,96 @@
+"""Packages of graphs with torch.cond and loops: how they run, and what is refused. Calls are in test_export_cpp.py."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.cli.exporting import ExportError
+from ptdebug.engine.graph_cache.flow import COND, SCAN, WHILE, Flow, Graph, Step, halves, over, without_sources
+from ptdebug.engine.graph_cache.half import Half
+from torch._higher_order_ops.while_loop import while_loop
+
+
+def test_no_result_is_what_was_given() -> None:
+    """As torch demands of its operators: a write to the one does not change the other."""
+    def doubled(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x * 2]
+
+    def below(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.sum() < 4]
+
+    graphs = (Graph(), Graph())
+    loop = over(Flow(1, 2, graphs, (Step(WHILE, (0, 1), (0,), (1,), carried=1),), (1,)), [below, doubled])
+    branch = over(Flow(2, 3, graphs, (Step(COND, (0, 1), (0, 1), (2,)),), (2,)), [lambda x: [x], doubled])
+    x = torch.full((2, 3), 1.0).t()
+    for y in (loop(x)[0], branch(torch.tensor(True), x)[0]):
+        assert torch.equal(x, y) and y.stride() == x.stride() and y.data_ptr() != x.data_ptr()
+    assert torch.equal(branch(torch.tensor(False), x)[0], x * 2) and loop(x / 4)[0].sum() == 6
+    rows = over(Flow(2, 4, graphs[:1], (Step(SCAN, (0,), (0, 1), (2, -1), carried=1, sliced=1),), (2,)),
+                [lambda total, row: [total + row, row]])
+    assert torch.equal(rows(torch.zeros(2), x)[0], x.sum(0))
+    with pytest.raises(RuntimeError, match="without rows is given to scan"):
+        rows(torch.zeros(2), x[:0])
+
+
+def test_a_flow_inside_a_flow() -> None:
+    """Its code is numbered in its place, and kept without its sources."""
+    def code(name: str) -> Graph:
+        return Graph(Half(name, {}, source="// C++"))
+
+    inner = Flow(1, 1, (code("b"), code("c")), (), (0,))
+    flow = without_sources(Flow(1, 1, (code("a"), Graph(flow=inner), code("d")), (), (0,)))
+    assert [graph.half and (graph.half.text, graph.half.source) for graph in halves(flow)] == [
+        (name, "") for name in "abcd"]
+
+
+class Writing(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+        def write(x: torch.Tensor) -> torch.Tensor:
+            self.total.add_(x.sum(0))
+            return x + self.total
+
+        return torch.cond(flag, write, lambda x: x - self.total, (x,))
+
+
+def seen_after(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    before = x.view(-1)
+    y = torch.cond(flag, torch.sin, torch.cos, (x,))
+    x.add_(y)
+    return before * 2
+
+
+def by_number(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x.sin()), (0, x))[1]
+
+
+@pytest.mark.parametrize(("model", "why"), [
+    (Writing(), "changes the tensor .*total.* in place.*\n.*return what is to be kept"),
+    (seen_after, "view, which is changed in place, is used across a control-flow operator"),
+    (by_number, "a loop that carries 0"),
+], ids=["writing", "view", "number"])  # fmt: skip
+def test_what_is_not_possible_is_told(model: Callable[..., Any], why: str) -> None:
+    with pytest.raises(ExportError, match=why):
+        ptdebug.export(model, (torch.randn(4, 4), torch.tensor(True)))
+
+
+def test_sizes_are_read_on_both_sides_of_an_operator() -> None:
+    """Also in a program that is compiled: it ran in eager."""
+    def function(x: torch.Tensor, flag: torch.Tensor) -> Any:
+        rows = x.shape[0]
+        y = torch.cond(flag, lambda x: x.sin(), lambda x: x.cos(), (x,))
+        return y.view(rows, 2, 2) * rows, rows * 3, rows
+
+    compiled = ptdebug.compile(function)
+    with torch.no_grad():
+        for rows in (3, 5, 6):
+            x, flag = torch.randn(rows, 4), torch.tensor(rows == 5)
+            (got, *numbers), (wanted, *right) = compiled(x, flag), function(x, flag)
+            assert torch.allclose(got, wanted, atol=1e-6) and numbers == right
+    assert not ptdebug.stats()["fallbacks"]
