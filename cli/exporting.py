@@ -118,6 +118,8 @@ def export(
             raise ExportError(f"{name} cannot be called from C++ without Python: {why_not}")
         decisions += [{"entry": name, **each} for each in weights.decisions]
         for code, half in made.named_halves():
+            if half.triton:
+                raise ExportError(f"{name} has kernels on a GPU: packages are for a CPU")
             own |= _own_kernels(half)
             if half.source:
                 built = entry_of(half.source)
