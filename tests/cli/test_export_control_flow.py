@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ptdebug
 import pytest
 import torch
 from ptdebug.cli.exporting import ExportError
+from ptdebug.cli.main import main
 from ptdebug.engine.graph_cache.flow import COND, SCAN, WHILE, Flow, Graph, Step, halves, over, without_sources
 from ptdebug.engine.graph_cache.half import Half
 from ptdebug.tracer.frames import dispatch
@@ -117,3 +119,28 @@ def test_a_tensor_written_before_may_be_read_inside() -> None:
         for flag in (torch.tensor(True), torch.tensor(False)):
             assert torch.allclose(compiled(x, flag), function(x, flag))
     assert not ptdebug.stats()["reasons"]
+
+
+SCRIPT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x, flag):
+        return torch.cond(flag, lambda x: self.linear(x), lambda x: x * 2, (x,))
+
+model = Model().eval()
+with torch.no_grad():
+    model(torch.ones(3, 4), torch.tensor(True))
+"""
+
+
+def test_the_command_notes_the_calls_of_a_model_with_branches(tmp_path: Path) -> None:
+    """In eager torch.cond is compiled by Dynamo, hooks of modules included."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    assert main(["export", f"{tmp_path / 'script.py'}:model", "-o", str(tmp_path / "m.ptd")]) == 0
+    program = ptdebug.load(tmp_path / "m.ptd")
+    assert torch.equal(program(torch.ones(3, 4), torch.tensor(False)), torch.full((3, 4), 2.0))
