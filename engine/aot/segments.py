@@ -81,7 +81,7 @@ def with_own_sizes(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> l
     found = []
     for number, nodes in enumerate(groups):
         copies: dict[Node, Node] = {}
-        if not isinstance(nodes[0].target, HigherOrderOperator):
+        if nodes and not isinstance(nodes[0].target, HigherOrderOperator):
             for node in nodes:
                 for given in node.all_input_nodes:
                     own = _own_number(given, number, home, copies, nodes[0])
