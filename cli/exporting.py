@@ -217,7 +217,8 @@ class _Export:
             self.name, tuple(self.parameters), self.positional, tuple(self.structures),
             inputs, symbols, conditions, tuple(map(self._place, self.inputs, self.captured.input_names)),
             tuple(self._result(*each) for each in results), structure)
-        return Entry(signature, half, facts.written, facts.uncounted, self._python_only(), self.parts.flow)
+        return Entry(signature, half, facts.written, facts.uncounted, self._python_only(), self.parts.flow,
+                     self.parts.folding)
 
     def _run(self) -> Any:
         collector = Collector()

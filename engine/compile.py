@@ -27,8 +27,8 @@ from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
 from .failure_origin import origin_of
 from .graph_cache.control_flow import compile_as_flow
-from .graph_cache.half import Half, half_of
-from .graph_cache.parts import FoldingPart, MakeParts, Parts
+from .graph_cache.half import FoldingPart, Half, half_of
+from .graph_cache.parts import MakeParts, Parts
 from .graphs.functional_graph import AtenGraph, Captured
 from .graphs.wrapper_source import WrapperSource
 from .lowering import lowerings

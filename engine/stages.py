@@ -35,12 +35,12 @@ from .kernels import attention, sgemm
 from .lowering import lower, lowerings
 from .lowering.describe import loops_records
 from .passes import extern_kernels, freezing
-from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
 from .passes.rewriting import Rewritten, pass_stage
 from .runtime import runtime
 from .runtime.cuda_graphs import conditions
 from .runtime.cuda_graphs.facts import GraphFacts
+from .runtime.frozen_call import FrozenCall
 from .runtime.spans import around_kernels, spanned
 from .toolchain.cpp_build import Building, BuiltLibrary, said, vector_report
 from .unsupported import EngineUnsupported

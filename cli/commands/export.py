@@ -81,7 +81,8 @@ def _namespace(script: str) -> tuple[dict[str, Any], dict[int, tuple[Any, Any]]]
     calls: dict[int, tuple[Any, Any]] = {}
 
     def note(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        calls.setdefault(id(module), (args, kwargs))
+        if not torch.compiler.is_compiling():  # in a function of torch.cond, which Dynamo traces also in eager
+            calls.setdefault(id(module), (args, kwargs))
 
     hook = torch.nn.modules.module.register_module_forward_hook(note, with_kwargs=True)
     restored = sys.argv, sys.path[:]

@@ -81,7 +81,7 @@ def with_own_sizes(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> l
     found = []
     for number, nodes in enumerate(groups):
         copies: dict[Node, Node] = {}
-        if not isinstance(nodes[0].target, HigherOrderOperator):
+        if nodes and not isinstance(nodes[0].target, HigherOrderOperator):
             for node in nodes:
                 for given in node.all_input_nodes:
                     own = _own_number(given, number, home, copies, nodes[0])
@@ -114,7 +114,7 @@ _OF_NUMBERS = ("_operator", "math", "torch.fx.experimental.symbolic_shapes")
 
 
 def refuse(captured: Captured, needed: set[Node]) -> None:
-    """Raise EngineUnsupported for what cannot go from one group to another; a number may only go to the caller."""
+    """Raise EngineUnsupported for what cannot go from one group to another."""
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder":
@@ -126,8 +126,8 @@ def refuse(captured: Captured, needed: set[Node]) -> None:
         elif "val" not in node.meta or "checkpoint" in node.meta:
             raise EngineUnsupported("modes or checkpointed functions in a graph with control flow")
         elif node in needed and not isinstance(value, torch.Tensor):
-            if _is_of_sizes(node) and not any(isinstance(user.target, HigherOrderOperator) for user in node.users):
-                continue  # the others have their own
+            if _is_of_sizes(node) and isinstance(value, (int, torch.SymInt)):
+                continue  # others than operators that take functions, and the caller, have their own
             raise EngineUnsupported(f"{node.name}, which is not a tensor, is used across a control-flow operator")
         elif node in needed and (value.is_inference() or value._version):
             raise EngineUnsupported(f"{node.name}, which is changed in place, is used across a control-flow operator")
@@ -141,7 +141,7 @@ def cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outpu
         copies[node] = own = graph.placeholder(node.name)
         own.meta = dict(node.meta)
         value = node.meta["val"]
-        if node.op != "placeholder":
+        if node.op != "placeholder" and isinstance(value, torch.Tensor):
             own.meta["autograd"] = value.requires_grad, value.is_leaf
     modules: dict[str, Any] = {}
     for node in nodes:

@@ -13,9 +13,9 @@ from ...artifacts.records import Kernel
 from ...dependencies import msgspec
 from ..aot.autograd.entry import training_entry
 from ..graphs.functional_graph import Captured
-from ..passes.freezing.call import FrozenCall
 from ..runtime.eager_twin import never_slower
 from ..runtime.entry import Compiled, entry
+from ..runtime.frozen_call import FrozenCall
 from ..runtime.runtime import wrapper_file
 from ..toolchain.cpp_build import CannotBuild
 from . import disk, sizes

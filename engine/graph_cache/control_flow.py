@@ -92,9 +92,10 @@ class _Flow:
         except Uncacheable as reason:
             raise EngineUnsupported(str(reason)) from None
         facts = parts.entry
-        if facts is None or parts.folding is not None:
-            raise EngineUnsupported("a graph with control flow is trained, or has weights that are packed")
-        self.graphs.append(Graph(flow=parts.flow) if parts.flow else Graph(parts.call, uncounted=facts.uncounted))
+        if facts is None:
+            raise EngineUnsupported("a graph with control flow is trained")
+        code = Graph(parts.call, uncounted=facts.uncounted, folding=parts.folding)
+        self.graphs.append(code if parts.flow is None else Graph(flow=parts.flow))
         self.calls.append(call)
         return len(self.graphs) - 1, facts
 

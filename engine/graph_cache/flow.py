@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...dependencies import msgspec
-from .half import Half
+from .half import FoldingPart, Half
 
 Call = Callable[..., Sequence[Any]]
 
@@ -38,11 +38,12 @@ class Step(msgspec.Struct, frozen=True):
 
 class Graph(msgspec.Struct, frozen=True):
     """One graph of a flow: a wrapper with its kernels, or a flow of its own. `uncounted`: the inputs whose writes
-    autograd does not count."""
+    autograd does not count. `folding` makes further inputs of some (packed weights)."""
 
     half: Half | None = None
     flow: Flow | None = None
     uncounted: tuple[int, ...] = ()
+    folding: FoldingPart | None = None
 
 
 class Flow(msgspec.Struct, frozen=True):

@@ -57,6 +57,13 @@ class Half(msgspec.Struct, frozen=True):
     functions: Half | None = None
 
 
+class FoldingPart(msgspec.Struct, frozen=True):
+    """What makes further inputs of a graph from frozen ones, and where those stand among its inputs."""
+
+    call: Half
+    positions: tuple[int, ...]
+
+
 def encode(parts: Any) -> bytes:
     """`parts`, or a record that holds some of them, as bytes; equal parts give equal bytes."""
     return msgspec.msgpack.encode(parts, enc_hook=str, order="deterministic")

@@ -7,14 +7,7 @@ from ...dependencies import msgspec
 from ..aot.autograd.function import AutogradMetadata
 from ..runtime.entry import EntryFacts
 from .flow import Flow
-from .half import Half, decode_as
-
-
-class FoldingPart(msgspec.Struct, frozen=True):
-    """What makes further inputs of a graph from frozen ones, and where those stand among its inputs."""
-
-    call: Half
-    positions: tuple[int, ...]
+from .half import FoldingPart, Half, decode_as
 
 
 class Parts(msgspec.Struct, frozen=True):

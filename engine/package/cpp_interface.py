@@ -96,6 +96,8 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
     signature = entry.signature
     if any(half.native is None for _, half in entry.named_halves()):
         raise NotFromCpp(entry.python_only or "its wrapper is Python's")
+    if any(graph.folding is not None for _, graph in entry.codes()):
+        raise NotFromCpp("its weights are packed when they are loaded, by Python")
     titles = {symbol.name: symbol.title for symbol in signature.symbols}
     order = {symbol.name: f"${k}" for k, symbol in enumerate(signature.symbols)}
     leaves = [k for k, given in enumerate(signature.inputs) if not isinstance(given, ConstantInput)]

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 from ...dependencies import msgspec
 from ..graph_cache.flow import Flow, Graph, halves
-from ..graph_cache.half import Half
+from ..graph_cache.half import FoldingPart, Half
 from .signature import Signature
 
 
 class Entry(msgspec.Struct, frozen=True):
     """One entry point: its signature, its wrapper without the C++ source, and what the graph writes. `python_only` says
-    why it has no C++ wrapper. `flow`: in the place of the wrapper where the graph has control flow."""
+    why it has no C++ wrapper. `flow`: in the place of the wrapper where the graph has control flow. `folding` makes
+    further inputs of weights (packed ones), when they are new or were written."""
 
     signature: Signature
     half: Half
@@ -19,11 +20,12 @@ class Entry(msgspec.Struct, frozen=True):
     uncounted: tuple[int, ...] = ()
     python_only: str = ""
     flow: Flow | None = None
+    folding: FoldingPart | None = None
 
     def codes(self) -> Iterator[tuple[str, Graph]]:
         """What is code in it, by the names of its files."""
         if self.flow is None:
-            yield self.signature.name, Graph(self.half, uncounted=self.uncounted)
+            yield self.signature.name, Graph(self.half, uncounted=self.uncounted, folding=self.folding)
             return
         for number, graph in enumerate(halves(self.flow)):
             yield f"{self.signature.name}-{number}", graph

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from ..graph_cache.flow import callable_flow
+from ..graph_cache.flow import Graph, callable_flow
 from ..graph_cache.half import call_of
 from ..kernels.custom_kernel import KERNELS
 from ..runtime.entry import shares_written, uncounted
+from ..runtime.frozen_call import FrozenCall
 from . import archive
 from .archive import Package, PackageError
 from .entry import Entry
@@ -83,8 +84,7 @@ class EntryPoint:
         numbers = [isinstance(given, NumberInput) for given in entry.signature.inputs]
         self._tensors = [k for k, leaf in self._given if not numbers[leaf]]
         self._apart: list[int] = []  # addresses of arguments none of which shares memory with what is written
-        codes = [uncounted(call_of(graph.half, f"<package {name}>", paths.get(name)), graph.uncounted)
-                 for name, graph in entry.codes() if graph.half is not None]
+        codes = [_called(graph, name, paths.get(name)) for name, graph in entry.codes()]
         self._call: Callable[..., Any] = codes[0] if entry.flow is None else callable_flow(entry.flow, iter(codes))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -119,6 +119,17 @@ class EntryPoint:
         if shares_written(inputs, self._written):
             raise InputError(f"{self.signature.name} writes to an argument that shares memory with another")
         self._apart = [] if copied else addresses
+
+
+def _called(graph: Graph, name: str, path: Path | None) -> Callable[..., Any]:
+    """The code of a graph as a function."""
+    assert graph.half is not None
+    call = call_of(graph.half, f"<package {name}>", path)
+    if graph.folding is not None:
+        from ..kernels import int8  # noqa: F401  # which defines the operators that pack
+
+        call = FrozenCall(call, call_of(graph.folding.call, f"<package {name}: weights>"), graph.folding.positions)
+    return uncounted(call, graph.uncounted)
 
 
 def _no_autocast() -> AbstractContextManager[None]:

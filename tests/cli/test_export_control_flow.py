@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ptdebug
 import pytest
 import torch
 from ptdebug.cli.exporting import ExportError
+from ptdebug.cli.main import main
 from ptdebug.engine.graph_cache.flow import COND, SCAN, WHILE, Flow, Graph, Step, halves, over, without_sources
 from ptdebug.engine.graph_cache.half import Half
+from ptdebug.tracer.frames import dispatch
 from torch._higher_order_ops.while_loop import while_loop
 
 
@@ -80,17 +83,64 @@ def test_what_is_not_possible_is_told(model: Callable[..., Any], why: str) -> No
         ptdebug.export(model, (torch.randn(4, 4), torch.tensor(True)))
 
 
-def test_sizes_are_read_on_both_sides_of_an_operator() -> None:
+def test_sizes_are_read_on_both_sides_of_an_operator_and_in_it() -> None:
     """Also in a program that is compiled: it ran in eager."""
     def function(x: torch.Tensor, flag: torch.Tensor) -> Any:
         rows = x.shape[0]
-        y = torch.cond(flag, lambda x: x.sin(), lambda x: x.cos(), (x,))
+        y = torch.cond(flag, lambda x: x.sin() / rows, lambda x: x.cos(), (x,))
         return y.view(rows, 2, 2) * rows, rows * 3, rows
 
-    compiled = ptdebug.compile(function)
+    package = ptdebug.export(function, (torch.randn(3, 4), torch.tensor(True)), dynamic_shapes={"x": {0: "rows"}})
+    program = package.program()
+    compiled, before = ptdebug.compile(function), ptdebug.stats()["fallbacks"]
     with torch.no_grad():
         for rows in (3, 5, 6):
             x, flag = torch.randn(rows, 4), torch.tensor(rows == 5)
             (got, *numbers), (wanted, *right) = compiled(x, flag), function(x, flag)
             assert torch.allclose(got, wanted, atol=1e-6) and numbers == right
-    assert not ptdebug.stats()["fallbacks"]
+            assert torch.allclose(program(x, flag)[0], wanted, atol=1e-6) and list(program(x, flag)[1:]) == right
+    assert ptdebug.stats()["fallbacks"] == before
+
+
+def test_a_tensor_written_before_may_be_read_inside() -> None:
+    """Also by a function inside of a function."""
+    def function(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+        total = x.sum(0)
+        total.mul_(2)
+
+        def outer(x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(flag, lambda x: x + total, lambda x: x - total, (x * 2,))
+
+        return torch.cond(flag, outer, lambda x: x * 3, (x,))
+
+    dispatch.reset()
+    compiled, x = ptdebug.compile(function), torch.randn(3, 4)
+    with torch.no_grad():
+        for flag in (torch.tensor(True), torch.tensor(False)):
+            assert torch.allclose(compiled(x, flag), function(x, flag))
+    assert not ptdebug.stats()["reasons"]
+
+
+SCRIPT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x, flag):
+        return torch.cond(flag, lambda x: self.linear(x), lambda x: x * 2, (x,))
+
+model = Model().eval()
+with torch.no_grad():
+    model(torch.ones(3, 4), torch.tensor(True))
+"""
+
+
+def test_the_command_notes_the_calls_of_a_model_with_branches(tmp_path: Path) -> None:
+    """In eager torch.cond is compiled by Dynamo, hooks of modules included."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    assert main(["export", f"{tmp_path / 'script.py'}:model", "-o", str(tmp_path / "m.ptd")]) == 0
+    program = ptdebug.load(tmp_path / "m.ptd")
+    assert torch.equal(program(torch.ones(3, 4), torch.tensor(False)), torch.full((3, 4), 2.0))

@@ -147,7 +147,9 @@ def test_branches_and_loops(run: Run, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Deciding().eval()
     given = torch.randint(5, (3,)), torch.tensor(True), torch.tensor(3)
-    program = torch.export.export(model, given, dynamic_shapes=({0: torch.export.Dim("batch", max=9)}, None, None))
+    with torch.no_grad():
+        batch = torch.export.Dim("batch", max=9)
+        program = torch.export.export(model, given, dynamic_shapes=({0: batch}, None, None))
     dims = {"ids": {0: torch.export.Dim("batch", max=9)}}
     x, other = torch.randn(3, 4), torch.randn(5, 4)
     points = {"forward": ptdebug.EntryPoint(given, dynamic_shapes=dims),

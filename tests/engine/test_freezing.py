@@ -9,7 +9,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.passes.freezing.call import FrozenCall
+from ptdebug.engine.runtime.frozen_call import FrozenCall
 from ptdebug.engine.toolchain import benchmarking
 from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch import nn

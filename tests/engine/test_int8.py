@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Pass, Schedule
 from ptdebug.cli.compile_options import say_once
+from ptdebug.cli.exporting import ExportError
 from ptdebug.tracer.frames import dispatch
 
 q = torch.ops.quantized_decomposed
@@ -264,6 +265,30 @@ def test_a_changed_weight_is_packed_anew():
         assert same(function(x), layer(fake_quantized(x)))
         layer.weight.neg_()
         assert same(function(x), layer(fake_quantized(x)))
+
+
+def test_a_package_packs_its_weights_when_it_is_loaded(tmp_path):
+    torch.manual_seed(0)
+    layer, x = Layer(6, 4), torch.randn(3, 4)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(fake_quantized(x))
+
+    package = ptdebug.export(Model(), (x,))
+    with pytest.raises(ExportError, match=r"without Python: onednn\.qlinear_pointwise"):
+        ptdebug.export(Model(), (x,), cpp=True)
+    program = ptdebug.load(package.save(tmp_path / "int8.ptd"))
+    with torch.no_grad():
+        assert same(program(x), layer(fake_quantized(x)))
+        program.weights["layer.weight"].neg_()  # the package's own
+        layer.weight.neg_()
+        assert same(program(x), layer(fake_quantized(x)))
+    assert "qlinear" in package.package.entries[0].half.text
 
 
 def test_integers_at_sizes_that_vary():

@@ -117,9 +117,12 @@ def versions(graphs: Sequence[torch.fx.Graph]) -> dict[torch.fx.Node, int]:
 
 
 def refuse_writes(graphs: Sequence[torch.fx.Graph], before: dict[torch.fx.Node, int], what: str) -> None:
-    """Raises Unsupported where a tensor older than `before` has been written since."""
+    """Raises Unsupported where a tensor older than `before` has been written since; an input that a graph got
+    meanwhile may stand for such a tensor."""
+    lifted = {id(node.meta["val"]): version for node, version in before.items()}
     for node, version in versions(graphs).items():
-        if version != before.get(node, 0 if node.op == "placeholder" else version):
+        new = lifted.get(id(node.meta["val"]), 0) if node.op == "placeholder" else version
+        if version != before.get(node, new):
             raise Unsupported(Reason.SIDE_EFFECT_IN_SUBGRAPH, detail=f"{what} changes the tensor {node.name} in place")
 
 

@@ -127,7 +127,10 @@ struct Code : Graph {
       const auto& [kind, number] = gives[k];
       if (kind == "made") found[k].tensor = another(out.at(number).tensor);
       if (kind == "input") found[k].tensor = another(given.at(number)->tensor.tensor);
-      if (kind == "size") found[k].tensor = number_as_tensor(computed.at(number));
+      if (kind == "size") {  // a number for other graphs, a tensor for the caller
+        found[k].number = computed.at(number);
+        found[k].tensor = number_as_tensor(found[k].number);
+      }
     }
     return found;
   }

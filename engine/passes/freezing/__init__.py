@@ -7,7 +7,7 @@ the values are recomputed: nothing is baked into the compiled code, which severa
 
 Read `parameters.py` (which inputs are frozen, what depends on them alone), `batch_norm.py` (batch norm folded into
 convolutions), `../extern_kernels/` (weights prepacked for MKL and oneDNN), `split.py` (splits the graph), `source.py`
-(the part that runs once, as Python), `call.py` (runs it and caches its values).
+(the part that runs once, as Python); `../../runtime/frozen_call.py` runs it and caches its values.
 """
 from __future__ import annotations
 
