@@ -97,7 +97,7 @@ def together(out: torch.Tensor, *tensors: torch.Tensor) -> Strides:
 def _broadcast(tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     """A tensor as TensorIterator sees it: `expand` has other strides for new dimensions of size 1, which count where
     those of another tensor are strange."""
-    if all(type(n) is int for n in shape) and tensor.shape == shape:
+    if all(type(n) is int for n in (*shape, *tensor.shape)) and tensor.shape == shape:
         return tensor
     lead = len(shape) - tensor.dim()
     if lead <= 0:

@@ -27,6 +27,8 @@ ROUNDS = 6  # of all calls, interleaved
 MORE_ROUNDS = 16  # of calls all of whose runs were disturbed
 ENOUGH = 0.01  # seconds for one call, after which it is not repeated; the first run, a warm-up, is not counted
 PATIENCE = 0.03  # the same, if every run was disturbed
+SLOW = 2.0  # times as long as the fastest call: not repeated after
+DECIDED = 0.001  # seconds for one call
 DISTURBED = 0.05  # share of a run's time spent waiting for a CPU, from which on the run is discarded
 ENTRIES = 4096  # kept on disk
 
@@ -82,6 +84,8 @@ def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
     for number in range(MORE_ROUNDS):
         for name, call in calls.items():
             known = least[name] < float("inf")
+            if known and spent[name] >= DECIDED and least[name] > SLOW * min(least.values()):
+                continue
             if spent[name] >= (ENOUGH if known else PATIENCE) or (known and number >= ROUNDS):
                 continue
             start = time.thread_time()  # not wall time: other processes may run in between
@@ -98,9 +102,14 @@ def _waited() -> float:
     """Seconds for which threads of this process were ready to run and had no CPU (Documentation/scheduler/
     sched-stats.rst of Linux); 0 if the system does not report it."""
     total = 0
-    for path in Path("/proc/self/task").glob("*/schedstat"):
+    try:
+        threads = os.listdir("/proc/self/task")
+    except OSError:
+        return 0.0
+    for thread in threads:
         try:
-            total += int(path.read_text().split()[1])
+            with open(f"/proc/self/task/{thread}/schedstat", "rb", buffering=0) as file:
+                total += int(file.read().split()[1])
         except (OSError, IndexError, ValueError):  # the thread has ended in the meantime
             continue
     return total / 1e9

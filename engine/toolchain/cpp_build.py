@@ -14,6 +14,7 @@ import hashlib
 import os
 import platform
 import re
+import select
 import shutil
 import subprocess
 import tempfile
@@ -270,8 +271,18 @@ class _CompilerCall:
 
     def wait(self, seconds: float) -> None:
         """Wait until it has ended, so long at most."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._compiler.wait(seconds)
+        try:
+            process = os.pidfd_open(self._compiler.pid)
+        except (AttributeError, OSError):  # not Linux, or an old one, where `subprocess` asks every few milliseconds
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._compiler.wait(seconds)
+            return
+        try:
+            ended = select.poll()
+            ended.register(process, select.POLLIN)
+            ended.poll(1000 * seconds)
+        finally:
+            os.close(process)
 
     def has_ended(self) -> bool:
         """Whether its results are there."""

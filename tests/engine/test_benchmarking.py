@@ -52,6 +52,22 @@ def test_runs_that_other_programs_disturb_do_not_count(own_cache: Path, monkeypa
     assert len(list((own_cache / "benchmarks").iterdir())) == 1
 
 
+def test_a_call_that_takes_twice_as_long_is_not_repeated(monkeypatch):
+    monkeypatch.setattr(benchmarking, "_waited", lambda: 0.0)
+    now, runs = [0.0], {"a": 0, "b": 0, "c": 0}
+    monkeypatch.setattr(benchmarking.time, "thread_time", lambda: now[0])
+
+    def taking(name, seconds):
+        def call():
+            runs[name] += 1
+            now[0] += seconds
+        return call
+
+    calls = {"a": taking("a", 1.5e-3), "b": taking("b", 4e-3), "c": taking("c", 2e-3)}
+    known = benchmarking.costs("one is slow", lambda: calls)
+    assert known == pytest.approx({"a": 1.5e-3, "b": 4e-3, "c": 2e-3}) and runs["b"] == 2 < min(runs["a"], runs["c"])
+
+
 def test_what_is_kept_on_disk_is_bounded(own_cache: Path, monkeypatch):
     monkeypatch.setattr(benchmarking, "_waited", lambda: 0.0)
     monkeypatch.setattr(benchmarking, "ENTRIES", 8)

@@ -1,6 +1,7 @@
 """The shape environment of a trace: torch's, with ptdebug's names and locations."""
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,27 @@ class _Place(symbolic_shapes.SLoc):
 _NOWHERE = _Place("", None)
 
 
+class _NoStack:
+    """A stack that nobody reads."""
+
+    def format(self) -> list[str]:
+        return []
+
+    def cleanup(self) -> None:
+        pass
+
+
+class _Stacks(dict[sympy.Symbol, Any]):
+    """Where unbacked symbols were made, if that is logged. torch formats these stacks for each error about a symbol,
+    for which it loads all of TorchInductor: that takes a second of CPU time."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+
+    def __setitem__(self, symbol: sympy.Symbol, stack: Any) -> None:
+        super().__setitem__(symbol, stack if self._log.isEnabledFor(logging.DEBUG) else _NoStack())
+
+
 class CaptureShapeEnv(ShapeEnv):
     """A ShapeEnv that names its symbols s0, s1, ... and takes the location of a guard from the tracer instead of the
     stack.
@@ -36,6 +58,7 @@ class CaptureShapeEnv(ShapeEnv):
         self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
         self._assuming = False
         super().__init__(**options)
+        self.var_to_stack = _Stacks(self.log)
         self.random_symbols: set[sympy.Symbol] = set()  # symbols for results of Python's random
 
     def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached

@@ -24,6 +24,12 @@ FAKES = """
                 z = torch.nn.functional.gelu(y).reshape(-1).softmax(0) * i
                 if z.shape[0] > 3:
                     z = z + 1
+                try:
+                    int(i.item())
+                except torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode:
+                    pass
+                else:
+                    raise AssertionError
             return list(shapes.conditions())
 """
 
