@@ -179,8 +179,7 @@ def test_an_element_of_the_row_is_loaded_without_its_mask():
     x, y = torch.randn(40, 50), torch.randn(40)
     made = check(torch.diagonal_scatter, x, y)
     assert "_any : 0.0f" in made.source.text
-    for offset in (3, -5):
-        size = torch.diagonal(x, offset).shape[0]
-        check(lambda x, y, offset=offset: torch.diagonal_scatter(x, y, offset), x, y[:size].clone())
+    check(lambda x, y: torch.diagonal_scatter(x, y, 3), x, y)
+    check(lambda x, y: torch.diagonal_scatter(x, y[5:], -5), x, y)
     check(lambda x, y: torch.select_scatter(x, y, 1, 7) * 2, x, y)
     check(lambda x, y: torch.diagonal_scatter(x, y.half()), x.half(), y)
