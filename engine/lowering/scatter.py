@@ -71,9 +71,9 @@ def _index_put(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Seq
     if not given or any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
         raise NoLowering("a boolean index selects a data-dependent number of elements")
     _same_device(x, values, *[i for _, i in given])
-    block = torch.broadcast_shapes(*[tuple(i.size) for _, i in given]) if _all_numbers(given) else None
+    block = _shape_together([tuple(i.size) for _, i in given])
     if block is None or 0 in block:
-        raise NoLowering("index_put with indices of symbolic shapes, or of none")
+        raise NoLowering("index_put with indices of several symbolic shapes, or of none")
     dims = [d for d, _ in given]
     in_bounds_of([x.size[d] for d in dims])
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0  # NumPy's rule, as in `index`
@@ -93,8 +93,11 @@ def _index_put(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Seq
     return scattered_into(graph, node, x.load, shape, place, values.broadcast, accumulate)
 
 
-def _all_numbers(given: Sequence[tuple[int, Value]]) -> bool:
-    return all(type(s) is int for _, i in given for s in i.size)
+def _shape_together(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...] | None:
+    """The shape of indices that are broadcast; None where that is not known before sizes are."""
+    if len(set(shapes)) == 1:
+        return shapes[0]
+    return torch.broadcast_shapes(*shapes) if all(type(n) is int for shape in shapes for n in shape) else None
 
 
 def _realize_for_many(graph: GraphLowering, value: Value) -> None:

@@ -7,7 +7,8 @@ the scale says; a GPU's does so where all of them stay, and else asks the scale 
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
+MANY = 8  # lines whose elements are made of the same places: these are computed once
 Taps = tuple[tuple[Linear, str], tuple[Linear, str]]  # two source indices with their weights
 
 
@@ -41,10 +43,11 @@ def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: 
     if not x.base.buffer and x.base.heavy:
         graph.decide_stored(x.base, "each element is read for several of the result")
 
+    taps = _taps_of_lines(graph, x, columns, wide, corners, scale_w, dtype)
+
     def along_rows(e: BodyBuilder, index: Index) -> str:
         batch, channel, row, column = index
-        return _mixed(e, _taps(e, column, columns, wide, corners, scale_w, dtype, x.device),
-                      lambda place: x.load(e, (batch, channel, row, place)))
+        return _mixed(e, taps(e, column), lambda place: x.load(e, (batch, channel, row, place)))
 
     size = (*x.size[:2], rows, wide)
     last = x.base.stride[-1:] == (1,) and x.reindex is None  # else channels are what is contiguous
@@ -73,9 +76,10 @@ def _linear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: Se
         return graph.pointwise(node, fake, (x,), lambda e, index: x.load(e, index))
     dtype = compute_dtype(x.dtype)
 
+    taps = _taps_of_lines(graph, x, given, wanted, corners, scale, dtype)
+
     def compute(e: BodyBuilder, index: Index) -> str:
-        value = _mixed(e, _taps(e, index[-1], given, wanted, corners, scale, dtype, x.device),
-                       lambda place: x.load(e, (*index[:-1], place)))
+        value = _mixed(e, taps(e, index[-1]), lambda place: x.load(e, (*index[:-1], place)))
         return e.rounded(value, fake.dtype)
 
     return graph.gather(node, (x,), compute)
@@ -96,11 +100,39 @@ def _mixed(e: BodyBuilder, taps: Taps, load: Any) -> str:
     return e("add", e("mul", load(one), first), e("mul", load(other), second))
 
 
+def _taps_of_lines(graph: GraphLowering, x: Value, given: int, wanted: int, corners: bool, scale: float | None,
+                   dtype: torch.dtype) -> Callable[[BodyBuilder, Linear], Taps]:
+    """`_taps` of all lines of an image: on a CPU from two small buffers, where the lines are many."""
+    lines = [n for n in x.size[:-1] if type(n) is int]
+    if x.device.type != "cpu" or given == wanted or (len(lines) == len(x.size) - 1 and math.prod(lines) < MANY):
+        return lambda e, place: _taps(e, place, given, wanted, corners, scale, dtype, x.device)
+
+    def stored(kind: torch.dtype, value: Callable[[BodyBuilder, Index], str]) -> Value:
+        made = Value(Base(graph.node.name, (wanted,), (1,), kind, x.device, value, reads=frozenset()), (wanted,))
+        graph.realize(made.base)
+        return made
+
+    places = stored(torch.int32, lambda e, index: e.cast(
+        _place_and_share(e, index[0], given, wanted, corners, scale, dtype)[0], torch.int32))
+    shares = stored(dtype, lambda e, index: _place_and_share(e, index[0], given, wanted, corners, scale, dtype)[1])
+
+    def taps(e: BodyBuilder, place: Linear) -> Taps:
+        return _both(e, places.load(e, (place,)), shares.load(e, (place,)), given, dtype)
+
+    return taps
+
+
 def _taps(e: BodyBuilder, place: Linear, given: int, wanted: int, corners: bool, scale: float | None,
           dtype: torch.dtype, device: torch.device) -> Taps:
     """The two elements of a line of `given` elements that element `place` of `wanted` is made of."""
     if given == wanted and device.type == "cpu":
         return (place, e.constant(1.0, dtype)), (place, e.constant(0.0, dtype))
+    return _both(e, *_place_and_share(e, place, given, wanted, corners, scale, dtype), given, dtype)
+
+
+def _place_and_share(e: BodyBuilder, place: Linear, given: int, wanted: int, corners: bool, scale: float | None,
+                     dtype: torch.dtype) -> tuple[str, str]:
+    """The first element that element `place` is made of, and the weight of the one after it."""
     at = e.cast(e.index_value(place), dtype)
     ratio = _ratio(given, wanted, corners, scale, dtype)
     if corners:
@@ -108,7 +140,10 @@ def _taps(e: BodyBuilder, place: Linear, given: int, wanted: int, corners: bool,
     else:
         source = e("maximum", e("sub", e("mul", e("add", at, 0.5), ratio), 0.5), 0.0)
     whole = e("minimum", e.cast(source, torch.int64), given - 1)
-    second = e("minimum", e("maximum", e("sub", source, e.cast(whole, dtype)), 0.0), 1.0)
+    return whole, e("minimum", e("maximum", e("sub", source, e.cast(whole, dtype)), 0.0), 1.0)
+
+
+def _both(e: BodyBuilder, whole: str, second: str, given: int, dtype: torch.dtype) -> Taps:
     first = e("sub", e.constant(1.0, dtype), second)
     after = e("minimum", e("add", whole, 1), given - 1)
     return (e.indirect(whole, given, unchecked=True), first), (e.indirect(after, given, unchecked=True), second)

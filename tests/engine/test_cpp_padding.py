@@ -173,3 +173,13 @@ def test_a_loop_over_narrow_elements_is_cut_where_wide_ones_are_masked(dtype, en
     loops = [line.text.strip() for line in made.source.lines if "for (int64 i1" in line.text]
     assert [loop.split("; ")[1].split(" < ")[1] for loop in loops] == ends
     check(lambda x: x.roll(3, 1), torch.arange(150).reshape(3, 50).to(dtype))
+
+
+def test_an_element_of_the_row_is_loaded_without_its_mask():
+    x, y = torch.randn(40, 50), torch.randn(40)
+    made = check(torch.diagonal_scatter, x, y)
+    assert "_any : 0.0f" in made.source.text
+    check(lambda x, y: torch.diagonal_scatter(x, y, 3), x, y)
+    check(lambda x, y: torch.diagonal_scatter(x, y[5:], -5), x, y)
+    check(lambda x, y: torch.select_scatter(x, y, 1, 7) * 2, x, y)
+    check(lambda x, y: torch.diagonal_scatter(x, y.half()), x.half(), y)

@@ -151,3 +151,37 @@ def test_empty_indices_and_sizes_of_one():
     none = torch.zeros(0, dtype=torch.int64)
     check(lambda x, at, s: x.scatter_add(0, at, s), torch.randn(4), none, torch.ones(0))
     check(lambda x, at, s: F.relu(x.index_put((at,), s)), torch.randn(4), none, torch.ones(0))
+
+
+def test_places_of_sizes_that_vary():
+    def given(n, m):
+        draw = torch.Generator().manual_seed(n)
+        x, y = torch.randn(n, 3, generator=draw), torch.randn(m, 3, generator=draw)
+        return x, y, torch.randint(-n, n, (m,), generator=draw), torch.randint(0, 3, (m,), generator=draw)
+
+    def function(x, y, i, j):
+        return (x.index_add(0, i.remainder(x.shape[0]), y), x.index_put((i,), y, accumulate=True),
+                x.index_put((i, j), y[:, 0], accumulate=True), x.index_put((i * 0,), y.sum(0)))
+
+    made = check(function, *given(9, 5), again=given(21, 40))
+    assert not any("index_put" in str(getattr(item, "target", "")) for item in made.plan.items)
+    compiled = ptdebug.compile(function, dynamic=True)
+    for sizes in ((9, 5), (21, 40), (4, 1), (7, 0)):
+        for a, b in zip(compiled(*given(*sizes)), function(*given(*sizes))):
+            torch.testing.assert_close(a, b)
+    x, y, i, _ = given(9, 5)
+    i[2] = 9
+    with pytest.raises(IndexError):
+        ptdebug.compile(lambda x, y, i: x.index_put((i,), y), dynamic=True)(x, y, i)
+
+
+def test_as_many_places_as_data_tells():
+    def function(x, y, mask):
+        rows = mask.nonzero(as_tuple=True)[0]
+        return x.index_put((rows,), y[rows] * 2), x.index_add(0, rows, y[mask])
+
+    compiled = ptdebug.compile(function)
+    for mask in ([True, False, True], [False] * 3, [True] * 3):
+        given = torch.randn(3, 4), torch.randn(3, 4), torch.tensor(mask)
+        for a, b in zip(compiled(*given), function(*given)):
+            torch.testing.assert_close(a, b)

@@ -72,3 +72,13 @@ def test_results_past_the_cache(monkeypatch):
     x = numbers(600, 1003)
     source = check(lambda x: (x + 1, x.float() * 2), x).source.text
     assert "past_cache(" in source and IN in source
+
+
+def test_rows_too_short_for_blocks_are_converted_one_by_one():
+    every = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(torch.float16).view(-1, 16)
+    numbers = every[:, torch.randperm(16, generator=torch.Generator().manual_seed(0))]
+    made = check(lambda x: (x.cumsum(1), (x * 0.37).cumprod(1), x.cummax(1).values), numbers.nan_to_num(1.0, 9.0, -9.0))
+    assert "half_to_float_alone" in made.source.text
+    function = lambda x: x.cumsum(1)
+    got, expected = built(function, every)(every)[0], function(every)
+    assert torch.equal(got.isnan(), expected.isnan()) and torch.equal(got.nan_to_num(1.0), expected.nan_to_num(1.0))

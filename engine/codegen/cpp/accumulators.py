@@ -243,7 +243,7 @@ def interleave(p: Emission, node: Interleave) -> None:
     p.nodes(node.body)
     p.interleaving = before
     for r in node.reductions:
-        (_join_halves if r.vectorizes else _join_in_order)(p, r, node.count)
+        _join_halves(p, r, node.count)
 
 
 def interleaved_loop(p: Emission, node: InterleavedLoop) -> None:
@@ -295,21 +295,17 @@ def _vector_loop(p: Emission, node: InterleavedLoop, head: str) -> Iterator[None
 
 
 def _join_halves(p: Emission, r: Reduction, count: int) -> None:
-    """Tree reduction: one half of the accumulators onto the other, until one is left."""
-    state = accumulator_of(r, r in p.partial)
+    """Tree reduction: one half of the accumulators onto the other, until one is left. Those of positions have kept
+    where the block of their best started."""
+    state, one = accumulator_of(r, r in p.partial), _side_by_side(p, r, "k")
+    if not r.vectorizes:
+        p.writer.line("#pragma omp simd")
+        p.writer.line(f"for (int64 k = 0; k < {count}; k++) {one('_at')} += k;")
     with p.writer.block(f"by_halves<{count}>([&](int64 k, int64 other)", end="});"):
-        for line in state.combine(_side_by_side(p, r, "k"), _side_by_side(p, r, "other")):
+        for line in state.combine_interleaved(one, _side_by_side(p, r, "other")):
             p.writer.line(line)
-    for line in state.combine(lambda suffix: f"{variable(p, r)}{suffix}", _side_by_side(p, r, "0")):
-        p.writer.line(line)
-
-
-def _join_in_order(p: Emission, r: Reduction, count: int) -> None:
-    one = _side_by_side(p, r, "k")
-    with p.writer.block(f"for (int64 k = 0; k < {count}; k++)"):
-        for line in accumulator_of(r).combine_interleaved(
-            lambda suffix: f"{variable(p, r)}{suffix}", one, f"(int64){one('_at')} + k"
-        ):
+    with p.writer.block(""):
+        for line in state.combine_interleaved(lambda suffix: f"{variable(p, r)}{suffix}", _side_by_side(p, r, "0")):
             p.writer.line(line)
 
 

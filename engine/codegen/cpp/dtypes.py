@@ -40,6 +40,10 @@ CTYPES: dict[torch.dtype, CType] = {
 }
 
 
+ALONE = frozenset(("half_to_float", "float_to_half", "as_half"))
+"""Conversions that have another form, of this name and `_alone`, for loops that run in order (half_precision.py)."""
+
+
 def ctype(dtype: torch.dtype) -> CType:
     """The C++ side of `dtype`; NotImplementedError for one that kernels cannot hold (complex, float8)."""
     try:

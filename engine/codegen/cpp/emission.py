@@ -62,6 +62,7 @@ class Emission:
     interleaving: Interleaving | None = None
     branched: bool = False  # whether the loop around is in order, and checks indices by branches
     present: str = ""  # which elements of a block are there, where it may be a part of one
+    alone: bool = False  # whether the loop around, the innermost one, runs in order
     in_variables: bool = False  # whether a lane's accumulators are in variables
 
     def nodes(self, nodes: Nodes) -> None:

@@ -37,6 +37,22 @@ INLINE float as_half(float x) {  // the half that is nearest, as a float
   half = magnitude > 0x7f800000u ? __builtin_nanf("") : half;
   return bits_float(float_bits(half) | (int32)(bits & 0x80000000u));
 }""",
+    "half_to_float_alone": """\
+#ifdef __F16C__  // of a loop that runs in order: one instruction, which gcc has no vectors of
+typedef short alone_bits __attribute__((vector_size(16)));
+typedef float alone_floats __attribute__((vector_size(16)));
+INLINE float half_to_float_alone(uint16 x) { return __builtin_ia32_vcvtph2ps((alone_bits){(short)x})[0]; }
+#else
+INLINE float half_to_float_alone(uint16 x) { return half_to_float(x); }
+#endif""",
+    "float_to_half_alone": """\
+#ifdef __F16C__  // half_to_float_alone
+INLINE uint16 float_to_half_alone(float x) { return (uint16)__builtin_ia32_vcvtps2ph((alone_floats){x}, 0)[0]; }
+#else
+INLINE uint16 float_to_half_alone(float x) { return float_to_half(x); }
+#endif""",
+    "as_half_alone": """\
+INLINE float as_half_alone(float x) { return half_to_float_alone(float_to_half_alone(x)); }""",
     "half_lanes": """\
 #if defined(__AVX512F__)
 typedef float half_floats __attribute__((vector_size(64), aligned(4), may_alias));

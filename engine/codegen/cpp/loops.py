@@ -10,6 +10,7 @@ from ....artifacts.records import ref
 from ...ir.ir import Axis, Statement
 from ...ir.loop_nest import (
     BRANCHED,
+    SERIAL,
     VECTOR,
     Blocks,
     Compute,
@@ -50,9 +51,11 @@ def loop(p: StatementWriter, node: Loop) -> None:
                 known = p.scopes.put(("lanes", end), p.scopes.name(end.removesuffix("_end") + "_lane"))
                 p.writer.line(f"const bool {known} = ({_counted_in(node.axis)}){node.axis.symbol} < {end};")
             p.scopes.put(("value", part.key, mask), known)
-        before, p.branched = p.branched, node.kind == BRANCHED
+        before = p.branched, p.alone
+        p.branched = node.kind == BRANCHED
+        p.alone = node.kind == SERIAL and all(isinstance(x, Compute) for x in node.body)
         p.nodes(node.body)
-        p.branched = before
+        p.branched, p.alone = before
     for remainder in named:
         del p.remainders[remainder]
 

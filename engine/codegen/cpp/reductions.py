@@ -81,18 +81,18 @@ class Accumulator:
         better = f"{value} {sign} {main}{nan}" if not nan else f"({value} {sign} {main}){nan}"
         return [f"{at('_at')} = {better} ? {position} : +{at('_at')};", f"{main} = {better} ? {value} : +{main};"]
 
-    def combine_interleaved(self, at: Place, other: Place, position: str) -> list[str]:
-        """Statements that combine `other`, whose elements interleave with the accumulator's, up to `position`."""
+    def combine_interleaved(self, at: Place, other: Place) -> list[str]:
+        """Statements that combine `other`, whose elements interleave with the accumulator's."""
         if self.kind not in ("argmax", "argmin"):
             return self.combine(at, other)
         main, value, sign = at(""), other(""), ">" if self.kind == "argmax" else "<"
-        better, same = f"{value} {sign} {main}", f"{value} == {main}"
+        better, same = f"({value} {sign} {main})", f"({value} == {main})"
         if is_float(self.fields[0].type):
-            better = f"{better} || ({value} != {value} && {main} == {main})"
-            same = f"{same} || ({value} != {value} && {main} != {main})"
+            better = f"{better} | (({value} != {value}) & ({main} == {main}))"
+            same = f"({same} | (({value} != {value}) & ({main} != {main})))"
         return [
-            f"if ({better} || (({same}) && {position} < {at('_at')})) "
-            f"{{ {at('_at')} = {position}; {main} = {value}; }}"
+            f"const bool taken = {better} | ({same} & ({other('_at')} < {at('_at')}));",
+            f"{at('_at')} = taken ? {other('_at')} : +{at('_at')};", f"{main} = taken ? {value} : +{main};",
         ]
 
     def combine(self, at: Place, other: Place) -> list[str]:

@@ -13,7 +13,7 @@ from ...ir.ir import Statement
 from ...ir.loop_nest import Part, Scratch
 from ...ir.tiles import Tile
 from ...scheduler.cpu.bitwise_copies import Moves
-from .dtypes import bits_literal, ctype, literal
+from .dtypes import ALONE, bits_literal, ctype, literal
 from .emission import Emission
 from .indices import c_expression
 from .operators import OPERATORS
@@ -138,7 +138,7 @@ class StatementWriter(Emission):
         elif s.dtype is torch.bool:
             text = f"{element} != 0"
         else:
-            text = f"{kind.load}({element})" if kind.load else element
+            text = f"{self._converting(kind.load)}({element})" if kind.load else element
         mask = self.value(part, s.mask) if s.mask else "true"
         if kind.load and forwarded is None and s.buffer not in self.nest.arrays and mask != "false" and (
                 s.name in self._moves(part).loads):
@@ -220,13 +220,17 @@ class StatementWriter(Emission):
             return
         if s.buffer not in self.nest.arrays and kind.store:
             bits, exact = (self.scopes.get((what, value, s.dtype)) for what in ("bits", "exact"))
-            value = (exact or value) if floats else bits or f"{kind.store}({exact or value})"
+            value = (exact or value) if floats else bits or f"{self._converting(kind.store)}({exact or value})"
         self.writer.line(f"{f'if ({self.present}) ' if self.present else ''}{element} = {value};", origins)
+
+    def _converting(self, function: str) -> str:
+        """The name of a function that converts, here."""
+        return f"{function}_alone" if self.alone and function in ALONE else function
 
     def _store_add(self, s: Statement, element: str, value: str) -> None:
         kind = ctype(s.dtype)
         if kind.store:
-            value = f"{kind.store}({kind.load}({element}) + {value})"
+            value = f"{self._converting(kind.store)}({self._converting(kind.load)}({element}) + {value})"
             self.writer.line(f"{element} = {value};")
         else:
             self.writer.line(f"{element} {'|' if s.dtype is torch.bool else '+'}= {value};")
@@ -268,7 +272,7 @@ class StatementWriter(Emission):
             narrowed = self._number(part, s.args[0], s.dtype) if old.value != "float" else value
             bits = self._bits(part, s.args[0], s.dtype)
             if bits is None and s.dtype is torch.float16:  # converted where it is stored
-                text = f"as_half({narrowed})"
+                text = f"{self._converting('as_half')}({narrowed})"
                 self.scopes.put(("exact", text, s.dtype), narrowed)
                 return text
             bits = bits or f"{new.store}({narrowed})"

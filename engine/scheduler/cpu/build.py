@@ -54,6 +54,7 @@ from .scatter import owner, scatters
 from .storage import layout, needing_arrays, stores_of
 from .threads_and_vectors import chunk_reductions, share, vectorize
 from .transpose_tiles import find_tile
+from .unmasked_loads import without_masks
 from .unroll_and_jam import jam_rows
 from .vector_width import streams
 from .welford import expand
@@ -78,7 +79,8 @@ class _Build:
 
     def __post_init__(self) -> None:
         buffers = self.program.buffers
-        self.bodies, local = expand(self.group.bodies)
+        changed = {n for b in self.group.bodies for n in b.writes} | self.group.internal
+        self.bodies, local = expand(without_masks(self.group.bodies, changed, buffers))
         self.local = {b: buffers[b].dtype for b in self.group.internal} | local
         shape = loop_shape(self.group, self.bodies, self.local, self.context)
         self.shape: Shape = shape if self.threads else replace(shape, parallel="")

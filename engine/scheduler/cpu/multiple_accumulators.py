@@ -101,7 +101,7 @@ def accumulators_of(facts: NestFacts, reductions: Sequence[Reduction]) -> int:
     loaded = {s.dtype for p in facts.nest.parts for s in p.loads if s.dtype is not torch.float16}  # become floats
     one = VECTOR_BYTES // min([4, *[dtype.itemsize for dtype in loaded]])
     vectorize = all(r.vectorizes for r in reductions)
-    block = extent > FEW and extent % 16 and vectorize and can_mask(facts)  # of which the row is a part
+    block = extent > FEW and extent % 16 and can_mask(facts)  # of which the row is a part
     if 1 < extent <= MOST and not block:
         return extent
     plain = all(r.is_plain for r in reductions)  # cheap to combine

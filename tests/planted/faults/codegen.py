@@ -150,7 +150,7 @@ def f(x):
 
 def calls():
     return [(torch.randn(8, 256),)]
-""", _edit("accumulators", 'for line in state.combine(_side_by_side(p, r, "k"), _side_by_side(p, r, "other")):',
+""", _edit("accumulators", 'for line in state.combine_interleaved(one, _side_by_side(p, r, "other")):',
            "for line in ():")),
     _fault("clamp_compares_wrong", "lowering:clamp.*", """
 def f(x):
