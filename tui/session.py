@@ -24,7 +24,7 @@ from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.resumed import Resumed, display_name, resumed
 from ..artifacts.search import SOURCE, search
 from ..artifacts.selector import Selector
-from ..artifacts.stages import LINKED
+from ..artifacts.stages import ATEN, LINKED
 from ..artifacts.summary import ranked_breaks, summary
 from ..artifacts.weighted_cache import WeightedCache
 from ..dependencies import msgspec
@@ -130,6 +130,8 @@ class Session:
         if not target.compile and target.stage != SOURCE:
             return not self.is_large
         infos = self.recording.artifacts(target.compile, target.stage) if target.stage not in ("", SOURCE) else []
+        if target.stage in ATEN:  # the names of their inputs are those of the captured graph
+            infos += self.recording.artifacts(target.compile, "capture")
         return all(info.items <= MANY for info in infos)
 
     def listing(self, target: Target) -> Listing:
