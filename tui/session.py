@@ -288,7 +288,8 @@ class Session:
         parts = [f"[{stage} {text}]" if stage == target.stage else f"{stage} {text}" for stage, text in found]
         large = self.unlinked(target.compile) if target.compile else []
         nothing = f"too large to be linked: {', '.join(large)}" if large else "no other stage has anything of this line"
-        return "  >  ".join(parts) or (nothing if linked or large else "")
+        alone = [stage for stage, _ in found] == [target.stage]
+        return "  >  ".join(parts) if parts and not alone else nothing if linked or large else ""
 
     def program_line(self, target: Target, line: Line | None) -> tuple[str, int] | None:
         """The file and line of the program behind a line of `target`: its own, its innermost origin, or the function's
