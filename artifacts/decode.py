@@ -54,6 +54,11 @@ class EncodedNodes:
         return (_op_decoder.decode(raw).op for raw in self._nodes)
 
 
+    def of(self, op: str) -> Iterator[Node]:
+        """The nodes with that `op`; of the others nothing else is decoded."""
+        return (_node(_node_decoder.decode(raw)) for raw in self._nodes if _op_decoder.decode(raw).op == op)
+
+
 class _Op(msgspec.Struct):
     op: str
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..dependencies import msgspec
+from .decode import EncodedNodes
 from .listing import Line, Listing
 from .recording import Recording
 from .records import Graph, Guards, Node, Pass, SavedInputs, TensorMeta, split_ref
@@ -42,10 +43,9 @@ def input_names(recording: Recording, compile_id: str, stage: str, name: str, gr
 
 
 def _input_names(recording: Recording, compile_id: str, stage: str, name: str, graph: Graph) -> dict[str, str]:
-    capture = graph if stage == "capture" else _graph(recording, compile_id, "capture")
-    if capture is None:
+    inputs = _inputs(graph) if stage == "capture" else recording.of_capture(compile_id, _inputs)
+    if inputs is None:
         return {}
-    inputs = [node for node in capture.nodes if node.op == "placeholder"]
     sources = _sources(recording, compile_id, inputs)
     if stage == "capture":
         found = {node.id: sources[node.id] for node in inputs if node.id in sources}
@@ -61,6 +61,12 @@ def _input_names(recording: Recording, compile_id: str, stage: str, name: str, g
     taken = {node.id for node in graph.nodes if node.id not in found}
     counts = list(found.values())
     return {key: text for key, text in found.items() if text not in taken and counts.count(text) == 1}
+
+
+def _inputs(graph: Graph) -> list[Node]:
+    if isinstance(graph.nodes, EncodedNodes):
+        return list(graph.nodes.of("placeholder"))
+    return [node for node in graph.nodes if node.op == "placeholder"]
 
 
 def _graph(recording: Recording, compile_id: str, stage: str) -> Graph | None:

@@ -9,7 +9,7 @@ A process that the recorded program started writes a database of its own; its co
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -27,6 +27,7 @@ from .weighted_cache import WeightedCache
 __all__ = ["ArtifactInfo", "CompileInfo", "Recording", "RecordingError"]
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 _facts_decoder: msgspec.json.Decoder[dict[str, int | str]] = msgspec.json.Decoder(
     dict[str, Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | str])
@@ -41,6 +42,7 @@ META: dict[str, Any] = {
 """The types of facts about a run; other facts may be anything."""
 CACHED_BYTES = 8 << 20
 """Bytes of encoded records that are kept decoded, which takes some ten times as much memory."""
+CACHED_ANSWERS = 64  # about captured graphs
 LARGE = 20_000
 """Nodes of a graph above which it is never held as a whole to be shown."""
 LOST = "failed"
@@ -100,6 +102,7 @@ class Recording:
         self._ranks: dict[int, Database] = {}
         self._records: WeightedCache[tuple[str, bytes], AnyRecord | None] = WeightedCache(CACHED_BYTES)
         self._texts: WeightedCache[str, str] = WeightedCache(CACHED_BYTES)
+        self._asked: WeightedCache[tuple[str, Callable[[Graph], Any]], Any] = WeightedCache(CACHED_ANSWERS)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Recording:
@@ -335,6 +338,17 @@ class Recording:
             return None if content is None else encoded_graph(content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
+
+    def of_capture(self, compile_id: str, ask: Callable[[Graph], T]) -> T | None:
+        """What `ask` says of the captured graph of a compilation, kept for later; None where there is none."""
+        key = compile_id, ask
+        if key not in self._asked:
+            graph = self.large_graph(compile_id, "capture") or self.find(Graph, compile_id, "capture")
+            if graph is None:  # so far
+                return None
+            self._asked.put(key, ask(graph), 1)
+        answer: T = self._asked[key]
+        return answer
 
     def find(self, kind: type[R], compile_id: str, stage: str, name: str = "") -> R | None:
         """The record of an artifact if it is there, whole, and of that type."""

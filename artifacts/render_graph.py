@@ -27,13 +27,19 @@ def render_graph(graph: Graph, stage: str, name: str, source: SourceText) -> Lis
 
 def render_pass(record: Pass, stage: str, name: str, source: SourceText) -> Listing:
     """What a pass did, then the graph after it."""
-    milliseconds = f"{1000 * record.seconds:.1f} ms"
-    lines = [Line(printable(f"# after {record.name}: {len(record.matches)} rewrites, {milliseconds}"))]
+    lines = [Line(printable(f"# after {record.name}: {pass_text(record)}"))]
     for match in record.matches:
         change = f"{', '.join(match.removed) or 'nothing'} -> {', '.join(match.added) or 'nothing'}"
         lines.append(Line(printable(f"#   {match.rule}: {change}{'  (' + match.why + ')' if match.why else ''}")))
     lines += [Line(""), *_graph_lines(record.graph, stage, name, source)]
     return Listing(f"{stage} {name or record.name}", "python", tuple(lines))
+
+
+def pass_text(record: Pass) -> str:
+    """How many rewrites a pass made, and in which time."""
+    if not record.matches and not record.seconds:  # stock's trace
+        return "what it rewrote is not recorded"
+    return f"{plural(len(record.matches), 'rewrite')}, {1000 * record.seconds:.1f} ms"
 
 
 def tensor_text(meta: TensorMeta) -> str:

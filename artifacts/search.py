@@ -63,8 +63,10 @@ def search(recording: Recording, text: str, scope: Scope = Scope()) -> Iterator[
     large: list[ArtifactInfo] = []
     unlikely: list[ArtifactInfo | str] = []
     for compile_id in [scope.compile] if scope.compile else [info.id for info in recording.compiles()]:
-        for info in _artifacts(recording, compile_id, scope):
-            if info.items > LARGE:
+        infos = _artifacts(recording, compile_id, scope)
+        has_large = any(info.items > LARGE for info in infos)  # listings of its other stages may read that one, too
+        for info in infos:
+            if has_large:
                 large.append(info)
                 yield []
             elif recording.holds(info, word):
@@ -74,7 +76,7 @@ def search(recording: Recording, text: str, scope: Scope = Scope()) -> Iterator[
                 yield []
         if scope.stage in ("", "decisions") and recording.count_decisions(compile_id):
             unlikely.append(compile_id)
-    for info in sorted(large, key=lambda info: not recording.holds(info, word)):
+    for info in sorted(large, key=lambda info: (not recording.holds(info, word), info.items)):
         yield _of_artifact(recording, info, text)
     for left in unlikely:
         yield _of_decisions(recording, left, text) if isinstance(left, str) else _of_artifact(recording, left, text)

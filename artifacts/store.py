@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -365,8 +366,10 @@ def _versions() -> dict[str, str]:
 
 @cache
 def _version(package: str) -> str:
-    """"" where it is not installed. To look one up takes milliseconds."""
+    """"" where it is not installed. To parse all that a package says of itself takes milliseconds."""
     try:
-        return metadata.version(package)
+        text = metadata.distribution(package).read_text("METADATA") or ""
     except metadata.PackageNotFoundError:
         return ""
+    found = re.search(r"^Version: *(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found is not None else metadata.version(package)

@@ -163,7 +163,8 @@ class AnswerScreen(Screen["tuple[Target, int | str] | None"]):
     def _ask(self) -> None:
         whole = "all compilations" if not self.compile_id else self.compile_id
         name, _, what = self.question.title.partition(": ")
-        self.query_one("#title", Static).update(plain(f"{name} ({whole})" + (f": {what}" if what else "")))
+        scope = f" ({whole})" if self.question.id != "run" else ""
+        self.query_one("#title", Static).update(plain(f"{name}{scope}: {what}"))
         per_compile = self.compile_id if self.question.per_compile else ""
         if self.session.is_large_compile(per_compile) if per_compile else self.session.is_large:
             self._show_rows([Answer("reading the recording ...", tuple)])

@@ -24,7 +24,7 @@ from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.resumed import Resumed, display_name, resumed
 from ..artifacts.search import SOURCE, search
 from ..artifacts.selector import Selector
-from ..artifacts.stages import LINKED
+from ..artifacts.stages import ATEN, LINKED
 from ..artifacts.summary import ranked_breaks, summary
 from ..artifacts.weighted_cache import WeightedCache
 from ..dependencies import msgspec
@@ -130,6 +130,8 @@ class Session:
         if not target.compile and target.stage != SOURCE:
             return not self.is_large
         infos = self.recording.artifacts(target.compile, target.stage) if target.stage not in ("", SOURCE) else []
+        if target.stage in ATEN:  # the names of their inputs are those of the captured graph
+            infos += self.recording.artifacts(target.compile, "capture")
         return all(info.items <= MANY for info in infos)
 
     def listing(self, target: Target) -> Listing:
@@ -286,7 +288,8 @@ class Session:
         parts = [f"[{stage} {text}]" if stage == target.stage else f"{stage} {text}" for stage, text in found]
         large = self.unlinked(target.compile) if target.compile else []
         nothing = f"too large to be linked: {', '.join(large)}" if large else "no other stage has anything of this line"
-        return "  >  ".join(parts) or (nothing if linked or large else "")
+        alone = [stage for stage, _ in found] == [target.stage]
+        return "  >  ".join(parts) if parts and not alone else nothing if linked or large else ""
 
     def program_line(self, target: Target, line: Line | None) -> tuple[str, int] | None:
         """The file and line of the program behind a line of `target`: its own, its innermost origin, or the function's

@@ -11,12 +11,13 @@ from ptdebug.artifacts import records as r
 from ptdebug.artifacts.decision_kinds import OPTIONS
 from ptdebug.artifacts.decision_words import ABOUT
 from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.tui.act_screen import ActScreen
 from ptdebug.tui.acts import ACTS
 from ptdebug.tui.answer_screen import AnswerScreen, AnswerView
 from ptdebug.tui.answers.answer import Answer, filtered, fixed, unfolded
 from ptdebug.tui.answers.engine import _held
-from ptdebug.tui.answers.questions import QUESTIONS
+from ptdebug.tui.answers.questions import BY_ID, QUESTIONS
 from ptdebug.tui.app import workbench
 from ptdebug.tui.code_view import CodeView
 from ptdebug.tui.diff_screen import DiffScreen
@@ -254,3 +255,21 @@ async def test_where_a_listing_is_read_in_the_background_the_cursor_goes_to_its_
         screen.show_target(screen.target, 3)
         await settle(pilot)
         assert main.cursor == 3 and row > 0
+
+
+def test_what_stocks_trace_does_not_say_is_not_said(tmp_path: Path):
+    writer = RecordingWriter(tmp_path / "stock", compiler="torch")
+    writer.begin("0/0", "f", "f.py", 1)
+    writer.record("0/0", "schedule", "", r.Schedule((r.ScheduledGroup("call1", "loops", (), "cpp_fused_mul_0"),)))
+    writer.record("0/0", "passes", "00_post_grad", r.Pass("post_grad", r.Graph("post_grad", ()), ()))
+    writer.end("0/0", "compiled", "", {})
+    writer.close(0)
+    with Recording.open(tmp_path / "stock") as recording:
+        session = Session(recording)
+        whole, group = BY_ID["fusion"].rows(session, "")
+        assert whole.title == "0/0  1 group, which pairs could have been fused is not recorded"
+        assert group.title == "call1  loops: cpp_fused_mul_0" and not group.details()
+        assert [row.title for row in BY_ID["passes"].rows(session, "")] == [
+            "0/0  00_post_grad  what it rewrote is not recorded"]
+        assert session.listing(Target("0/0", "passes", "00_post_grad")).lines[0].text.endswith("is not recorded")
+        assert BY_ID["memory"].rows(session, "") == [] and BY_ID["memory"].nothing == "no buffers were recorded"

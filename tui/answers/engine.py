@@ -22,7 +22,7 @@ from ...artifacts.records import (
     ScheduledGroup,
     ref,
 )
-from ...artifacts.render_graph import source_text
+from ...artifacts.render_graph import pass_text, source_text
 from ...artifacts.render_lists import candidate_lines, decision_lines, loop_choices
 from ...artifacts.render_partition import bytes_text
 from ...artifacts.stages import TIMINGS
@@ -55,6 +55,8 @@ def fusion(session: Session, compile_id: str) -> list[Answer]:
             part = f" {artifact.name}" if artifact.name else ""
             target = Target(info.id, "schedule", artifact.name)
             fused = f"{sum(c.fused for c in candidates)} of {plural(len(candidates), 'pair')} fused"
+            if record is None:  # stock's trace
+                fused = "which pairs could have been fused is not recorded"
             title = f"{info.id}{part}  {plural(len(schedule.groups), 'group')}, {fused}"
             rows.append(Answer(title, fixed(*_picture(schedule)), (target, 0)))
             for group in schedule.groups:
@@ -88,7 +90,7 @@ def _group_rows(
 ) -> list[Answer]:
     inside = set(group.members)
     size = f", {group.bytes:,} bytes" if group.bytes is not None else ""
-    what = " + ".join(group.members) if group.kind == "loops" else group.kernel
+    what = (" + ".join(group.members) if group.kind == "loops" else "") or group.kernel
     title = f"{group.id}  {group.kind}: {what}{size}"
     fused = [c for c in candidates if c.fused and {c.first, c.second} <= inside]
     selector = session.selector(Target(target.compile))
@@ -113,8 +115,9 @@ def _group(
     def details() -> Sequence[str]:
         lines = [f"from {short_place(place)}  {source_text(place, session.recording.source)}".rstrip()
                  for place in session.program_places(compile_id, item)]
-        lines += [f"loops: {' '.join(group.loop_order) or 'one'}"] if group.kind == "loops" else []
-        lines += [f"reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"]
+        if group.reads or group.writes:  # stock's trace does not say
+            lines += [f"loops: {' '.join(group.loop_order) or 'one'}"] if group.kind == "loops" else []
+            lines += [f"reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"]
         lines += [f"never in memory: {', '.join(group.internal)}"] if group.internal else []
         if group.schedule is not None:
             lines += [f"{name}: {chosen}" for name, chosen in loop_choices(group.schedule).items()]
@@ -184,8 +187,7 @@ def passes(session: Session, compile_id: str) -> list[Answer]:
             if record is None:
                 continue
             target = Target(info.id, "passes", artifact.name)
-            counted = f"{plural(len(record.matches), 'rewrite')}, {1000 * record.seconds:.1f} ms"
-            title = f"{info.id}  {artifact.name}  {counted}"
+            title = f"{info.id}  {artifact.name}  {pass_text(record)}"
             texts = [f"{m.rule}: {', '.join(m.removed) or 'nothing'} -> {', '.join(m.added) or 'nothing'}"
                      + (f"  ({m.why})" if m.why else "") for m in record.matches]
             rows.append(Answer(title, fixed(*texts), (target, 0)))

@@ -15,7 +15,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question("passes", "5", "passes: those that changed a graph, and their rewrites", engine.passes, "ptdebug show",
              "no pass changed a graph"),
     Question("memory", "6", "memory: the bytes alive at each group, the peak, the buffers behind it", engine.memory,
-             "ptdebug show", "no schedule was recorded"),
+             "ptdebug show", "no buffers were recorded"),
     Question("time", "7", "time: of compiling, by stage and function; of kernels, once measured", engine.time,
              "ptdebug show", "no times were recorded", False),
     Question("model", "9", "model: the captured graph by nn.Module, layers that are alike in one row", model.model,
