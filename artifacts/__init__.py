@@ -6,8 +6,12 @@ records and decisions), `function_times.py`, `decision_kinds.py`, `subgraph_reco
 `external_exceptions.py` and `interruptions.py` (exceptions of signal handlers, tracing functions and threads);
 `tables.py` and `store.py` (writing a recording), `garbage.py`, `open_files.py`, `signature.py`, `process_liveness.py`.
 Then what reads it: `database.py`, `decode.py` and `recording.py`, `selector.py` and `home.py` (which recording),
-`provenance.py` (which lines of the stages belong together), `summary.py`, `why.py`, `break_costs.py`,
-`isolated_compiles.py` and `resumed.py` (questions), `listing.py` and `render.py` (records to lines of text).
+`provenance.py` (which lines of the stages belong together), `summary.py`, `search.py`, `why.py` with
+`related_decisions.py`, `break_costs.py`, `break_edits.py`, `guard_costs.py`, `failures.py`, `cuda_graphs.py`,
+`rank_groups.py`, `isolated_compiles.py` and `resumed.py` (questions), `listing.py`, `render.py` and the other
+`render_*.py` (records to lines of text), `decompile.py` (bytecode to Python), `diff/` (what differs), `html_report.py`
+and `chrome_trace.py` (files to send). `measured.py` and `profiles.py` are files beside a recording, `machine_lines.py`
+knows the lines of compiled kernels.
 
 Nothing here imports torch, Textual or another room: a recording opens on a machine without torch.
 """
