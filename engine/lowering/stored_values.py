@@ -104,5 +104,5 @@ def _too_long(base: Base) -> str:
     if len(base.reads) > MAX_READS:
         return f"its expression loads {len(base.reads)} buffers"
     if base.device.type == "cpu" and len(base.windows) > MAX_WINDOWS:
-        return f"its loop would walk along {len(base.windows)} places in memory"
+        return f"its loop would read {len(base.windows)} views of buffers"
     return ""
