@@ -187,7 +187,7 @@ class RuleMatch(Record, frozen=True):
 
 
 class Pass(Record, frozen=True):
-    """Stage `passes`: a pass that changed the graph (those that did not are named in `Passes.unchanged`)."""
+    """Stage `passes`: a pass that changed the graph (that the others ran is a decision of kind `pass`)."""
 
     name: str
     graph: Graph

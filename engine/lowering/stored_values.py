@@ -83,7 +83,7 @@ class StoredValues:
     def reads_less(self, base: Base) -> bool:
         """On a GPU, where arithmetic is cheap: computing it anew takes no more than reading the value would.
 
-        In bytes; a transcendental function of each element is worth one (`GPU_WORK` in training/costs.py).
+        In bytes; a transcendental function of each element is worth one (as `Work` in `operators/traits.py`).
         """
         if base.device.type != "cuda" or base.depth > RECOMPUTED_DEPTH:
             return False
