@@ -1,7 +1,7 @@
 """The kinds of decisions and the options that each has anywhere, by which an override is checked before anything runs.
 
 One decision may have fewer options (a weight that cannot be packed). Where an option is made of names or numbers, its
-form is a regular expression. `docs/decisions.md` says what each kind is about.
+form is a regular expression. `decision_words.py` says in one line what each kind is about, `docs/decisions.md` in more.
 """
 from __future__ import annotations
 

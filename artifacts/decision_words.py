@@ -1,4 +1,4 @@
-"""What each kind of decision is about, in one line; docs/decisions.md has more."""
+"""What each kind of decision is about, in one line; docs/decisions.md has more, `decision_kinds.py` the options."""
 from __future__ import annotations
 
 ABOUT = {
@@ -9,14 +9,14 @@ ABOUT = {
     "inline": "whether a callee becomes part of its caller's graph",
     "inline-depth": "how many nested calls are inlined",
     "recompile-limit": "how often a function is compiled before its other calls run in eager",
-    "trace-limit": "how many turns of loops, calls and items of lists are traced in one frame",
+    "trace-limit": "how many loop iterations, calls and list items are traced in one frame",
     "config": "a setting of torch._inductor.config that the program has set",
     "compile": "how a captured graph runs: as kernels, as ATen operators, or in eager",
     "control-flow": "whether the functions of a torch.cond, while_loop, scan or map are compiled",
     "ddp-bucket": "whether the graph is cut where a bucket of DistributedDataParallel is full",
     "memory-budget": "the memory budget of a training graph: 1.0 saves what is cheapest, 0.0 only inputs",
     "freezing": "whether what an inference graph computes from parameters and buffers alone is computed once",
-    "wrapper": "the language of the wrapper, which allocates buffers and calls the kernels of a CPU graph",
+    "wrapper": "the language of the wrapper, which allocates buffers and calls the kernels",
     "decompose": "whether an operator is decomposed by a rule, or kept as a call of ATen",
     "save-for-backward": "whether a value is saved for the backward, or recomputed there",
     "pass": "whether a graph pass runs",
@@ -47,6 +47,7 @@ ABOUT = {
     "tile": "whether a pointwise kernel reads transposed operands in tiles",
     "vector-width": "the width of the vectors of a memory-bound kernel that moves more than the last-level cache holds",
     "store-policy": "whether results larger than the last-level cache are written by non-temporal stores",
+    "row-blocks": "whether a kernel makes each pass over short rows for a block of rows at a time",
     "gather-loop": "whether a loop that only gathers elements runs in order, or as vectors",
     "prefetch": "whether the last loop over a row prefetches the next row",
     "scatter": "how threads share a scatter",

@@ -187,7 +187,7 @@ class RuleMatch(Record, frozen=True):
 
 
 class Pass(Record, frozen=True):
-    """Stage `passes`: a pass that changed the graph (those that did not are named in `Passes.unchanged`)."""
+    """Stage `passes`: a pass that changed the graph (that the others ran is a decision of kind `pass`)."""
 
     name: str
     graph: Graph
@@ -322,7 +322,7 @@ class LoopSchedule(Record, frozen=True):
     tile: str = ""
     pieces: tuple[str, ...] = ()  # of loops that are split
     accumulators: tuple[str, ...] = ()  # several for each reduction, float sums in blocks, rows that are jammed
-    stores: tuple[str, ...] = ()  # those past the cache
+    stores: tuple[str, ...] = ()  # those that are non-temporal
     conversions: tuple[str, ...] = ()  # of float16, in blocks
     prefetch: tuple[str, ...] = ()
     scatter: str = ""

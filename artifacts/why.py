@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dependencies import msgspec
 from .listing import Line, printable
 from .recording import Recording
-from .records import Fusion, Guards, Schedule
-from .related_decisions import related_decisions
+from .records import Fusion, Guards, Location, Schedule
+from .related_decisions import related_decisions, within
 from .render_lists import break_lines, candidate_lines, decision_lines, recompile_lines, symbol_lines
 from .summary import breaks, recompiles
 
 _WORD = re.compile(r"\d+/\d+|[A-Za-z_][A-Za-z_0-9]*|\d+")
+_NAME = re.compile(r"\d+/\d+|[A-Za-z_]\w*(?:\.\w+)*|\d+")
+"""As words, but with parts: `backward.buf3`."""
 _COMPILE_ID = re.compile(r"(?<![\w/])\d+/\d+(?:@(?:rank)?\d+)?(?![\w/])")
-_LINE = re.compile(r"(?:\blines? |\.py:)(\d+)", re.IGNORECASE)
+_LINE = re.compile(r"(?:\blines? |([\w./-]+\.py):)(\d+)", re.IGNORECASE)
 TOPICS: dict[frozenset[str], str] = {
     frozenset("break breaks broken broke breaking".split()): "break",
     frozenset("recompile recompiles recompiled recompiling recompilation recompilations".split()): "recompile",
@@ -39,7 +41,7 @@ _QUESTION = frozenset("why was were is are did does do not no the a an of with i
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: `about` is the text that questions are matched with, `line` its line of the program."""
+    """One answer: `about` is the text that questions are matched with, `file` and `line` its place in the program."""
 
     compile: str
     kind: str  # decision | fusion | break | recompile | symbol | kernel | buffer | absent | compile
@@ -47,21 +49,23 @@ class Answer:
     lines: tuple[Line, ...]
     document: dict[str, Any]
     line: int = -1
+    file: str = ""
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A parsed question: `words` to look for, and if given a compilation, a line, and kinds of answers."""
+    """A parsed question: `words` to look for, and if given a compilation, a line (of a file), and kinds of answers."""
 
     words: frozenset[str]
     compile: str
+    file: str
     line: int
     kinds: frozenset[str]
 
     @classmethod
     def of(cls, subject: str) -> _Question:
         """Parse a question."""
-        words = {word.lower() for word in _WORD.findall(subject)}
+        words = _words(subject)
         found = _COMPILE_ID.search(subject)
         place = _LINE.search(subject)
         kinds = {kind for topic, kind in TOPICS.items() if words & topic}
@@ -69,22 +73,28 @@ class _Question:
             kinds.add("eager")
         told = frozenset().union(*TOPICS) | _QUESTION | _FILLING if kinds or place or found else _QUESTION
         taken = {found[0], *re.findall(r"\d+", found[0])} if found else set()
-        taken |= {place[1]} if place else set()
+        taken |= _words(place[0]) if place else set()
         wanted = words - told - taken
         if not (wanted or found or place or kinds):
             wanted = words
         if found and not (wanted or place or kinds):
             kinds = {"compile", "recompile", "break", "absent", "decision"}
-        return cls(frozenset(wanted), found[0] if found else "", int(place[1]) if place else -1, frozenset(kinds))
+        file, line = (place[1] or "", int(place[2])) if place else ("", -1)
+        return cls(frozenset(wanted), found[0] if found else "", file, line, frozenset(kinds))
 
     def fits(self, answer: Answer) -> bool:
         """Whether an answer is about that compilation, line and kind."""
         return (
             (not self.compile or answer.compile == self.compile)
-            and (self.line < 0 or answer.line == self.line)
+            and (self.line < 0 or self._at(answer))
             and (not self.kinds or answer.kind in self.kinds
                  or ("eager" in self.kinds and answer.kind in ("compile", "break")))
         )
+
+    def _at(self, answer: Answer) -> bool:
+        """Whether an answer is about that line, or named after it (`helper@program.py:12`)."""
+        here = answer.line == self.line and within(self.file, answer.file)
+        return here or (self.file != "" and f"{self.file}:{self.line}" in answer.about.split("@"))
 
     @property
     def narrows(self) -> bool:
@@ -101,10 +111,12 @@ def answers(recording: Recording, subject: str, compile_id: str | None = None, l
     known = list(_all(recording, compile_id))
     question = _Question.of(subject)
     found = _matching(known, subject, question, limit)
-    if question.kinds or len(question.words) > 1 or not (question.words or question.line >= 0):
+    names = [word for word in _NAME.findall(subject) if question.words & _words(word)]
+    if question.kinds or len(names) > 1 or not (names or question.line >= 0):
         return found
-    name = next((word for word in _WORD.findall(subject) if word.lower() in question.words), "")
-    related = set(related_decisions(recording, name, question.line, question.compile or compile_id))
+    name = next(iter(names), "")
+    place = (question.file, question.line)
+    related = set(related_decisions(recording, name, place, question.compile or compile_id))
     if found and name and not all(_is_about(answer, name) for answer in found):
         return found
     about = [a for a in known if a.kind == "decision" and (a.compile, a.document["id"]) in related and a not in found]
@@ -118,6 +130,10 @@ def _rank(answer: Answer) -> int:
         return 0
     subject = str(answer.document["subject"])
     return 1 if answer.document.get("forced") else 2 if subject == "graph" or ".py:" in subject else 3
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}
 
 
 def _is_about(answer: Answer, name: str) -> bool:
@@ -166,20 +182,24 @@ def pointers(subject: str) -> list[tuple[str, str]]:
     question = _Question.of(subject)
     if question.words - _POINTED or question.compile or question.line >= 0:
         return []
-    words = {word.lower() for word in _WORD.findall(subject)}
+    words = _words(subject)
     return [(command, shows) for topic, command, shows in POINTERS if words & topic]
 
 
 def left_out(recording: Recording, subject: str, found: list[Answer], compile_id: str | None = None) -> list[str]:
     """Names in the question (known, or looking like one) that some answer is not about.
 
-    For "buf3 with buf5", a pair that was never a candidate, each answer is about one of the two.
+    For "buf3 with buf5", a pair that was never a candidate, each answer is about one of the two. None where one answer
+    is about all of them: the others are what was decided of the same.
     """
     asked = _Question.of(subject).words
     words = [word for word in dict.fromkeys(_WORD.findall(subject)) if word.lower() in asked]
     known = {word for answer in _all(recording, compile_id) for word in _WORD.findall(answer.about)}
     names = [word for word in words if word in known or re.search(r"[a-z]_?\d", word)]
-    return [word for word in names if not all(word in _WORD.findall(answer.about) for answer in found)]
+    told = [set(_WORD.findall(answer.about)) for answer in found]
+    if any(about.issuperset(names) for about in told):
+        return []
+    return [word for word in names if not all(word in about for about in told)]
 
 
 def subjects_near(recording: Recording, subject: str, compile_id: str | None = None) -> list[str]:
@@ -190,7 +210,7 @@ def subjects_near(recording: Recording, subject: str, compile_id: str | None = N
 
 def _score(wanted: frozenset[str], answer: Answer) -> float:
     """Whole words count 1; common prefixes (fuse, fused) count a tenth, to break ties."""
-    having = {word.lower() for word in _WORD.findall(answer.about)}
+    having = _words(answer.about)
     score = float(len(wanted & having))
     kinds = {answer.kind, str(answer.document.get("kind", ""))}
     hinted = any(len(kind) > 2 and word[:3] == kind[:3] for word in wanted for kind in kinds)
@@ -201,7 +221,7 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     functions = {info.id: info.function for info in recording.compiles()}
     for owner, decision in recording.decisions(compile_id):
         yield Answer(owner, "decision", decision.subject, tuple(decision_lines(decision)), _plain(decision),
-                     decision.location.line if decision.location else -1)
+                     *_place(decision.location))
     for owner, fusion in recording.records(Fusion, compile_id):
         for candidate in fusion.candidates:
             yield Answer(owner, "fusion", f"{candidate.first} {candidate.second}", tuple(candidate_lines(candidate)),
@@ -209,12 +229,11 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     for owner, found, _ in breaks(recording, compile_id):
         about = f"{found.source} {found.code} {found.message}"
         yield Answer(owner, "break", f"{about} {found.location.function}", tuple(break_lines(found, recording.source)),
-                     _plain(found), found.location.line)
+                     _plain(found), *_place(found.location))
     for owner, recompile in recompiles(recording, compile_id):
         lines = tuple(recompile_lines(recompile, recording.source))
-        place = recompile.location.line if recompile.location else -1
         about = f"{recompile.guard} {recompile.subject} {functions.get(owner, '')}"
-        yield Answer(owner, "recompile", about, lines, _plain(recompile), place)
+        yield Answer(owner, "recompile", about, lines, _plain(recompile), *_place(recompile.location))
     for owner, guards in recording.records(Guards, compile_id):
         for symbol in guards.symbols:
             lines = tuple(symbol_lines(symbol, recording.source))
@@ -222,39 +241,50 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     for owner, absent in recording.absents(compile_id):
         line = Line(printable(f"absent {absent.stage}: {absent.why}"))
         yield Answer(owner, "absent", absent.stage, (line,), _plain(absent))
-    for owner, schedule in recording.records(Schedule, compile_id):
-        yield from _planned(owner, schedule)
+    for artifact in recording.artifacts(compile_id, "schedule"):
+        schedule = recording.find(Schedule, artifact.compile, "schedule", artifact.name)
+        if schedule is not None:
+            yield from _planned(artifact.compile, schedule, artifact.name and f"{artifact.name}.")
     for info in recording.compiles():
         if compile_id in (None, info.id):
             why = f": {info.reason}" if info.reason else ""
             text = f"{info.function} ({info.file}:{info.line}) {info.status}{why}"
             yield Answer(info.id, "compile", f"{info.id} {info.function}", (Line(printable(text)),),
-                         {"id": info.id, "status": info.status, "reason": info.reason}, info.line)
+                         {"id": info.id, "status": info.status, "reason": info.reason}, info.line, info.file)
 
 
-def _planned(owner: str, schedule: Schedule) -> Iterator[Answer]:
-    """The kernels and extern kernels, and the buffers: what writes and what reads each."""
+def _planned(owner: str, schedule: Schedule, part: str) -> Iterator[Answer]:
+    """The kernels and extern kernels, and the buffers: what writes and what reads each. `part` is in front of what has
+    a name of its own: `backward.buf3`."""
+    def named(names: Sequence[str]) -> str:
+        return ", ".join(part + name for name in names)
+
     for group in schedule.groups:
         what = "a kernel" if group.kind == "loops" else "an extern kernel"
-        name = group.kernel if group.kernel == group.id else f"{group.kernel} ({group.id})"
+        own = part + group.id
+        name, about = (own, own) if group.kernel == group.id else (f"{group.kernel} ({own})", f"{group.kernel} {own}")
         texts = [f"{name}: {what} that computes {', '.join(group.members)}",
-                 f"  reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
-                 + (f"; not materialized: {', '.join(group.internal)}" if group.internal else "")]
+                 f"  reads {named(group.reads) or 'nothing'}; writes {named(group.writes) or 'nothing'}"
+                 + (f"; not materialized: {named(group.internal)}" if group.internal else "")]
         lines = tuple(Line(printable(text)) for text in texts)
-        yield Answer(owner, "kernel", f"{group.kernel} {group.id}", lines, _plain(group))
+        yield Answer(owner, "kernel", about, lines, _plain(group))
     for buffer in schedule.buffers:
         size = f"{buffer.bytes:,} bytes" if buffer.bytes is not None else "size known at run time"
         writers = [group.kernel for group in schedule.groups if buffer.id in group.writes]
         readers = [group.kernel for group in schedule.groups if buffer.id in group.reads]
-        reuse = f", reuses the memory of {buffer.reuses}" if buffer.reuses else ""
-        texts = [f"{buffer.id}: {buffer.role}, {size}{reuse}"]
+        reuse = f", reuses the memory of {part}{buffer.reuses}" if buffer.reuses else ""
+        texts = [f"{part}{buffer.id}: {buffer.role}, {size}{reuse}"]
         texts += [f"  written by {', '.join(writers)}"] if writers else []
         texts += [f"  read by {', '.join(readers)}"] if readers else []
-        yield Answer(owner, "buffer", buffer.id, tuple(Line(printable(text)) for text in texts), _plain(buffer))
+        yield Answer(owner, "buffer", part + buffer.id, tuple(Line(printable(text)) for text in texts), _plain(buffer))
     for group in schedule.groups:
         for name in group.internal:
-            text = f"{name}: not materialized; {group.kernel} computes it where it is used"
-            yield Answer(owner, "buffer", name, (Line(printable(text)),), {"id": name, "internal": group.kernel})
+            text = f"{part}{name}: not materialized; {group.kernel} computes it where it is used"
+            yield Answer(owner, "buffer", part + name, (Line(printable(text)),), {"id": name, "internal": group.kernel})
+
+
+def _place(location: Location | None) -> tuple[int, str]:
+    return (location.line, location.file) if location is not None else (-1, "")
 
 
 def _plain(record: msgspec.Struct) -> dict[str, Any]:

@@ -14,7 +14,9 @@ stands below it (import-linter checks that). From the ground up:
 - `passes/`: graph rewrites, among them freezing and the choice of extern kernels.
 - `aot/`: functionalization, decompositions, and training graphs (joint graph, partitioner, autograd node).
 - `graph_cache/`: compiled graphs on disk.
+- `package/`: exported packages, as they are loaded and called.
 
 A graph goes through them in the order aot, passes, lowering, scheduler, codegen, toolchain. What some stage cannot
-compile is an exception of `unsupported.py`, and runs in eager.
+compile is an exception of `unsupported.py`, and runs in eager; of an error that nobody expected, `failure_origin.py`
+finds the stage and the node.
 """

@@ -5,7 +5,8 @@ than eager's kernel gives, what an operator does beyond its result, and what it 
 
 **To add a fact about an operator**, add its name to a row of `traits.py`, or add a row. A kind of check or layout that
 no row mentions yet is one more function in `argument_checks.py` (what eager refuses), `untrusted.py` (results that no
-layout can correct), `layouts.py` (strides) or `symbolic_meta.py` (meta kernels for sizes that vary).
+layout can correct), `layouts.py` (strides; `size1_strides.py` where sizes are one) or `symbolic_meta.py` (meta kernels
+for sizes that vary).
 
 Walk through it in this order: `traits.py` (the record of one operator, and the table), `checks.py` (raises where eager
 raises), `meta.py` (corrects what fake kernels say), `fake_mode.py` (a fake tensor mode that does both), `effects.py`

@@ -1,4 +1,4 @@
-"""What an operator does beyond its result: it draws random numbers, writes, asserts, or raises for some data.
+"""What an operator does beyond its result: it samples random numbers, writes, asserts, or raises for some data.
 
 The tracer asks by the name under which the program calls a function, the engine by ATen operator.
 """
@@ -84,7 +84,7 @@ def drops_between_layers(target: Any, args: Sequence[Any], kwargs: Mapping[str, 
 # ---- effects
 @cache
 def has_effect(operator: torch._ops.OpOverload) -> bool:
-    """Whether running an operator matters beyond its result: it draws random numbers, writes, asserts, or is not
+    """Whether running an operator matters beyond its result: it samples random numbers, writes, asserts, or is not
     torch's."""
     if is_random(operator) or operator._schema.is_mutable:
         return True

@@ -200,7 +200,7 @@ def _traits(a: ScheduledGroup, b: ScheduledGroup) -> str:
         return "" if a.kernel == b.kernel else f"{a.kernel} -> {b.kernel}"
     found = []
     if len(a.loop_order) != len(b.loop_order):
-        found.append(f"{len(a.loop_order)} loops -> {len(b.loop_order)}")
+        found.append(f"loops: {len(a.loop_order)} -> {len(b.loop_order)}")
     found += _loop_traits(a, b)
     if a.bytes != b.bytes and None not in (a.bytes, b.bytes):
         found.append(f"{a.bytes:,} -> {b.bytes:,} bytes of traffic")

@@ -179,7 +179,7 @@ class AtenTracer(TorchDispatchMode):
         return self.nodes.get(id(torch._from_functional_tensor(value)))
 
     def _check_dropout(self, target: Any, start: int) -> None:
-        """Raises EngineUnsupported where nothing after the first `start` nodes draws random numbers: torch's own Python
+        """Raises EngineUnsupported where nothing after the first `start` nodes is random: torch's own Python
         rule, which runs at sizes that vary, loses the dropout between layers (`_rnn_helper` in torch/_decomp)."""
         made = islice(reversed(self.graph.nodes), len(self.graph.nodes) - start)
         if not any(effects.is_random(node.target) for node in made):

@@ -92,7 +92,7 @@ def with_own_sizes(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> l
 
 
 def _own_number(node: Node, group: int, home: dict[Node, int], copies: dict[Node, Node], first: Node) -> Node:
-    """What stands for `node` in a group: a copy before its `first` node of a number that another group computes."""
+    """What represents `node` in a group: a copy before its `first` node of a number that another group computes."""
     if home.get(node, group) == group or not _is_of_sizes(node):
         return node
     if node not in copies:

@@ -325,7 +325,7 @@ class WidenRow(Node):
 class Widened(Node):
     """Contiguous float16 loads of a block are converted before the body, stores after it; the body works on floats.
 
-    `streamed`: buffers that are stored past the cache.
+    `streamed`: buffers with non-temporal stores.
     """
 
     axis: Axis
@@ -337,7 +337,7 @@ class Widened(Node):
 
 @dataclass(frozen=True)
 class Streamed(Node):
-    """Results of a block are collected in L1, and written past the cache after the body."""
+    """Results of a block are collected in L1, and written by non-temporal stores after the body."""
 
     axis: Axis
     size: int

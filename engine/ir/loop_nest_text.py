@@ -184,7 +184,7 @@ HEADS: Mapping[type, Callable[[Any], str]] = {
     Privatized: lambda x: f"parallel, {x.count} chunks of {_extent(x.axis)}, "
                           f"with own {', '.join(name for name, _, _ in x.sums)}",
     ScanBlocks: lambda x: f"{_blocks(x.axis, x.size)}, scanned as vectors",
-    Streamed: lambda x: f"with {', '.join(s.buffer for s in x.stores)} stored past the cache",
+    Streamed: lambda x: f"non-temporal stores of {', '.join(s.buffer for s in x.stores)}",
     SumBlocks: _sum_blocks,
     TileBlocks: _tile,
     TileRows: lambda x: f"for the rows {x.tile.row.symbol} of a tile",

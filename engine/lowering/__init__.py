@@ -7,8 +7,8 @@ themselves (`pointwise.py`, `activations.py`, `creation.py`, `padding.py`, `view
 `normalization.py`, `indexing.py`, `concat.py`, `scatter.py`, `searching.py`, `pooling.py`, `upsampling.py`,
 `quantization.py`; `extern.py` for what ATen does), and what ties them together: `graph.py` (what they build a program
 with), `realization.py` and `stored_values.py` (which values are stored), `loop_splitting.py` (which loops are cut) and
-`walk.py` (the walk over the graph). To add an operator, add an entry to a table in one of the lowering modules;
-whatever has none calls ATen.
+`walk.py` (the walk over the graph); `describe.py` makes the records. To add an operator, add an entry to a table in one
+of the lowering modules; whatever has none calls ATen.
 """
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
 
 
 def _bits_are_seen(dtype: torch.dtype, parts: Sequence[Value]) -> bool:
-    """Whether 16-bit floats are concatenated with others that are converted (see `codegen/cpp/bitwise_copies.py`)."""
+    """Whether 16-bit floats are concatenated with others that are converted (see `scheduler/cpu/bitwise_copies.py`)."""
     same = [part.dtype is dtype for part in parts]
     return dtype in (torch.float16, torch.bfloat16) and any(same) and not all(same)
 

@@ -25,7 +25,7 @@ aten = torch.ops.aten
 OWN = {  # packets of ptdebug's own kernels, and why
     "attention": "attention: ptdebug's kernel, faster here than ATen's",
     "product": "matrix product: ptdebug's kernel, faster here than the libraries'",
-    "unaligned_product": "matrix product: several of the library's, whose rows are aligned",
+    "unaligned_product": "matrix product: several calls of the library, whose rows are aligned",
     "depthwise_weight_gradient": "depthwise weight gradient: ptdebug's kernel, faster here than ATen's",
 }
 

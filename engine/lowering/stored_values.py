@@ -83,7 +83,7 @@ class StoredValues:
     def reads_less(self, base: Base) -> bool:
         """On a GPU, where arithmetic is cheap: computing it anew takes no more than reading the value would.
 
-        In bytes; a transcendental function of each element is worth one (`GPU_WORK` in training/costs.py).
+        In bytes; a transcendental function of each element is worth one (as `Work` in `operators/traits.py`).
         """
         if base.device.type != "cuda" or base.depth > RECOMPUTED_DEPTH:
             return False
@@ -104,5 +104,5 @@ def _too_long(base: Base) -> str:
     if len(base.reads) > MAX_READS:
         return f"its expression loads {len(base.reads)} buffers"
     if base.device.type == "cpu" and len(base.windows) > MAX_WINDOWS:
-        return f"its loop would walk along {len(base.windows)} places in memory"
+        return f"its loop would read {len(base.windows)} views of buffers"
     return ""

@@ -1,9 +1,10 @@
 """Rewrites of the ATen graph before lowering: an ordered table of passes, one file for each.
 
 A pass is a function from a graph, changed in place, to the matches it made (records.RuleMatch: the nodes removed, the
-nodes added, and why); it asks `May` before each. `run` applies the table in order; the graph after each pass that
-changed it is recorded (`rewriting.py`). To add a pass, write its file and add a line to `PASSES`. The rewrites of
-`freezing/`, `extern_kernels/` and `reinplace.py` are rows of `../stages.py`, since they need more than the graph.
+nodes added, and why); it asks `May` before each (`choices.py`). `run` applies the table in order; the graph after each
+pass that changed it is recorded (`rewriting.py`). To add a pass, write its file and add a line to `PASSES`. The
+rewrites of `freezing/`, `extern_kernels/` and `reinplace.py` are rows of `../stages.py`, since they need more than the
+graph.
 """
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
 """From loop bodies to kernels: which bodies are fused, in which loops, and which buffers share memory.
 
-Walk: `operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily,
-most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `../ir/body_affine.py`,
-`fusion_choices.py` asks for each pair that may be whether it is (a decision); `finalize.py` merges contiguous loops and
-finds the buffers that never reach memory; `unroll.py` writes out innermost loops of a few iterations; `loop_order.py`
-chooses the innermost loop; `in_place.py` lets kernels write over what they replace; `horizontal.py` makes one kernel of
-independent ones that differ in names and sizes (`templates.py`); `memory.py` lets buffers take over dead ones' memory;
-`cpu/` makes loop nests of the groups that run on a CPU; `describe.py` makes records of it all.
+Walk: `steps.py` (a program as a graph of steps; `reachability.py`: paths between them while they are merged);
+`operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily, most
+bytes saved first), `legality.py` says what may be fused, on the linear index forms of `../ir/body_affine.py`,
+`fusion_choices.py` asks for each pair that may be whether it is (a decision), `occupancy.py` when a kernel would leave
+a GPU idle; `finalize.py` merges contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out
+innermost loops of a few iterations; `loop_order.py` chooses the innermost loop; `in_place.py` lets kernels write over
+what they replace; `horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`);
+`memory.py` lets buffers take over dead ones' memory; `cpu/` makes loop nests of the groups that run on a CPU;
+`describe.py` makes records of it all.
 """
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class Fusion:
         if first.device != second.device:
             return Illegal("they run on different devices")
         if any(accesses(b).scatters for b in first.bodies + second.bodies):
-            return Illegal("one of them adds into places that data names", "a scatter without conflicts")
+            return Illegal("one of them adds to data-dependent addresses", "a scatter without conflicts")
         against = self._too_large(first, second)
         if against is not None and not self.choices.asked:
             return against

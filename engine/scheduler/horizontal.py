@@ -143,8 +143,7 @@ class _Search:
         first, another = group.bodies[0].name, other.bodies[0].name  # parts of one `cat` have its name
         self.refused.append(FusionCandidate(
             f"foreach {first}", first, another, "horizontal", False,
-            f"others have the same form, but {refusal.why}: they cannot share a kernel", None, refusal.allow,
-            legal=False,
+            f"illegal: others have the same form, but {refusal.why}", None, refusal.allow, legal=False,
         ))
 
 

@@ -185,7 +185,7 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
             read = accesses(reader)
             for name, stores in written.stores.items():
                 if name in read.stores and not _disjoint(writer, stores, reader, read.stores[name]):
-                    return Illegal(f"both write {name}, perhaps in the same places", "pieces that do not overlap")
+                    return Illegal(f"both write {name}, perhaps at the same addresses", "pieces that do not overlap")
                 for load in read.loads.get(name, ()):
                     for store in stores:
                         refusal = _mismatch(name, writer, store, reader, load, shared)

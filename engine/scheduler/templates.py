@@ -38,7 +38,7 @@ def templated(group: Group, buffers: Mapping[str, Buffer]) -> Templated | Illega
     try:
         body = draft.body()
     except NotLinear as error:
-        return Illegal(f"an index is no sum of loops: {error}", "indices that are sums of loops")
+        return Illegal(f"an index is not linear: {error}", "linear indices")
     if not _elementwise(body):
         return Illegal("one point reads what another one writes", "reading a buffer where it is written")
     names = tuple(dict.fromkeys((*body.reads, *body.writes)))
@@ -56,8 +56,10 @@ def _refusal(group: Group) -> Illegal | None:
     if any(a.extent == 0 for a in group.axes):
         return Illegal("it computes nothing", "")
     if any(s.op == "indirect" or s.mode for s in statements):
-        return Illegal("data says where it reads or writes", "direct indices")
-    return Illegal("it is long by itself", "fewer statements") if len(statements) > LONGEST else None
+        return Illegal("its addresses are data-dependent", "indices that do not depend on data")
+    if len(statements) > LONGEST:
+        return Illegal(f"it has {len(statements)} statements, and shared code at most {LONGEST}", "fewer statements")
+    return None
 
 
 def _elementwise(body: LoopBody) -> bool:
@@ -80,7 +82,7 @@ class _Draft:
     sources: list[tuple[int, int]] = field(default_factory=list)
 
     def body(self) -> LoopBody:
-        """Raises NotLinear for an index that is no sum of loops."""
+        """Raises NotLinear for an index that is not linear."""
         axes = {a.symbol: f"i{k}" for k, a in enumerate(self.group.axes)}
         loops = tuple([Axis(axis_symbol(axes[a.symbol]), self.number(int(a.extent))) for a in self.group.axes])
         names = {a.name: new for a, new in axes.items()}

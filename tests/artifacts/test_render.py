@@ -127,7 +127,8 @@ def test_links_do_not_run_in_circles() -> None:
 
 def test_a_kernel_s_schedule_says_what_was_chosen_and_shows_its_loops() -> None:
     loops = r.LoopSchedule(
-        ("i0",), ("i1",), "16 x 64 of i0 in 512 and i1 in 512, with y transposed", stores=("buf0 past the cache",),
+        ("i0",), ("i1",), "16 x 64 of i0 in 512 and i1 in 512, with y transposed",
+        stores=("non-temporal stores of buf0",),
         nest=("kernel fused_0", "  parallel", "    for i0 in 512"))
     group = r.ScheduledGroup(
         "fused_0", "loops", ("buf0",), "fused_0", ("i0<512", "i1<512"), ("y",), ("buf0",), schedule=loops)
@@ -137,7 +138,7 @@ def test_a_kernel_s_schedule_says_what_was_chosen_and_shows_its_loops() -> None:
     threads share: i0
     vectors along: i1
     tile: 16 x 64 of i0 in 512 and i1 in 512, with y transposed
-    stores: buf0 past the cache
+    stores: non-temporal stores of buf0
       kernel fused_0
         parallel
           for i0 in 512

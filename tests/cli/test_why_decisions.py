@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from ptdebug.artifacts.provenance import links
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Fusion, Schedule, ref
-from ptdebug.artifacts.why import answers
+from ptdebug.artifacts.why import answers, left_out
 from ptdebug.cli import api
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -99,3 +99,19 @@ def test_a_refused_override_is_told_at_the_end(tmp_path: Path, ptdebug: Command)
     forced.write_text(f'"fuse:{pair.id}" = "fuse"\n')
     done = ptdebug("run", "--name", "second", "--override", str(forced), str(script))
     assert f'the override "fuse:{pair.id}" = "fuse" is refused: illegal: ' in done.stderr
+
+
+def test_a_file_narrows_a_line_and_a_part_a_buffer(recording: Recording) -> None:
+    here = kinds(recording, f"{Path(__file__).name}:{NORM_LINE}")
+    assert here == kinds(recording, f"line {NORM_LINE}") and here
+    assert not answers(recording, f"another.py:{NORM_LINE}")
+    backward, forward = (answers(recording, name)[0] for name in ("backward.buf0", "buf0"))
+    assert backward.lines[0].text.startswith("backward.buf0: ") and backward != forward
+
+
+def test_that_nothing_is_about_all_names_is_said_of_several_only(recording: Recording) -> None:
+    for name in ("buf1", "backward.buf0"):
+        found = answers(recording, name)
+        assert len(found) > 1 and left_out(recording, name, found) == []
+    found = answers(recording, "buf0 buf99")
+    assert found and left_out(recording, "buf0 buf99", found) == ["buf99"]

@@ -138,7 +138,7 @@ def test_the_record_holds_what_was_chosen():
     assert chosen("transposed").tile == "16 x 64 of i0 in 70 and i1 in 90, with y_1 transposed"
     assert chosen("transposed").threads == ("i0, i1",) and chosen("transposed").vectors == ("i1",)
     assert len(chosen("reflected").pieces) == 3 and chosen("reflected").pieces[1].startswith("piece i1 from 3 to 67")
-    assert chosen("large").stores == ("with buf0 stored past the cache",)
+    assert chosen("large").stores == ("non-temporal stores of buf0",)
     assert chosen("gathered").prefetch == ("prefetch the row of x_1 that is read 8 iterations of i0 later",)
     assert chosen("adding to places").scatter == "no threads" and chosen("rows").scatter == ""
     assert chosen("sums in chunks").scatter == ""  # its last kernel adds nothing up

@@ -1,4 +1,4 @@
-"""Which results are written past the cache: those that it does not hold, by whole lines."""
+"""Which results are written by non-temporal stores: those that no cache holds, by whole lines."""
 from __future__ import annotations
 
 import pytest

@@ -245,7 +245,7 @@ OPTIMIZER = hint_for(
 )
 hint_for(
     torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel, at=Reason.UNKNOWN_TYPE,
-    message="{subject} does its communication outside of graphs",
+    message="{subject} communicates outside of the graph",
     hint="compile the whole of it (torch.compile(ddp_model)), which compiles the module inside, and call what that "
     "gives from eager code; or compile the module before it is wrapped",
 )

@@ -1,4 +1,4 @@
-"""The errors of ours that reach the program.
+"""ptdebug's errors that reach the program.
 
 What Dynamo raises in their place can be caught: once `torch._dynamo.exc` is loaded (which is when a program can name
 its classes) `become_dynamos` makes each of ours a subclass of Dynamo's, those that are on their way included.

@@ -134,7 +134,7 @@ class Reason(Enum):
     )
     PYTHON_RANDOM = (
         "python-random", Category.CALL, "{subject} samples from a generator that is not torch's",
-        "use torch.rand and its kin (torch.randn, torch.randint, torch.randperm)",
+        "use torch.rand, torch.randn, torch.randint or torch.randperm",
     )
     COPIED_OBJECT = (
         "object-copy", Category.CALL,
@@ -168,11 +168,11 @@ class Reason(Enum):
     )
     SKIPPED_FUNCTION = (
         "skipped-function", Category.CALL,
-        "{subject} works on Python's or torch's own machinery and is not taken into graphs", OUTSIDE,
+        "{subject} reads or changes internals of Python or torch; a graph cannot do that", OUTSIDE,
     )
     DISABLED_FUNCTION = (
         "disabled-function", Category.CALL, "{subject} is marked as not to be compiled",
-        "take the mark (torch.compiler.disable) away, or call it outside",
+        "remove the mark (torch.compiler.disable), or call it outside",
     )
     AUTOGRAD_FUNCTION = (
         "autograd-function", Category.CALL, "{subject}, so eager runs it",
@@ -200,7 +200,7 @@ class Reason(Enum):
     )
     # ---- Python's language
     OPCODE = (
-        "opcode", Category.LANGUAGE, "Python's instruction {subject} is not supported", "write the line otherwise"
+        "opcode", Category.LANGUAGE, "Python's instruction {subject} is not supported", "write the line in another way"
     )
     ASYNC = (
         "async", Category.LANGUAGE, "coroutines and asynchronous iteration are not traced: {subject}",
@@ -298,7 +298,7 @@ class Reason(Enum):
         "graph-break-requested", Category.LIMIT, "the program requests a graph break: {subject}", "take the call away"
     )
     FORCED_BREAK = (
-        "forced-break", Category.LIMIT, "an override forbids to inline {subject}", "take the override away"
+        "forced-break", Category.LIMIT, "an override forbids inlining {subject}", "remove the override"
     )
     AFTER_A_BREAK = ("after-a-break", Category.LIMIT, "computed from what an earlier break left unknown: {subject}")
 

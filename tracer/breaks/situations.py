@@ -78,12 +78,12 @@ _STEP = Explanation(
 )
 _LEFT = Explanation(
     "a `with` block is left that was entered before an earlier break in it, so Python leaves it",
-    "take away the break inside of the block: this one goes with it",
+    "remove the break inside of the block: this one goes with it",
 )
 _NEXT_TURN = Explanation(
     "the loop resumes an iterator that was begun before an earlier break of this function, so Python takes each next "
     "step of it",
-    "take away the break in the loop's body or first line (or in the generator): this one goes with it",
+    "remove the break in the loop's body or first line (or in the generator): this one goes with it",
 )
 _BEGUN_BEFORE = Explanation(
     "the loop goes over an iterator that was begun before the function: `{expression}`",

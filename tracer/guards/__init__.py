@@ -7,9 +7,9 @@ torch's C++ guard tree (`tree.py`), in which each object on the way to a guarded
 `python_guards.py` writes the guards as a Python function (`interrupted.py` keeps what a signal handler raises in
 there), and `fast_path.py` skips what cannot have changed while CPython's dict versions have not (`versions.py`).
 `conditions.py` compiles conditions on symbols, `settings.py` compares torch's global settings, `same_constants.py`
-constants, `class_members.py` what classes of a library have. `explain.py`
-says why a tree rejected a call, `record.py` makes the records, `cost.py` measures, and `describe.py` describes objects
-in a few words.
+constants, `class_members.py` what classes of a library have; `filtering.py` lets the program choose
+(`guard_filter_fn`). `explain.py` says why a tree rejected a call, `record.py` makes the records, `cost.py` measures,
+and `describe.py` describes objects in a few words.
 """
 from .build import build_tree
 from .builder import GuardBuilder

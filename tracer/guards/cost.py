@@ -112,7 +112,7 @@ def _cheapest_call() -> float:
 
 
 def failures(root: Any) -> dict[str, int]:
-    """How often a guard of each object failed, by the object's source. C++ does not tell apart what lies below an
+    """How often a guard of each object failed, by the object's source. C++ does not distinguish what lies below an
     outermost module, nor the conditions on sizes: such failures are not here."""
     found: dict[str, int] = {}
     for manager in _managers(root):

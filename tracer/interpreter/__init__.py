@@ -3,5 +3,6 @@
 Read `interpreter.py` (frames, inlined calls, exceptions), then `opcodes/` (one handler for each instruction) and
 `generators.py` (nested frames that are stepped). `suspended_generators.py` rebuilds generators in flight,
 `destructors.py` finds objects whose death is observable, `frame_introspection.py` functions that read their callers'
-variables; `bytecode_record.py` makes the records.
+variables, `coroutines.py` which functions make generators; `limits.py` says how far one frame is traced;
+`bytecode_record.py` makes the records.
 """

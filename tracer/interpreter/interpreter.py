@@ -103,7 +103,7 @@ class Trace:
         self.work += amount
         if self.work > self.limits.work:
             self.limits.work_reached()
-            turns = f"{self.limits.work:,} turns of loops, calls and items of lists"
+            turns = f"{self.limits.work:,} loop iterations, calls and list items"
             raise Unsupported(Reason.TRACE_LIMIT, detail=turns)
 
     def safe_step(self) -> int:

@@ -36,7 +36,7 @@ class Limits:
 
     def work_reached(self) -> None:
         """Record that the frame is not traced any further."""
-        self._decide("trace-limit", MOST_WORK, "reached: turns of loops, calls and items of lists")
+        self._decide("trace-limit", MOST_WORK, "reached: loop iterations, calls and list items")
 
     def _decide(self, kind: str, default: int, why: str) -> int:
         if kind in self._recorded:

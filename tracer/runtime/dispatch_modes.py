@@ -15,7 +15,7 @@ def current_observer() -> str:
         return f"the dispatch mode {_own_dispatch_mode() or 'of a tracer of torch'}"
     for mode in _get_current_function_mode_stack() if torch._C._len_torch_function_stack() else ():
         if not isinstance(mode, DeviceContext):
-            return f"the mode of functions {type(mode).__qualname__}"
+            return f"the torch function mode {type(mode).__qualname__}"
     if torch._C._get_tracing_state() is not None:
         return "torch.jit.trace"
     if torch._C._functorch.peek_interpreter_stack() is not None:

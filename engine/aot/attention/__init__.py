@@ -1,5 +1,10 @@
 """Attention, kept whole: `choice.py` is what the tracers of graphs call in the place of torch's function, and of what
-`written_out.py` finds."""
+`written_out.py` finds.
+
+A mask that hides nothing, or what is after the query, is left out: `constant_masks.py` computes it where it depends on
+no input, `position_masks.py` reads it off the operators that make it. `kernels.py` has ATen's kernels for a GPU,
+`measuring.py` times them.
+"""
 from __future__ import annotations
 
 from .choice import FUNCTIONS, attend, attend_as_one

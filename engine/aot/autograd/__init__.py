@@ -8,5 +8,6 @@ memory), `saved_index_compression.py`, `function.py` (the autograd node that run
 has what it must know of them), `split_autograd_nodes.py` (several nodes in its place, where that is observable),
 `result_dependence.py` and `dependent_results.py` (edges between results that depend on each other),
 `autograd_epilogue.py` (views and new values of inputs, outside of the node), `entry.py` (the callable that does all of
-this), `eager.py` (the call repeated in eager, for double backward).
+this), `eager.py` (the call repeated in eager, for double backward). `graph_walks.py` walks autograd's own graph, and
+`describe.py` makes the record of the partition.
 """

@@ -2,7 +2,8 @@
 
 There are three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`,
 `torch._refs`) is as precise and as fast as eager. `composite.py` has ptdebug's rules, where torch's lose precision or
-speed or do not exist; `gradients.py` adds those of gradients. `foreach.py` unpacks operators on lists of tensors.
+speed or do not exist; `gradients.py`, `padding.py`, `upsampling.py`, `adaptive_pooling.py`, `filtered_rows.py`,
+`cumulative.py` and `masked.py` add those of their subjects. `foreach.py` unpacks operators on lists of tensors.
 ptdebug's rules take precedence over lowerings, and lowerings over torch's rules; an operator that is in no table and
 has no lowering is a call of ATen. To add an operator, add its name to the first table, or a rule to the second.
 """

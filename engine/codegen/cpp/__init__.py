@@ -3,10 +3,12 @@
 What there is to choose, `scheduler/cpu/` has chosen. Read in this order: `kernel.py` prints a nest as a function, with
 a table that says what prints each type of node: `loops.py` (ranges, blocks, threads, tiles), `compute.py` (what is done
 at a point), `accumulators.py` (reductions and scans), `half_precision.py`, `nontemporal_stores.py`, `prefetches.py`,
-`blocked_scans.py`. `emission.py` is what they know of the nodes around them; `statements.py` prints values (with the
-tables `operators.py`, `reductions.py`, `scans.py`, `dtypes.py`, `indices.py`). `foreach.py` prints horizontally fused
-kernels. `prelude.py` has the functions that kernels call (math in `float_math.py`, `vector_math.py`, `double_math.py`),
-and `entry.py` makes kernels callable from Python.
+`blocked_scans.py`; `remainders.py` names remainders before the loops in which they do not change. Lines are written
+through `source_writer.py`, names come from `scope.py`. `emission.py` is what they know of the nodes around them;
+`statements.py` prints values (with the tables `operators.py`, `reductions.py`, `scans.py`, `dtypes.py`, `indices.py`).
+`foreach.py` prints horizontally fused kernels. `prelude.py` has the functions that kernels call (math in
+`float_math.py`, `vector_math.py` with `float_tables.py`, `double_math.py`), and `entry.py` makes kernels callable from
+Python.
 """
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ whose functions are looked up by name in the libraries that are loaded: no heade
 
 Read `adding.py` (whether a graph gets one), `shim.py` (what torch's headers declare, and where its functions are),
 `memory.py` (which buffers are plain memory and which tensors), `results.py` (what is returned), `magnitude.py` (whether
-its integers fit 64 bits), `calls.py` (an ATen call), `attention.py` (a call of ptdebug's kernel), `writer.py` (the
-graph as a C++ function), `caller.py` (what Python calls), `entry.py` (the text that all wrappers share), `load.py` (how
-a library becomes callable). What has no such form keeps the Python wrapper, with the reason as a decision of kind
-"python-wrapper".
+its integers fit 64 bits), `calls.py` (an ATen call; `dispatched.py`: one through the dispatcher), `attention.py` (a
+call of ptdebug's kernel), `writer.py` (the graph as a C++ function), `caller.py` (what Python calls), `entry.py` (the
+text that all wrappers share), `load.py` (how a library becomes callable), `state.py` (what it needs besides, as data).
+What has no such form keeps the Python wrapper, with the reason as a decision of kind "python-wrapper".
 """

@@ -66,7 +66,7 @@ def _of_extern(item: ExternCall, plan: Plan) -> Iterator[str]:
     if item.binds or masks or any(tag in item.target.tags for tag in _UNSAFE):
         yield f"{name} makes sizes or numbers that depend on data, which the CPU waits for"
     if any(isinstance(value, torch.Generator) for value in (*item.args, *item.kwargs.values())):
-        yield f"{name} reads a generator of the program's"
+        yield f"{name} reads a user-defined random generator"
 
 
 def _numbers(plan: Plan) -> tuple[int, ...]:

@@ -2,12 +2,14 @@
 
 `build.py` is the walk: `loop_shape.py` chooses which loops are parallel and which is vectorized, `distribution.py`
 distributes bodies over inner nests (`nest_facts.py` says what is known of one), `storage.py` keeps internal buffers in
-registers or scratch, `plain_loops.py` makes a nest as plain loops. Then come transformations, functions from a nest to
-a nest, each with its decision: `blocked_sums.py`, `multiple_accumulators.py`, `index_set_splitting.py`,
-`half_precision.py`, `blocked_scans.py`, `nontemporal_stores.py`, `prefetch.py`, `gather_prefetch.py`,
-`unroll_and_jam.py`, `threads_and_vectors.py`, `lane_masks.py`; and of a whole kernel, `transpose_tiles.py`,
-`transposed_row_tiles.py`, `scatter.py` and `vector_width.py`. `foreach.py` is for horizontally fused kernels. The
-result is a `LoopNest` (`ir/loop_nest.py`).
+registers or scratch, `row_blocks.py` passes over short rows a block at a time, `welford.py` writes out variances,
+`bitwise_copies.py` finds 16-bit floats that are only moved, `plain_loops.py` makes a nest as plain loops; `cost.py`
+estimates work. Then come transformations, functions from a nest to a nest, each with its decision: `blocked_sums.py`,
+`multiple_accumulators.py`, `index_set_splitting.py`, `half_precision.py`, `blocked_scans.py`, `nontemporal_stores.py`,
+`prefetch.py`, `gather_prefetch.py`, `unroll_and_jam.py`, `threads_and_vectors.py`, `lane_masks.py`, `gather_loops.py`,
+`masked_ends.py`; and of a whole kernel, `transpose_tiles.py`, `transposed_row_tiles.py`, `scatter.py` and
+`vector_width.py`. `foreach.py` is for horizontally fused kernels. The result is a `LoopNest` (`ir/loop_nest.py`),
+`describe.py` makes its record.
 """
 from __future__ import annotations
 

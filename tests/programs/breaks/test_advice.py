@@ -330,7 +330,7 @@ ADVICE: dict[str, Advice] = {
         ),
     ),
     "numpy's random": Advice(
-        "python-random", "numpy.random.rand()", "use torch.rand and its kin",
+        "python-random", "numpy.random.rand()", "use torch.rand, torch.randn",
         whole(lambda x: x * numpy.random.rand()), (whole(lambda x: x * torch.rand(())),), same=False,
     ),
     "seed": Advice("global-state", "torch.manual_seed(3)", "seed before", whole(seeds), (seeds_before,)),
@@ -367,7 +367,7 @@ ADVICE: dict[str, Advice] = {
         with_gradient(torch.ops.advice_library.halved), (with_gradient(torch.ops.advice_library.halved_known),),
     ),
     "disabled": Advice(
-        "disabled-function", "disabled_post(torch.relu(x))", "away, or call it outside",
+        "disabled-function", "disabled_post(torch.relu(x))", "remove the mark",
         whole(lambda x: disabled_post(torch.relu(x))), (whole(lambda x: post(torch.relu(x))), post_outside),
     ),
     "asked for": Advice(

@@ -330,7 +330,7 @@ SAID = (
     ),
     Said(
         takes_a_lock, "unsupported-method", "with LOCK:", "entered before an earlier break",
-        "take away the break inside",
+        "remove the break inside",
     ),
     Said(asks_a_lock, "unsupported-method", "LOCK.acquire(False)", "(`LOCK.acquire` (a lock))", "before or after"),
     Said(

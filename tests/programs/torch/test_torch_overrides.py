@@ -1,4 +1,4 @@
-"""Programs with a say in what torch's functions do: subclasses of Tensor, `__torch_function__`, modes of functions."""
+"""Programs with a say in what torch does: subclasses of Tensor, `__torch_function__`, torch function modes."""
 # mypy: ignore-errors
 
 from __future__ import annotations

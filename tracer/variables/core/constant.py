@@ -428,7 +428,7 @@ def fold(
     except Exception as error:
         if isinstance(error, FloatingPointError):
             name = getattr(function, "__name__", repr(function))
-            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"{name} of NumPy's numbers: {error}") from error
+            raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, detail=f"{name} of NumPy scalars: {error}") from error
         if type(type(error).__init__) is FunctionType:  # its arguments are not those of its constructor
             raise Unsupported(Reason.RAISES, detail=f"{type(error).__qualname__}: {error}") from error
         tx.raise_observed(type(error), *_plain(error.args))

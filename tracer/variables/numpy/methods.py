@@ -136,7 +136,7 @@ def _tolist(tx: Translator, array: Value) -> Value:
 
 def _fill(tx: Translator, array: Value, value: Value) -> Value:
     if not isinstance(array, NdarrayValue):
-        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="fill of a number of NumPy's")
+        raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="fill of a NumPy scalar")
     number = operand(tx, value, array.dtype, unsafe=True)
     written(tx, array)
     method(tx, "copy_", array.tensor, number)
@@ -221,7 +221,7 @@ def _intercept(function: Any, handler: Callable[..., Value]) -> None:
             dtype = np.dtype(args[0].python_type())
             kwargs = {**kwargs, "dtype": constant(torch_dtype(dtype, function.__name__))}
         if args and _has_numpy_numbers(args[0]):
-            raise Unsupported(Reason.UNSUPPORTED_TORCH_FUNCTION, function, detail="of a list of numbers of NumPy's")
+            raise Unsupported(Reason.UNSUPPORTED_TORCH_FUNCTION, function, detail="of a list of NumPy scalars")
         if function is not torch.from_numpy and (made := tensor_of_numbers(tx, args, kwargs)) is not None:
             return made
         return tx.graph.call(function, args, kwargs, tx)

@@ -90,7 +90,7 @@ def _place(target: Callable[..., Any]) -> Compute:
         if len(dims) == 1:
             return tx.graph.call(target, [tensor, constant(dims[0]), constant(keep)], {}, tx)
         if keep:
-            raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy's place of an extreme with keepdims")
+            raise Unsupported(Reason.NUMPY_UNSUPPORTED, detail="numpy's argmax or argmin of all elements with keepdims")
         return tx.graph.call(target, [tensor], {}, tx)
 
     return compute

@@ -172,7 +172,7 @@ def compute(tx: Translator, function: Callable[..., Any], args: Sequence[Value])
         result = None
     is_random = any(isinstance(arg, NumberValue) and arg.is_random for arg in args)
     if of_numpy and (result is None or is_random or not isinstance(result, (np.generic, int, float))):
-        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, function, detail="of NumPy's numbers")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT, function, detail="of NumPy scalars")
     if result is None:
         known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
         return late.apply_numbers(tx, function, known)

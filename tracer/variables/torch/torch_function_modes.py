@@ -81,7 +81,7 @@ def _push(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], ModeValue) or args[0].is_constant():
         raise Unsupported(Reason.CONTEXT_MANAGER, args[0])
     if tx.trace.overrides.off:
-        raise Unsupported(Reason.CONTEXT_MANAGER, args[0], detail="where modes of functions are out of force")
+        raise Unsupported(Reason.CONTEXT_MANAGER, args[0], detail="where torch function modes are disabled")
     tx.trace.overrides.modes = [*tx.trace.overrides.modes, args[0]]
     return constant(None)
 
@@ -92,7 +92,7 @@ def _pop(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     modes = tx.trace.overrides.modes
     if not modes:
         raise Unsupported(
-            Reason.CONTEXT_MANAGER, detail="a mode of functions that was entered outside of the traced function"
+            Reason.CONTEXT_MANAGER, detail="a torch function mode that was entered outside of the traced function"
         )
     tx.trace.overrides.modes = modes[:-1]
     return modes[-1]

@@ -101,7 +101,7 @@ def _run(
 def refuse_classes(tx: Translator, operator: Any, args: Args) -> None:
     """Raises Unsupported for tensors of user-defined classes: in torch 2.11 results have the class, in 2.13 not."""
     if any(isinstance(leaf, SubclassValue) for arg in args for leaf in flatten(tx, arg)[0]):
-        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, operator, detail="of a tensor of a class of the program's")
+        raise Unsupported(Reason.UNSUPPORTED_HIGHER_ORDER, operator, detail="of a tensor of a user-defined class")
 
 
 def register_fake_rules(mode: type[FakeTensorMode]) -> None:
