@@ -14,7 +14,7 @@ from functools import partial
 from types import CodeType
 from typing import Any, Generic, TypeVar
 
-from .external_exceptions import came_from_outside
+from .external_exceptions import came_from_outside, ran_out_of_stack
 from .function_times import FunctionTimes
 from .interruptions import pause
 from .recorder import NullRecorder, Recorder
@@ -213,7 +213,7 @@ class CompileContext:
                 for stage_name, name, record in records():
                     self.recorder.record(str(self.id), stage_name, name, record)
             except Exception as error:
-                if isinstance(error, RecursionError) or came_from_outside(error):
+                if ran_out_of_stack(error) or came_from_outside(error):
                     raise
                 self.absent(stage, f"ptdebug failed to describe it: {type(error).__name__}: {error}")
 

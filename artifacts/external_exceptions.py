@@ -41,6 +41,11 @@ def came_from_outside(error: BaseException) -> bool:
     return _called(code, offset) not in _RAISED_EMPTY.get(type(error), ())
 
 
+def ran_out_of_stack(error: BaseException) -> bool:
+    """Whether Python itself raised `error`, because calls are nested too deeply."""
+    return isinstance(error, RecursionError) and str(error).startswith("maximum recursion depth exceeded")
+
+
 def _called(code: CodeType, offset: int) -> str:
     """The name of the function that the call at `offset` calls: the last part of the expression that begins there."""
     before: list[dis.Instruction] = []

@@ -34,7 +34,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from ..dependencies import msgspec, zstandard
 from ..version import __version__
-from .external_exceptions import came_from_outside
+from .external_exceptions import came_from_outside, ran_out_of_stack
 from .facts import facts_of
 from .inner_graphs import graphs_in
 from .open_files import OpenFiles
@@ -74,9 +74,9 @@ def _guarded(method: Method[P]) -> Method[P]:
                 elif not self._files.unchanged():
                     self._open_again()
                 self._transaction(lambda: method(self, *args, **kwargs))
-            except RecursionError:  # the program is deep in calls: there will be room again
-                raise
             except Exception as error:  # the program's work comes first, whatever failed here
+                if ran_out_of_stack(error):  # there will be room again
+                    raise
                 if not came_from_outside(error):
                     self._stop(error)
                 else:

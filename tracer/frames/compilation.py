@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...artifacts.context import CompileContext, CompileId
-from ...artifacts.external_exceptions import came_from_outside
+from ...artifacts.external_exceptions import came_from_outside, ran_out_of_stack
 from ...artifacts.interruptions import Interrupted
 from ...artifacts.records import Recompile
 from ...dependencies import msgspec
@@ -27,7 +27,6 @@ from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
-from ..runtime.random_state import runs_alone
 from ..runtime.skips import program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.warning_filters import warnings_are_no_errors
@@ -35,6 +34,7 @@ from ..shapes.dynamic_policy import DynamicPolicy
 from ..shapes.frame_shapes import MarkedDynamicError
 from .convert import ConvertedFrame, Skip, convert_frame
 from .frame_records import frame_record, location_of, named, runs, subject_of
+from .random_state import runs_alone
 from .registry import REGISTRY, is_wanted
 
 log = logging.getLogger("ptdebug")
@@ -113,7 +113,7 @@ class Compilation:
             log.debug("%s", error)
             return self._finish("skipped", DISTURBED)
         except Exception as error:
-            if isinstance(error, RecursionError) and error.args:  # Python's own has a text
+            if ran_out_of_stack(error):
                 log.debug("%s", "".join(traceback.format_exception(error)))
                 return self._finish("skipped", TOO_DEEP)
             if came_from_outside(error):

@@ -23,7 +23,7 @@ import torch
 
 from ...artifacts import interruptions
 from ...artifacts.context import CompileId
-from ...artifacts.external_exceptions import came_from_outside
+from ...artifacts.external_exceptions import came_from_outside, ran_out_of_stack
 from ...artifacts.interruptions import Interrupted, Waiting
 from ...artifacts.records import LIMIT_REACHED, Recompile, Runtime
 from ..breaks.raised_errors import (
@@ -42,7 +42,6 @@ from ..runtime.dynamo_settings import compiles_nothing, dynamic_by_settings, set
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.fork_lock import ForkLock
 from ..runtime.global_modes import keeping_modes
-from ..runtime.random_state import preserve_other_threads_state, runs_alone
 from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tensor_members import VERSION, Known, has_changed, member_in_the_way
@@ -55,6 +54,7 @@ from .compilation import DISTURBED, INTERNAL_ERROR, TOO_DEEP, Compilation, inter
 from .convert import NO_OPERATION
 from .frame_records import subject_of
 from .function_modes import own_under, put_back, take_off
+from .random_state import expect_put_back, runs_alone
 from .registry import REGISTRY, is_wanted
 from .stances import (
     DYNAMO,
@@ -94,10 +94,9 @@ class Dispatcher:
         try:
             alone = runs_alone()
             verdict = self._verdict(frame, frame_state)
-            if not alone:
-                preserve_other_threads_state()
+            expect_put_back(ignored=not alone)
         except RecursionError as error:  # no room even to check
-            if not error.args and came_from_outside(error):  # Python's own has a text
+            if not ran_out_of_stack(error):
                 raise
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         return verdict
@@ -289,7 +288,9 @@ def _has_room(frames: int) -> bool:
     """Whether Python's stack has room for so many frames."""
     try:
         return frames == 0 or _has_room(frames - 1)
-    except RecursionError:
+    except RecursionError as error:
+        if not ran_out_of_stack(error):
+            raise
         return False
 
 

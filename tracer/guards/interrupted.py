@@ -41,8 +41,14 @@ def holds_after_all(check: Callable[[Any], bool], value: Any, error: BaseExcepti
     return holds
 
 
+def keep(error: BaseException) -> None:
+    """Keep what was raised in the caller, for the end of this thread's call of the compiled function."""
+    inside = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    KEPT.append((threading.get_ident(), error.with_traceback(inside)))
+
+
 def raise_kept() -> None:
-    """Raise the first exception that was kept while this thread's guards were checked, if any."""
+    """Raise the first exception that was kept in this thread, if any."""
     thread = threading.get_ident()
     for position, (owner, error) in enumerate(KEPT):
         if owner == thread:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import random
 import signal
 import sys
 import threading
@@ -14,7 +15,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.external_exceptions import came_from_outside
-from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.frames import dispatch, random_state
 from ptdebug.tracer.runtime import eval_frame
 
 
@@ -267,3 +268,30 @@ def test_no_time_limit_is_lost_in_a_guard(function: Callable[..., Any]) -> None:
             with pytest.raises(TimeLimit):
                 signal.setitimer(signal.ITIMER_REAL, 0.002 + number * 1.3e-5)
                 many_calls()
+
+
+def test_a_recursion_error_of_a_handler_is_the_programs() -> None:
+    def handler(number: int, frame: Any) -> None:
+        raise RecursionError("the handler's own")
+
+    signal.signal(signal.SIGALRM, handler)
+    with pytest.raises(RecursionError, match="own"):
+        ptdebug.compile(function, backend=interrupted_backend(ring, False))(torch.ones(3), {"scale": 2.0})
+
+
+def test_no_exception_is_lost_where_torch_puts_pythons_random_state_back(monkeypatch: Any) -> None:
+    def interrupted(state: Any) -> None:
+        while rings:
+            rings.pop()
+            out_of_time(int(signal.SIGALRM), sys._getframe())
+        before(state)
+
+    before, rings = random_state._put_back, [1]
+    monkeypatch.setattr(random_state, "_put_back", interrupted)
+    monkeypatch.setattr(random, "setstate", interrupted)
+    drawn, compiled = random.getstate(), ptdebug.compile(lambda x: x.sin() + 1, backend=as_it_is)
+    if eval_frame.PUTS_RANDOM_STATE_BACK:
+        with pytest.raises(TimeLimit):
+            compiled(torch.ones(3))
+    assert torch.equal(compiled(torch.ones(3)), torch.ones(3).sin() + 1) and random.getstate() == drawn
+    assert not random_state._awaited
