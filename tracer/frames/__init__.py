@@ -6,7 +6,7 @@ resume), `continuation.py` (how the parts of a broken frame call each other), `e
 is repeated in eager), `compilation.py` (one attempt, with its record) and `dispatch.py` (the hook's callback,
 recompilation limits, the public functions). `visible.py` gives each callable a frame that the hook sees,
 `break_search.py`, `break_records.py` and `frame_records.py` report breaks and frames, `function_modes.py` handles modes
-that are active around a call, `stances.py` what calls do instead of compiling, `registry.py` holds what was compiled,
-and `code_state.py` what is remembered of a code object. `stack_effects.py` says what an instruction does to the value
-stack.
+that are active around a call, `random_state.py` the state of `random` while a frame is compiled, `stances.py` what
+calls do instead of compiling, `registry.py` holds what was compiled, and `code_state.py` what is remembered of a code
+object. `stack_effects.py` says what an instruction does to the value stack.
 """
