@@ -46,7 +46,7 @@ class Choices:
 
     def profitable(self, pair: Pair, saved: int, why: str) -> bool:
         """Whether a pair that saves so many bytes of traffic is fused: by default."""
-        options = (Option(FUSE, float(saved), f"saves {saved:,} bytes of memory traffic"), Option(SEPARATE, 0.0))
+        options = _option(FUSE, saved), _option(SEPARATE, 0)
         fused = self._decide(pair, options, FUSE, why)
         self._keep(pair, fused, why if fused else "an override keeps them separate",
                    "" if fused else "dropping the override")
@@ -94,9 +94,12 @@ class Choices:
 
 
 def _scores(against: Unprofitable) -> tuple[Option, ...]:
-    """In bytes of memory traffic: what fusing saves, and what it would have to save."""
+    """What fusing saves, and what it would have to save."""
     if against.saved is None:
         return Option(FUSE), Option(SEPARATE)
-    saved = f"saves {against.saved:,} bytes of memory traffic" if against.saved else "saves no memory traffic"
-    needed = f"unless {against.needed:,} bytes were saved" if against.needed else ""
-    return Option(FUSE, float(against.saved), saved), Option(SEPARATE, float(against.needed), needed)
+    needed = "what fusing would have to save" if against.needed else ""
+    return _option(FUSE, against.saved), _option(SEPARATE, against.needed, needed)
+
+
+def _option(name: str, saved: int, why: str = "") -> Option:
+    return Option(name, float(saved), why, "bytes of memory traffic saved", "higher")

@@ -115,3 +115,14 @@ def test_that_nothing_is_about_all_names_is_said_of_several_only(recording: Reco
         assert len(found) > 1 and left_out(recording, name, found) == []
     found = answers(recording, "buf0 buf99")
     assert found and left_out(recording, "buf0 buf99", found) == ["buf99"]
+
+
+def test_scores_have_a_unit_and_a_direction_and_defaults_agree_with_them(recording: Recording) -> None:
+    scored = [(d, [o for o in d.options if o.score is not None]) for _, d in recording.decisions()]
+    compared = [(d, options) for d, options in scored if len(options) > 1]
+    assert "fuse" in {d.kind for d, _ in compared}
+    for decision, options in compared:
+        assert all(o.unit and o.better in ("lower", "higher") for o in options), decision.id
+        best = (max if options[0].better == "higher" else min)(o.score or 0.0 for o in options)
+        chosen = next(o.score for o in options if o.name == decision.chosen)
+        assert chosen == best or decision.kind == "matmul", decision.id  # there a kernel has to win by a margin

@@ -57,7 +57,7 @@ def test_a_pair_that_is_not_worth_it_is_a_decision(name):
     decision = next(d for d in keeping.decisions if d.id == refused.decision)
     assert decision.default == decision.chosen == "separate"
     fuse, separate = decision.options
-    assert fuse.score <= separate.score and "memory traffic" in fuse.why
+    assert fuse.score <= separate.score and "memory traffic" in fuse.unit and fuse.better == "higher"
     assert decision.origins == (f"loop_ir:{refused.first}", f"loop_ir:{refused.second}")
     function, given = PROGRAMS[name][0], inputs(name)
     before = check(function, *given, slack=4.0)
