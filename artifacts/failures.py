@@ -184,7 +184,10 @@ def _failed(recording: Recording, info: CompileInfo, title: str, kind: str, text
     where = _function(recording, info)
     if place is not None:
         where |= _where(recording, Location(place[1], int(place[2]), info.function))
-    return Failure(kind, title, "the compilation failed", info.id, stage="capture",
+    about = "the compilation failed"
+    if info.was_left_unended:
+        about = "killed, or crashed; what was recorded until then is there"
+    return Failure(kind, title, about, info.id, stage="" if info.was_left_unended else "capture",
                    artifact=_last_artifact(recording, info.id), text=text, **where)
 
 

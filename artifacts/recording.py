@@ -45,17 +45,18 @@ CACHED_BYTES = 8 << 20
 CACHED_ANSWERS = 64  # about captured graphs
 LARGE = 20_000
 """Nodes of a graph above which it is never held as a whole to be shown."""
-LOST = "failed"
+LOST = "unknown"
 """The status of a compilation whose row is damaged or missing, while some of its artifacts exist."""
 
+COMPILED_NOW = "it is being compiled now"
 DID_NOT_END = "the compilation did not end"
 PROCESS_ENDED = "the process ended during this compilation"
 """Why a compilation failed whose end is not recorded."""
 
 
 class CompileInfo(msgspec.Struct, frozen=True):
-    """One compilation: `status` is compiled, skipped, eager, failed, or unknown if the recording stopped before its
-    end; `seconds` by phase."""
+    """One compilation: `status` is compiled, skipped, eager, failed, running, or unknown where the recording does not
+    say; `seconds` by phase."""
 
     id: str
     function: str
@@ -205,7 +206,7 @@ class Recording:
         """What the rows of compilations say: of one, or of all ("")."""
         meta = self.meta
         unfinished = DID_NOT_END if "exit_code" in meta or "ended" in meta else (
-            "it is being compiled now" if is_running(meta) else PROCESS_ENDED)
+            COMPILED_NOW if is_running(meta) else PROCESS_ENDED)
         where, values = (" WHERE id=?", [compile_id.partition("@")[0]]) if compile_id else ("", [])
         query = f"SELECT id, function, file, line, started, status, reason, seconds FROM compiles{where}"
         shape = tuple[CompileKey, str, str, Count, Moment, str, str, str]
@@ -239,7 +240,7 @@ class Recording:
         why = _stopped(self._database(suffix).path)
         if why is not None:
             return "unknown", f"the recording stopped before this compilation ended: {why}"
-        return "failed", why_not
+        return (RUNNING if why_not == COMPILED_NOW else "failed"), why_not
 
     def compile(self, compile_id: str) -> CompileInfo:
         """The compilation with that id. Raises RecordingError."""

@@ -157,7 +157,8 @@ class PanesScreen(Screen[None]):
     def _title(self) -> None:
         statuses = Counter(info.status for info in self.session.compiles)
         counts = [f"{statuses['compiled']} compiled"]
-        counts += [f"{statuses[one]} {one}" for one in ("eager", "failed", "skipped") if statuses[one]]
+        counts += [f"{statuses[one]} {one}" for one in ("eager", "failed", "running", "unknown", "skipped")
+                   if statuses[one]]
         broken = len(self.session.breaks) if not self.session.is_large else sum(self.session.breaks_in.values())
         counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
         again = len(self.session.recompiled)

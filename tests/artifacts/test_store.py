@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ptdebug.artifacts import records as r
+from ptdebug.artifacts.failures import failures
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.store import RecordingWriter
 
@@ -57,7 +58,8 @@ def test_a_recording_is_readable_while_it_is_written(tmp_path: Path) -> None:
     writer.record("0/0", "capture", "", GRAPH)
     with Recording.open(tmp_path / "rec") as recording:
         assert recording.stages("0/0") == ["capture", "decisions"]
-        assert recording.compile("0/0").reason == "it is being compiled now"
+        now = recording.compile("0/0")
+        assert (now.status, now.reason) == ("running", "it is being compiled now") and not failures(recording)
         writer.end("0/0", "compiled", "", {})
         assert recording.compile("0/0").status == "compiled"
     writer.close(0)

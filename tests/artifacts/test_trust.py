@@ -184,7 +184,8 @@ def test_what_is_whole_is_shown(copy: Path, capsys: pytest.CaptureFixture[str]) 
     assert "sigmoid" in capsys.readouterr().out
     with Recording.open(copy) as recording:
         assert [info.id for info in recording.compiles()] == ["0/0", "2/0", "0/1", "1/0"]
-        assert "damaged or missing" in recording.compile("0/1").reason
+        lost = recording.compile("0/1")
+        assert lost.status == "unknown" and "damaged or missing" in lost.reason
 
 
 # ---- the terminal ---------------------------------------------------------------------------------------------------

@@ -273,3 +273,36 @@ def test_what_stocks_trace_does_not_say_is_not_said(tmp_path: Path):
             "0/0  00_post_grad  what it rewrote is not recorded"]
         assert session.listing(Target("0/0", "passes", "00_post_grad")).lines[0].text.endswith("is not recorded")
         assert BY_ID["memory"].rows(session, "") == [] and BY_ID["memory"].nothing == "no buffers were recorded"
+
+
+async def test_breaks_of_a_large_recording_are_ranked_in_the_background(monkeypatch):
+    monkeypatch.setattr("ptdebug.tui.session.LARGE", 0)
+    async with workbench("@").run_test(size=WIDE) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert "model.py:15" in pilot.app.screen.query_one("#breaks", CodeView).row_text(0)
+        assert "print() runs outside of the graph" in pilot.app.screen.query_one("#reason", CodeView).listing.text
+        await pilot.press("o")
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, PanesScreen) and pilot.app.screen.target.stage == "breaks"
+
+
+def test_a_line_that_no_other_stage_has_is_no_chain(sample: Path):
+    with Recording.open(sample) as recording:
+        session, target = Session(recording), Target("0/0", "wrapper")
+        lines = session.listing(target).lines
+        assert session.breadcrumb(target, lines[0], True) == "no other stage has anything of this line"
+        assert "[wrapper 5]" in session.breadcrumb(target, lines[4], True)
+        assert session.breadcrumb(target, lines[4], False) == ""
+
+
+async def test_all_in_an_answer_about_all_is_the_compilation_of_the_row():
+    async with asking("2", selector="@") as pilot:
+        screen = pilot.app.screen
+        assert isinstance(screen, AnswerScreen) and screen.compile_id == ""
+        await pilot.press("down", "c")
+        await settle(pilot)
+        assert screen.compile_id == "0/0"
+        await pilot.press("c")
+        assert screen.compile_id == ""
