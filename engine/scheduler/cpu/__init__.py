@@ -5,9 +5,9 @@ distributes bodies over inner nests (`nest_facts.py` says what is known of one),
 registers or scratch, `plain_loops.py` makes a nest as plain loops. Then come transformations, functions from a nest to
 a nest, each with its decision: `blocked_sums.py`, `multiple_accumulators.py`, `index_set_splitting.py`,
 `half_precision.py`, `blocked_scans.py`, `nontemporal_stores.py`, `prefetch.py`, `gather_prefetch.py`,
-`unroll_and_jam.py`, `threads_and_vectors.py`, `lane_masks.py`; and of a whole kernel, `transpose_tiles.py`,
-`transposed_row_tiles.py`, `scatter.py` and `vector_width.py`. `foreach.py` is for horizontally fused kernels. The
-result is a `LoopNest` (`ir/loop_nest.py`).
+`unroll_and_jam.py`, `threads_and_vectors.py`, `masked_ends.py`, `lane_masks.py`; and of a whole kernel,
+`unmasked_loads.py`, `row_blocks.py`, `transpose_tiles.py`, `transposed_row_tiles.py`, `scatter.py` and
+`vector_width.py`. `foreach.py` is for horizontally fused kernels. The result is a `LoopNest` (`ir/loop_nest.py`).
 """
 from __future__ import annotations
 
