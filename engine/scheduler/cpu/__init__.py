@@ -7,9 +7,9 @@ registers or scratch, `row_blocks.py` passes over short rows a block at a time, 
 estimates work. Then come transformations, functions from a nest to a nest, each with its decision: `blocked_sums.py`,
 `multiple_accumulators.py`, `index_set_splitting.py`, `half_precision.py`, `blocked_scans.py`, `nontemporal_stores.py`,
 `prefetch.py`, `gather_prefetch.py`, `unroll_and_jam.py`, `threads_and_vectors.py`, `lane_masks.py`, `gather_loops.py`,
-`masked_ends.py`; and of a whole kernel, `transpose_tiles.py`, `transposed_row_tiles.py`, `scatter.py` and
-`vector_width.py`. `foreach.py` is for horizontally fused kernels. The result is a `LoopNest` (`ir/loop_nest.py`),
-`describe.py` makes its record.
+`masked_ends.py`; and of a whole kernel, `unmasked_loads.py`, `transpose_tiles.py`, `transposed_row_tiles.py`,
+`scatter.py` and `vector_width.py`. `foreach.py` is for horizontally fused kernels. The result is a `LoopNest`
+(`ir/loop_nest.py`), `describe.py` makes its record.
 """
 from __future__ import annotations
 
