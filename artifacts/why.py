@@ -14,20 +14,23 @@ from typing import Any
 from ..dependencies import msgspec
 from .listing import Line, printable
 from .recording import Recording
-from .records import Fusion, Guards, Schedule
+from .records import Fusion, Guards, Location, Schedule
 from .related_decisions import related_decisions
 from .render_lists import break_lines, candidate_lines, decision_lines, recompile_lines, symbol_lines
 from .summary import breaks, recompiles
 
 _WORD = re.compile(r"\d+/\d+|[A-Za-z_][A-Za-z_0-9]*|\d+")
 _COMPILE_ID = re.compile(r"(?<![\w/])\d+/\d+(?:@(?:rank)?\d+)?(?![\w/])")
+_FILE = re.compile(r"[^\s:@\"']*\.py\b")
 _LINE = re.compile(r"(?:\blines? |\.py:)(\d+)", re.IGNORECASE)
+_DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:\.(?!py\b)[A-Za-z_]\w*)+")
 TOPICS: dict[frozenset[str], str] = {
     frozenset("break breaks broken broke breaking".split()): "break",
     frozenset("recompile recompiles recompiled recompiling recompilation recompilations".split()): "recompile",
     frozenset("eager uncompiled skipped".split()): "eager",
 }
 """Words that ask for one kind of answer."""
+_COMPILED = frozenset("compile compiled compiles".split())
 CHOICES = ("decision", "fusion", "break", "recompile")
 """Kinds of answers that give a reason; they come before those that only describe."""
 # Words that add nothing beside a word of TOPICS.
@@ -39,7 +42,7 @@ _QUESTION = frozenset("why was were is are did does do not no the a an of with i
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: `about` is the text that questions are matched with, `line` its line of the program."""
+    """One answer: `about` is the text that questions are matched with, `line` its line of the program's `file`."""
 
     compile: str
     kind: str  # decision | fusion | break | recompile | symbol | kernel | buffer | absent | compile
@@ -47,16 +50,18 @@ class Answer:
     lines: tuple[Line, ...]
     document: dict[str, Any]
     line: int = -1
+    file: str = ""
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A parsed question: `words` to look for, and if given a compilation, a line, and kinds of answers."""
+    """A parsed question: `words` to look for, and if given a compilation, a file, a line, and kinds of answers."""
 
     words: frozenset[str]
     compile: str
     line: int
     kinds: frozenset[str]
+    file: str
 
     @classmethod
     def of(cls, subject: str) -> _Question:
@@ -64,23 +69,30 @@ class _Question:
         words = {word.lower() for word in _WORD.findall(subject)}
         found = _COMPILE_ID.search(subject)
         place = _LINE.search(subject)
+        file = _FILE.search(subject)
         kinds = {kind for topic, kind in TOPICS.items() if words & topic}
         if {"not", "compiled"} <= words or {"not", "compile"} <= words:
             kinds.add("eager")
-        told = frozenset().union(*TOPICS) | _QUESTION | _FILLING if kinds or place or found else _QUESTION
+        if "again" in words and words & _COMPILED:
+            kinds.add("recompile")
+            words -= {"again", *_COMPILED}
+        told = frozenset().union(*TOPICS) | _QUESTION | _FILLING if kinds or place or file or found else _QUESTION
         taken = {found[0], *re.findall(r"\d+", found[0])} if found else set()
         taken |= {place[1]} if place else set()
+        taken |= {word.lower() for word in _WORD.findall(file[0])} if file else set()
         wanted = words - told - taken
-        if not (wanted or found or place or kinds):
+        if not (wanted or found or place or file or kinds):
             wanted = words
-        if found and not (wanted or place or kinds):
+        if found and not (wanted or place or file or kinds):
             kinds = {"compile", "recompile", "break", "absent", "decision"}
-        return cls(frozenset(wanted), found[0] if found else "", int(place[1]) if place else -1, frozenset(kinds))
+        return cls(frozenset(wanted), found[0] if found else "", int(place[1]) if place else -1, frozenset(kinds),
+                   _base_name(file[0]) if file else "")
 
     def fits(self, answer: Answer) -> bool:
-        """Whether an answer is about that compilation, line and kind."""
+        """Whether an answer is about that compilation, file, line and kind."""
         return (
             (not self.compile or answer.compile == self.compile)
+            and (not self.file or _base_name(answer.file) == self.file)
             and (self.line < 0 or answer.line == self.line)
             and (not self.kinds or answer.kind in self.kinds
                  or ("eager" in self.kinds and answer.kind in ("compile", "break")))
@@ -89,7 +101,11 @@ class _Question:
     @property
     def narrows(self) -> bool:
         """Whether it names more than words."""
-        return bool(self.compile or self.line >= 0 or self.kinds)
+        return bool(self.compile or self.file or self.line >= 0 or self.kinds)
+
+
+def _base_name(path: str) -> str:
+    return re.split(r"[/\\]", path)[-1].lower()
 
 
 def _runs_in_eager(answer: Answer) -> bool:
@@ -164,7 +180,7 @@ _POINTED = frozenset().union(*(topic for topic, _, _ in POINTERS)) | frozenset(
 def pointers(subject: str) -> list[tuple[str, str]]:
     """The commands that answer a general question, one about the recording as a whole, each with what it shows."""
     question = _Question.of(subject)
-    if question.words - _POINTED or question.compile or question.line >= 0:
+    if question.words - _POINTED or question.compile or question.file or question.line >= 0:
         return []
     words = {word.lower() for word in _WORD.findall(subject)}
     return [(command, shows) for topic, command, shows in POINTERS if words & topic]
@@ -178,7 +194,8 @@ def left_out(recording: Recording, subject: str, found: list[Answer], compile_id
     asked = _Question.of(subject).words
     words = [word for word in dict.fromkeys(_WORD.findall(subject)) if word.lower() in asked]
     known = {word for answer in _all(recording, compile_id) for word in _WORD.findall(answer.about)}
-    names = [word for word in words if word in known or re.search(r"[a-z]_?\d", word)]
+    dotted = set(_WORD.findall(" ".join(_DOTTED.findall(subject))))
+    names = [word for word in words if word in known or word in dotted or re.search(r"[a-z]_?\d", word)]
     return [word for word in names if not all(word in _WORD.findall(answer.about) for answer in found)]
 
 
@@ -201,7 +218,7 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     functions = {info.id: info.function for info in recording.compiles()}
     for owner, decision in recording.decisions(compile_id):
         yield Answer(owner, "decision", decision.subject, tuple(decision_lines(decision)), _plain(decision),
-                     decision.location.line if decision.location else -1)
+                     *_place(decision.location))
     for owner, fusion in recording.records(Fusion, compile_id):
         for candidate in fusion.candidates:
             yield Answer(owner, "fusion", f"{candidate.first} {candidate.second}", tuple(candidate_lines(candidate)),
@@ -209,12 +226,11 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     for owner, found, _ in breaks(recording, compile_id):
         about = f"{found.source} {found.code} {found.message}"
         yield Answer(owner, "break", f"{about} {found.location.function}", tuple(break_lines(found, recording.source)),
-                     _plain(found), found.location.line)
+                     _plain(found), *_place(found.location))
     for owner, recompile in recompiles(recording, compile_id):
         lines = tuple(recompile_lines(recompile, recording.source))
-        place = recompile.location.line if recompile.location else -1
         about = f"{recompile.guard} {recompile.subject} {functions.get(owner, '')}"
-        yield Answer(owner, "recompile", about, lines, _plain(recompile), place)
+        yield Answer(owner, "recompile", about, lines, _plain(recompile), *_place(recompile.location))
     for owner, guards in recording.records(Guards, compile_id):
         for symbol in guards.symbols:
             lines = tuple(symbol_lines(symbol, recording.source))
@@ -229,7 +245,11 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
             why = f": {info.reason}" if info.reason else ""
             text = f"{info.function} ({info.file}:{info.line}) {info.status}{why}"
             yield Answer(info.id, "compile", f"{info.id} {info.function}", (Line(printable(text)),),
-                         {"id": info.id, "status": info.status, "reason": info.reason}, info.line)
+                         {"id": info.id, "status": info.status, "reason": info.reason}, info.line, info.file)
+
+
+def _place(location: Location | None) -> tuple[int, str]:
+    return (location.line, location.file) if location is not None else (-1, "")
 
 
 def _planned(owner: str, schedule: Schedule) -> Iterator[Answer]:
