@@ -7,5 +7,6 @@ frame call each other), `eager_fallback.py` (a graph that raises is repeated in 
 with its record) and `dispatch.py` (the hook's callback, recompilation limits, the public functions).
 `visible.py` gives each callable a frame that the hook sees, `break_search.py`, `break_records.py` and
 `frame_records.py` report breaks and frames, `function_modes.py` handles modes that are active around a call,
+`random_state.py` keeps Python's `random` as the program left it,
 `stances.py` what calls do instead of compiling, and `registry.py` holds what was compiled.
 """

@@ -2,8 +2,8 @@
 
 Read `eval_frame.py` first: the frame evaluation hook, and the only file that touches all of `torch._C._dynamo`'s
 private interface to it. `skips.py` then says which frames are left alone, `global_modes.py` which modes of torch a
-trace sets and restores. The rest protects the user's process while a frame is compiled: `random_state.py` and
-`rng_ops.py` (random number generators), `warning_filters.py`, `tracebacks.py`, `dispatch_modes.py` (other observers of
+trace sets and restores. The rest protects the user's process while a frame is compiled: `rng_ops.py`
+(random number generators), `warning_filters.py`, `tracebacks.py`, `dispatch_modes.py` (other observers of
 the frame), `device_guard.py`, and `dynamo_stubs.py`, which lets torch's fake tensors and guard tree work without
 importing TorchDynamo. `per_code.py` and `compile_wrappers.py` recognize code objects and compiled functions,
 `class_versions.py` and `tensor_members.py` classes of torch that the program has changed; `statistics.py` counts.
