@@ -23,13 +23,16 @@ _WORD = re.compile(r"\d+/\d+|[A-Za-z_][A-Za-z_0-9]*|\d+")
 _NAME = re.compile(r"\d+/\d+|[A-Za-z_]\w*(?:\.\w+)*|\d+")
 """As words, but with parts: `backward.buf3`."""
 _COMPILE_ID = re.compile(r"(?<![\w/])\d+/\d+(?:@(?:rank)?\d+)?(?![\w/])")
-_LINE = re.compile(r"(?:\blines? |([\w./-]+\.py):)(\d+)", re.IGNORECASE)
+_FILE = re.compile(r"[^\s:@\"']*\.py\b")
+_LINE = re.compile(r"(?:\blines? |\.py:)(\d+)", re.IGNORECASE)
+_DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:\.(?!py\b)[A-Za-z_]\w*)+")
 TOPICS: dict[frozenset[str], str] = {
     frozenset("break breaks broken broke breaking".split()): "break",
     frozenset("recompile recompiles recompiled recompiling recompilation recompilations".split()): "recompile",
     frozenset("eager uncompiled skipped".split()): "eager",
 }
 """Words that ask for one kind of answer."""
+_COMPILED = frozenset("compile compiled compiles".split())
 CHOICES = ("decision", "fusion", "break", "recompile")
 """Kinds of answers that give a reason; they come before those that only describe."""
 # Words that add nothing beside a word of TOPICS.
@@ -54,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Question:
-    """A parsed question: `words` to look for, and if given a compilation, a line (of a file), and kinds of answers."""
+    """A parsed question: `words` to look for, and if given a compilation, a file, a line, and kinds of answers."""
 
     words: frozenset[str]
     compile: str
@@ -67,39 +70,43 @@ class _Question:
         """Parse a question."""
         words = _words(subject)
         found = _COMPILE_ID.search(subject)
-        place = _LINE.search(subject)
+        place, path = _LINE.search(subject), _FILE.search(subject)
         kinds = {kind for topic, kind in TOPICS.items() if words & topic}
         if {"not", "compiled"} <= words or {"not", "compile"} <= words:
             kinds.add("eager")
-        told = frozenset().union(*TOPICS) | _QUESTION | _FILLING if kinds or place or found else _QUESTION
+        if "again" in words and words & _COMPILED:
+            kinds.add("recompile")
+            words -= {"again", *_COMPILED}
+        narrows = bool(kinds or place or path or found)
+        told = frozenset().union(*TOPICS) | _QUESTION | _FILLING if narrows else _QUESTION
         taken = {found[0], *re.findall(r"\d+", found[0])} if found else set()
-        taken |= _words(place[0]) if place else set()
+        taken |= {word for found_place in (place, path) if found_place for word in _words(found_place[0])}
         wanted = words - told - taken
-        if not (wanted or found or place or kinds):
+        if not (wanted or narrows):
             wanted = words
-        if found and not (wanted or place or kinds):
+        if found and not (wanted or place or path or kinds):
             kinds = {"compile", "recompile", "break", "absent", "decision"}
-        file, line = (place[1] or "", int(place[2])) if place else ("", -1)
-        return cls(frozenset(wanted), found[0] if found else "", file, line, frozenset(kinds))
+        line = int(place[1]) if place else -1
+        return cls(frozenset(wanted), found[0] if found else "", path[0] if path else "", line, frozenset(kinds))
 
     def fits(self, answer: Answer) -> bool:
-        """Whether an answer is about that compilation, line and kind."""
+        """Whether an answer is about that compilation, file, line and kind."""
         return (
             (not self.compile or answer.compile == self.compile)
-            and (self.line < 0 or self._at(answer))
+            and self._at(answer)
             and (not self.kinds or answer.kind in self.kinds
                  or ("eager" in self.kinds and answer.kind in ("compile", "break")))
         )
 
     def _at(self, answer: Answer) -> bool:
-        """Whether an answer is about that line, or named after it (`helper@program.py:12`)."""
-        here = answer.line == self.line and within(self.file, answer.file)
+        """Whether an answer is about that file and line, or named after them (`helper@program.py:12`)."""
+        here = self.line in (-1, answer.line) and within(self.file, answer.file)
         return here or (self.file != "" and f"{self.file}:{self.line}" in answer.about.split("@"))
 
     @property
     def narrows(self) -> bool:
         """Whether it names more than words."""
-        return bool(self.compile or self.line >= 0 or self.kinds)
+        return bool(self.compile or self.file or self.line >= 0 or self.kinds)
 
 
 def _runs_in_eager(answer: Answer) -> bool:
@@ -180,7 +187,7 @@ _POINTED = frozenset().union(*(topic for topic, _, _ in POINTERS)) | frozenset(
 def pointers(subject: str) -> list[tuple[str, str]]:
     """The commands that answer a general question, one about the recording as a whole, each with what it shows."""
     question = _Question.of(subject)
-    if question.words - _POINTED or question.compile or question.line >= 0:
+    if question.words - _POINTED or question.compile or question.file or question.line >= 0:
         return []
     words = _words(subject)
     return [(command, shows) for topic, command, shows in POINTERS if words & topic]
@@ -195,7 +202,8 @@ def left_out(recording: Recording, subject: str, found: list[Answer], compile_id
     asked = _Question.of(subject).words
     words = [word for word in dict.fromkeys(_WORD.findall(subject)) if word.lower() in asked]
     known = {word for answer in _all(recording, compile_id) for word in _WORD.findall(answer.about)}
-    names = [word for word in words if word in known or re.search(r"[a-z]_?\d", word)]
+    dotted = set(_WORD.findall(" ".join(_DOTTED.findall(subject))))
+    names = [word for word in words if word in known or word in dotted or re.search(r"[a-z]_?\d", word)]
     told = [set(_WORD.findall(answer.about)) for answer in found]
     if any(about.issuperset(names) for about in told):
         return []

@@ -14,7 +14,7 @@ import torch
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Breaks, Frame, Recompile, Schedule
 from ptdebug.artifacts.render_lists import recompile_lines
-from ptdebug.artifacts.why import Answer, answers, pointers
+from ptdebug.artifacts.why import Answer, answers, left_out, pointers
 from ptdebug.cli import api
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -73,6 +73,18 @@ def test_a_line_is_asked_for(recording: Recording) -> None:
         found = answers(recording, question)
         assert kinds(found) == {"break"} and {a.line for a in found} == {BREAK_LINE}
     assert answers(recording, "why was the graph broken at line 9999?") == []
+    for place, line in ((Path(__file__).name, BREAK_LINE), (__file__, BREAK_LINE), (Path(__file__).name, 9999)):
+        found = answers(recording, f"why was the graph broken at {place}:{line}?")
+        assert kinds(found) == ({"break"} if line == BREAK_LINE else set())
+    assert kinds(answers(recording, f"what broke in {Path(__file__).name}?")) == {"break"}
+    assert answers(recording, f"why was the graph broken at other.py:{BREAK_LINE}?") == []
+
+
+def test_names_that_are_not_recorded_are_told(recording: Recording) -> None:
+    for name, missing in (("Nett", ["Nett"]), ("Net", [])):
+        question = f"why does {name}.forward run in eager?"
+        assert left_out(recording, question, answers(recording, question)) == missing
+    assert kinds(answers(recording, "why was Net.forward compiled again?")) == {"recompile"}
 
 
 def test_a_compilation_is_asked_for_by_its_id(recording: Recording) -> None:

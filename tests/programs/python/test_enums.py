@@ -145,6 +145,29 @@ def enumerations_that_refuse(compile):
     return [f(torch.ones(1)) for _ in range(2)]
 
 
+class Level(enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        if value == "error":
+            raise KeyError(value)
+        return cls[value.upper()] if isinstance(value, str) and value != "none" else None
+
+
+@whole
+def members_that_missing_finds(compile):
+    f = compile(lambda x, name: (x * Level(name).value, Level(2)))
+    return [f(torch.ones(1), name) for name in ("low", "high", "low")]
+
+
+@program
+def members_that_missing_does_not_find(compile):
+    f = compile(lambda x, name: x * Level(name).value)
+    return [call(f, torch.ones(1), name) for name in ("none", "error", "medium", 7, "low")]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_enumerations_is_the_program(name):
     check(program[name])

@@ -16,6 +16,10 @@ def asked(x, a, b):
     return a is b, x + 1, a is not b
 
 
+def asked_again(x):
+    return x + 1
+
+
 @program
 def equal_objects_that_are_one_in_some_calls(compile):
     one = {"float": 1.5, "int": 1000, "text": "hello world", "tuple": (1, 2)}
@@ -93,6 +97,19 @@ def keys_that_equal_nothing(compile):
     table = {known: 2, (1, known): 3}
     f = compile(lambda x, key: x * table.get(key, 5))
     return [f(torch.ones(2), key) for key in (known, float("nan"), known, (1, known), (1, float("nan")))]
+
+
+@program
+def functions_and_their_ids(compile):
+    seen = {}
+
+    def fn(x, function):
+        seen[id(function)] = function.__name__
+        return function(x), x[slice(None, None, 2).indices(3)[0]]
+
+    f, functions = compile(fn), (asked_again, torch.sin, asked_again, lambda x: x)
+    found = [f(torch.ones(3), function) for function in functions]
+    return found, [seen[id(function)] for function in functions], len(seen)
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -137,6 +138,8 @@ RAISING: dict[str, Callable[[torch.Tensor], Any]] = {
     "isinstance": lambda x: isinstance(x, 3),  # type: ignore[arg-type]
     "issubclass": lambda x: issubclass(3, int),  # type: ignore[arg-type]
     "len": lambda x: len(3),  # type: ignore[arg-type]
+    "format": lambda x: (x, format([1], "x")),
+    "indices": lambda x: x + slice(1).indices(-1)[0],
     "own": lambda x: (_ for _ in ()).throw(OwnError(1)),
 }
 
@@ -168,6 +171,20 @@ def test_what_is_no_error_leaves_as_well(error: BaseException) -> None:
 
     with pytest.raises(type(error)):
         ptdebug.compile(function, fullgraph=True)(torch.ones(2))
+
+
+@pytest.mark.parametrize("status", [(), (None,), (3,), ("text",), ((1, 2),)], ids=repr)
+def test_sys_exit_raises(status: tuple[Any, ...]) -> None:
+    def caught(x: torch.Tensor) -> Any:
+        try:
+            sys.exit(*status)
+        except SystemExit as error:
+            return x + 1, error.args
+
+    assert ptdebug.compile(caught, fullgraph=True)(torch.ones(1))[1] == caught(torch.ones(1))[1]
+    with pytest.raises(SystemExit) as left:
+        ptdebug.compile(lambda x: sys.exit(*status), fullgraph=True)(torch.ones(1))
+    assert left.value.args == caught(torch.ones(1))[1]
 
 
 def test_a_break_before_the_exception_is_an_error_of_fullgraph() -> None:

@@ -151,3 +151,18 @@ def test_texts_that_are_asked_for_after_a_break() -> None:
         return [f(torch.ones(3), name) for name in ("a", "b", "a", "c", "b")]
 
     check(use)
+
+
+class Spelled:
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+
+def test_format_is_called_as_in_an_f_string() -> None:
+    def use(compile):
+        f = compile(lambda x, step: (x + 1, format(Spelled(), ">4"), format(step, "03d"), format(None), format([1])))
+        return [f(torch.ones(2), step) for step in (1, 2, 3)]
+
+    STATISTICS.clear()
+    check(use)
+    assert not any("break" in why for why in STATISTICS.reasons)

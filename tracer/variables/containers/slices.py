@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...breaks.reasons import Reason
@@ -10,7 +10,7 @@ from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source
 from ..core.attributes import is_python_method
 from ..core.base import Value
-from ..core.constant import constant
+from ..core.constant import constant, fold
 from ..core.late import late
 from ..core.operators import COMPARISONS, apply
 from ..core.registry import FRESH, build, builds
@@ -54,6 +54,12 @@ class SliceValue(Value):
         if name in names:
             return self.parts[names.index(name)]
         return super().getattr(tx, name)
+
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`indices` of a known length."""
+        if name == "indices":
+            return fold(tx, self.as_constant().indices, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Compared as the tuple of the parts."""

@@ -33,6 +33,7 @@ from ..torch.tensor import TensorValue
 from ..torch.tensor_constructors import warned_of_history
 from .exceptions import ExceptionValue
 from .float_sum import add_up
+from .functions import FunctionValue
 from .identities import identity_of
 from .instance_checks import is_instance, is_subclass
 from .objects import ObjectValue
@@ -122,6 +123,8 @@ def _id(tx: Translator, value: Value) -> Value:
     real = getattr(value, "real", None)
     if real is None and value.is_constant():
         real = value.as_constant()
+    if isinstance(value, FunctionValue) and value.source is not None:
+        real = value.function
     if real is None or (isinstance(value, TensorValue) and value.source is None):
         if value.source is not None or not value.identified or not isinstance(value, _MADE):
             raise Unsupported(Reason.UNSUPPORTED_BUILTIN, id, given=(value,))
@@ -263,6 +266,10 @@ def format_value(tx: Translator, value: Value, conversion: str, spec: Value | No
             return number_text(tx, value, pattern)
         value = constant(value.specialize(tx))
     return fold(tx, format, [value, constant(pattern)])
+
+
+def _format(tx: Translator, value: Value, spec: Value | None = None) -> Value:
+    return format_value(tx, value, "", spec)
 
 
 @handles(locals)
@@ -459,7 +466,7 @@ _TABLE: dict[Callable[..., Value], tuple[Any, ...]] = {
     _len: (len,), _isinstance: (isinstance,), _issubclass: (issubclass,), _type: (type,), _getattr: (getattr,),
     _hasattr: (hasattr,), _setattr: (setattr,), _delattr: (delattr,), _callable: (callable,), _id: (id,),
     _hash: (hash,), _super: (super,), _vars: (vars,), _dir: (dir,), _int: (int,), _float: (float,), _bool: (bool,),
-    _str: (str,), _repr: (repr,),
+    _str: (str,), _repr: (repr,), _format: (format,),
     _list: (list,), _tuple: (tuple,), _size: (torch.Size,), _set: (set,), _frozenset: (frozenset,), _dict: (dict,),
     _ordered_dict: (OrderedDict,), _defaultdict: (defaultdict,), _deque: (deque,), _slice: (slice,), _range: (range,),
     _sum: (sum,), _any: (any,), _all: (all,), _sorted: (sorted,), _round: (round,), _divmod: (divmod,), _pow: (pow,),

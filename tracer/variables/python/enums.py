@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import MISSING, bind, is_python_method, is_user_defined, lookup, special
-from ..core.base import Value
+from ..core.base import ObservedException, Value
 from ..core.constant import ConstantValue, fold
 from ..core.identity_guards import guard_unchanged
 from ..core.late import late
@@ -57,12 +57,26 @@ def is_plain_enum(cls: type) -> TypeGuard[type[enum.Enum]]:
 
 
 def member_of(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """`cls(value)`. A user-defined `_missing_` runs in eager, and so does the making of a new enumeration."""
+    """`cls(value)`. What a user-defined `_missing_` does not find is left to eager, and so is a new enumeration."""
     assert issubclass(cls, enum.Enum)
     own: Any = lookup(cls, "_missing_")
     if not is_plain_enum(cls) or len(args) != 1 or kwargs:
         raise Unsupported(Reason.UNSUPPORTED_CLASS, cls)
     value = args[0].as_constant()
     if not is_library(own.__func__.__module__) and not any(value is member or value == member.value for member in cls):
-        raise Unsupported(Reason.UNSUPPORTED_METHOD, cls, "_missing_")
+        return _found_by_missing(tx, cls, own, args)
     return fold(tx, cls, args, kwargs)
+
+
+def _found_by_missing(tx: Translator, cls: type[enum.Enum], own: Any, args: Sequence[Value]) -> Value:
+    """The member that the class's own `_missing_` returns. What it raises is left to eager, which chains it to an error
+    of enum."""
+    if not isinstance(own, classmethod) or not is_python_method(own.__func__):
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, cls, "_missing_")
+    try:
+        found = existing(tx, cls).call_method(tx, "_missing_", args, {})
+    except ObservedException as raised:
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, cls, "_missing_") from raised
+    if not found.is_constant() or not isinstance(found.as_constant(), cls):
+        raise Unsupported(Reason.UNSUPPORTED_METHOD, cls, "_missing_")
+    return found

@@ -23,12 +23,12 @@ from ...breaks.unsupported import Unsupported
 from ..containers.dicts import make_dict
 from ..containers.sequences import TupleValue, make_tuple
 from ..core.base import Value
-from ..core.constant import ConstantValue, constant, fold
+from ..core.constant import ConstantValue, constant, fold, is_none
 from ..core.handlers import NAMED, handles, pure
 from ..core.identity_guards import guard_unchanged
 from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, builds, from_python
 from .classes import ClassValue
-from .exceptions import TracebackValue
+from .exceptions import ExceptionValue, TracebackValue, make_exception
 from .functions import FunctionValue
 from .instances import new_object
 from .objects import ObjectValue
@@ -95,6 +95,18 @@ def _build_signature(tx: Translator, obj: Any, source: Source | None) -> Value:
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
     return ConstantValue(obj, source)
+
+
+@handles(sys.exit)
+def _exit(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    """`raise SystemExit(status)`; a tuple is all of its arguments."""
+    if len(args) > 1 or kwargs or any(isinstance(arg, ExceptionValue) for arg in args):  # which may be what is raised
+        raise Unsupported(Reason.UNSUPPORTED_BUILTIN, sys.exit)
+    if args and isinstance(args[0], TupleValue):
+        args = args[0].items
+    elif args and is_none(args[0]):
+        args = ()
+    tx.raise_value(make_exception(tx, SystemExit, args))
 
 
 @handles(inspect.signature)
