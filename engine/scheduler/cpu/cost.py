@@ -13,6 +13,7 @@ EXPENSIVE = frozenset((
 ))
 EXPENSIVE_COST = 8
 FEW_ROWS = 15  # fewer elements than a vector has
+FEW_MASKED = 8  # so few that a vector under a mask is mostly empty
 
 
 def body_work(body: LoopBody) -> sympy.Expr:

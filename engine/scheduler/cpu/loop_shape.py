@@ -12,8 +12,9 @@ from ...ir.body_affine import coefficient, index_forms, static
 from ...ir.ir import Axis, Group, LoopBody
 from ...ir.loop_nest import Threads
 from ...ir.tiles import RowTile
+from ...toolchain.cpp_build import cpu_features
 from ..legality import accesses
-from .cost import FEW_ROWS, PARALLEL_WORK, body_work
+from .cost import FEW_MASKED, FEW_ROWS, PARALLEL_WORK, body_work
 from .distribution import cut, dependent
 from .scatter import free_axes, owner, scatters, worth_owning
 from .transposed_row_tiles import find_row_tile
@@ -197,4 +198,5 @@ def _short_rows(bodies: Sequence[LoopBody], lane: Axis) -> bool:
         return False
     place = max(b.axes.index(lane) for b in bodies if lane in b.axes) + 1
     inner = [sympy.Mul(*[a.extent for a in (*b.axes[place:], *b.reduction_axes)]) for b in bodies]
-    return all(n.is_Integer and n <= FEW_ROWS for n in inner)
+    masks = "avx512bw" in cpu_features().split()  # then a row that is no whole vector is one under a mask
+    return all(n.is_Integer and n <= (FEW_MASKED if masks else FEW_ROWS) for n in inner)
