@@ -184,11 +184,12 @@ class RecordingWriter:
     # ---- beyond the protocol ----------------------------------------------------------------------------------------
     @_guarded
     def flush_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
-        """Store the run-time counters (compile id -> current values), replacing earlier ones.
+        """Store the run-time counters (compile id -> current values), replacing earlier ones: of compilations that
+        were recorded here: `explain` compiles without recording.
 
         Never called from a compiled call; the caller counts.
         """
-        self._write_runtime(runtimes)
+        self._write_runtime({id: runtime for id, runtime in runtimes.items() if id in self._begun})
 
     @_guarded
     def note(self, text: str) -> None:

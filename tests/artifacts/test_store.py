@@ -41,12 +41,14 @@ def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
 
 def test_recording_the_same_artifact_again_replaces_it(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path / "rec")
+    writer.begin("0/0", "f", "f.py", 1)
     writer.record("0/0", "breaks", "", r.Breaks(()))
     writer.record("0/0", "capture", "", GRAPH)
     writer.flush_runtime({"0/0": r.Runtime(1)})
-    writer.flush_runtime({"0/0": r.Runtime(7)})
+    writer.flush_runtime({"0/0": r.Runtime(7), "1/0": r.Runtime(1)})
     writer.close()
     with Recording.open(tmp_path / "rec") as recording:
+        assert [info.id for info in recording.compiles()] == ["0/0"]  # 1/0 was compiled without being recorded
         assert recording.artifact("0/0", "runtime") == r.Runtime(7)
         assert [a.stage for a in recording.artifacts("0/0")] == ["capture", "breaks", "runtime"]
 
