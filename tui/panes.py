@@ -28,7 +28,7 @@ from .line_view import LineView
 from .outline import OTHERS
 from .outline_view import OutlineView
 from .plain import plain
-from .session import SOURCE, Match, Session, Target, short_name
+from .session import SOURCE, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
 LINKS_AFTER = 0.03  # seconds until the links of a compilation are read
@@ -143,6 +143,7 @@ class PanesScreen(Screen[None]):
         main.border_subtitle = f"{len(listing.lines)} lines"
         if self._linked_stage not in self.session.linkable(self.target):
             self._linked_stage = self.session.beside(self.target)
+        self._tabs()
         self._sync()
 
     def _show_and_reveal(self, target: Target, row: int | Ref | None = None, remember: bool = True) -> None:
@@ -238,6 +239,7 @@ class PanesScreen(Screen[None]):
         else:
             target = self.session.first_of(self.target.compile, stage)
         self._linked_target = target
+        self._tabs()
         if not self.session.is_cheap(target):
             linked.border_title = plain(short_name(target))
             linked.show(READING if found else LARGE)
@@ -344,14 +346,14 @@ class PanesScreen(Screen[None]):
     def _pane(self, name: str) -> None:
         for pane in PANES:
             self.set_class(pane == name, f"show-{pane}")
-        self._tabs(name)
+        self._tabs()
         self.query_one(f"#{name}").focus()
 
-    def _tabs(self, shown: str) -> None:
+    def _tabs(self) -> None:
         """In a narrow terminal, which of the panes is shown."""
         linked = short_name(self._linked_target) if self._linked_stage else "linked lines"
         names = {"outline": "tree", "main": short_name(self.target), "linked": linked}
-        tabs = "  ".join(f"[{text}]" if pane == shown else f" {text} " for pane, text in names.items())
+        tabs = "  ".join(f"[{text}]" if self.has_class(f"show-{pane}") else f" {text} " for pane, text in names.items())
         self.query_one("#tabs", Static).update(plain(f"{tabs}   (tab)"))
 
     def action_find(self) -> None:
@@ -469,10 +471,8 @@ class PanesScreen(Screen[None]):
 
     def action_search(self) -> None:
         """Search in everything."""
-        self.app.push_screen(screens.search(self.session), self._search_done)
-
-    def _search_done(self, match: Match | None) -> None:
-        self.go_to((match.target, match.row) if match is not None else None)
+        self.app.push_screen(screens.search(self.session),
+                             lambda match: self.go_to((match.target, match.row) if match else None))
 
     def action_copy_command(self) -> None:
         """Copy the command line that shows what is shown."""

@@ -75,7 +75,7 @@ async def test_a_selector_opens_its_artifact(size: tuple[int, int]) -> None:
         assert "def forward(" in driver.text
         assert driver.app.focused.id == "main"
         both = size[0] >= 100
-        assert ("program model.py" in driver.text) == both  # the linked pane
+        assert ("─ program model.py" in driver.text) == both  # the linked pane
         assert ("recording" in driver.text) == both
         lines = driver.text.split("\n")
         assert len(lines) == size[1]
@@ -127,6 +127,7 @@ async def test_stages_and_compilations_by_key() -> None:
     async with driving("@:0/0:capture", NARROW) as driver:
         await driver.press("right_square_bracket")
         assert driver.app.screen.target.stage == "breaks"
+        assert "[0/0 breaks]   program model.py    (tab)" in driver.text
         await driver.press("left_square_bracket", "right_curly_bracket")
         assert (driver.app.screen.target.compile, driver.app.screen.target.stage) == ("0/1", "capture")
         assert "float32[s0, 8]" in driver.text
