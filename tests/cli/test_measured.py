@@ -13,6 +13,7 @@ from ptdebug.artifacts.measured import Measured, MeasuredKernel
 from ptdebug.artifacts.recording import Recording
 from ptdebug.cli.main import main
 from ptdebug.dependencies import msgspec
+from ptdebug.tui.answers.answer import Answer
 from ptdebug.tui.answers.measured import measured_rows
 from ptdebug.tui.session import Session
 
@@ -39,6 +40,10 @@ def _id(recorded: Path) -> str:
         return recording.compiles()[0].id
 
 
+def _rows(recorded: Path) -> list[Answer]:
+    return measured_rows(Session(Recording.open(recorded)), _id(recorded), measured.kept(recorded).get(_id(recorded)))
+
+
 def test_kernels_have_their_times(recorded: Path, capsys) -> None:
     assert main(["kernels", str(recorded), "--json"]) == 0
     groups = json.loads(capsys.readouterr().out)["kernels"]
@@ -52,21 +57,20 @@ def test_kernels_have_their_times(recorded: Path, capsys) -> None:
     assert "measured on NVIDIA X" in text and "800.0 us; 1 GB/s, 90% of a copy" in text
     assert "200.0 us; 0 GB/s, 50% of a copy; 200.0 TFLOP/s, 25% of the peak  ran gemm_sm90" in text
 
-    rows = measured_rows(Session(Recording.open(recorded)), _id(recorded))
+    rows = _rows(recorded)
     assert [row.title.split()[0] for row in rows] == ["1.000", "0.800", "0.200"]  # the graph, then the longest first
     assert "slower than eager: a product (m.py:3): slow" in rows[0].details()
     assert "[######### ]" in rows[1].title
     assert "ran gemm_sm90" in rows[2].details() and rows[2].opens is not None
 
     measured.keep(recorded, _kept(recorded, product))  # measured when it was scheduled otherwise
-    assert len(measured_rows(Session(Recording.open(recorded)), _id(recorded))) == 1
+    assert len(_rows(recorded)) == 1
     none = MeasuredKernel("", names[0], "extern", 0.0, None, 1000, 0.5, 10, 1e308)
     measured.keep(recorded, _kept(recorded, none, msgspec.structs.replace(none, name=names[1])))
-    assert [row.details()[0] for row in measured_rows(Session(Recording.open(recorded)), _id(recorded))[1:]] == [
-        "0.0 us", "0.0 us"]
+    assert [row.details()[0] for row in _rows(recorded)[1:]] == ["0.0 us", "0.0 us"]
     (recorded / measured.FILE).write_text("damaged")
     assert measured.kept(recorded) == {} and main(["kernels", str(recorded)]) == 0
-    assert measured_rows(Session(Recording.open(recorded)), _id(recorded)) == []
+    assert _rows(recorded) == []
 
 
 def test_replay_keeps_what_it_measured(recorded: Path, capsys) -> None:

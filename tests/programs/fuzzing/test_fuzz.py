@@ -20,7 +20,7 @@ from .prelude import MARK, PRELUDE
 from .shrink import shrink
 
 FUZZ = Path(__file__).with_name("fuzz.py")
-COUNT = 150  # in each half, of 0.2 seconds each
+COUNT = 100  # in each half, of 0.3 seconds each
 ENGINE = 50  # every 50th is compiled to machine code
 
 
