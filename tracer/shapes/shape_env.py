@@ -10,6 +10,7 @@ import sympy
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
+from torch.utils._traceback import CapturedTraceback
 
 from ...artifacts.records import Location
 
@@ -24,16 +25,6 @@ class _Place(symbolic_shapes.SLoc):
 _NOWHERE = _Place("", None)
 
 
-class _NoStack:
-    """A stack that nobody reads."""
-
-    def format(self) -> list[str]:
-        return []
-
-    def cleanup(self) -> None:
-        pass
-
-
 class _Stacks(dict[sympy.Symbol, Any]):
     """Where unbacked symbols were made, if that is logged. torch formats these stacks for each error about a symbol,
     for which it loads all of TorchInductor: that takes a second of CPU time."""
@@ -41,8 +32,10 @@ class _Stacks(dict[sympy.Symbol, Any]):
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
 
-    def __setitem__(self, symbol: sympy.Symbol, stack: Any) -> None:
-        super().__setitem__(symbol, stack if self._log.isEnabledFor(logging.DEBUG) else _NoStack())
+    def __setitem__(self, symbol: sympy.Symbol, stack: CapturedTraceback) -> None:
+        if not self._log.isEnabledFor(logging.DEBUG):
+            stack.cleanup()  # it is empty from now on
+        super().__setitem__(symbol, stack)
 
 
 class CaptureShapeEnv(ShapeEnv):
