@@ -10,7 +10,7 @@ import torch
 from torch.utils._sympy import functions
 
 from ...artifacts.records import CodeLine
-from ..codegen.cpp_wrapper.gpu.launches import GpuWrapper, loaded
+from ..codegen.cpp_wrapper.gpu.launches import GpuWrapper
 from ..codegen.triton import InterpretedGroup, TritonKernel
 from ..codegen.triton.building import options
 from ..codegen.triton.source import Launch, Table, TritonSource, Workspace, assemble
@@ -91,6 +91,3 @@ def properties(devices: Sequence[torch.device]) -> list[str]:
         it = torch.cuda.get_device_properties(device)
         found.append(f"{device} {it.name} {it.major}.{it.minor} {it.multi_processor_count} {it.total_memory}")
     return [*found, str(torch.version.cuda), str(torch.backends.cudnn.version()), options()]
-
-
-__all__ = ["data_of", "kernels_of", "launches_of", "loaded", "properties"]

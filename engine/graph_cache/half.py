@@ -154,7 +154,8 @@ def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[...
 
 
 def _on_a_gpu(half: Half, names: dict[str, Any], filename: str) -> Callable[..., Any]:
-    from .gpu import kernels_of, loaded  # which load Triton's code generation
+    from ..codegen.cpp_wrapper.gpu.launches import loaded  # which load Triton's code generation
+    from .gpu import kernels_of
 
     kernels = kernels_of(half.triton)
     runners = {name: kernel.runner() for name, kernel in kernels.items()}

@@ -13,6 +13,7 @@ from ....graphs.functional_graph import AtenGraph
 from ....graphs.wrapper_source import WrapperSource
 from ....ir.ir import Plan
 from ....runtime.cuda_graphs import conditions
+from ....runtime.entry import Compiled
 from ....toolchain.cpp_build import BuildFailed, Building, CannotBuild
 from ....unsupported import NoCppWrapper
 from ... import wrapper
@@ -29,9 +30,6 @@ GPU_BY_DEFAULT = True
 AS_DEFAULT = "a call launches its kernels in less time"
 
 
-Python = Callable[..., Sequence[Any]]
-
-
 @dataclass(frozen=True)
 class GpuWrapper:
     """A wrapper that is being built. `kernels` are those it was written for; `launches` are (kernel, which of its
@@ -45,7 +43,7 @@ class GpuWrapper:
     by_python: tuple[str | None, ...]
     functions: WrapperSource
 
-    def load(self, source: WrapperSource, kernels: Kernels, python: Python, context: CompileContext) -> Python:
+    def load(self, source: WrapperSource, kernels: Kernels, python: Compiled, context: CompileContext) -> Compiled:
         """The wrapper as a function, with `kernels` as they were compiled; `python` where it cannot be used."""
         refused = [n for n, kernel in self.kernels.items() if kernels[n].signature != kernel.signature]
         functions = wrapper.load(self.functions, context.for_part(f"{context.part}.steps".lstrip(".")))
@@ -61,9 +59,9 @@ class GpuWrapper:
 
 
 def loaded(
-    path: Path, native: Native, names: Mapping[str, Any], python: Python, kernels: Kernels,
+    path: Path, native: Native, names: Mapping[str, Any], python: Compiled, kernels: Kernels,
     launches: Sequence[tuple[str, int]], by_python: Sequence[str | None], functions: Sequence[Callable[..., Any]],
-) -> Python:
+) -> Compiled:
     """The wrapper in the library at `path`, for the rest see GpuWrapper. Raises NoCppWrapper without a driver."""
     launch, current = driver_functions()
     if not launch:
