@@ -24,8 +24,8 @@ from .subgraph import computed
 
 NEIGHBOURS = 200  # how many of the last cases that passed are compared with the result
 BACK = (1, 2, 4, 8, 16)  # steps, to what is tried where the script of the smallest case does not show the failure
-HURRY = 6.0  # parts of a case that never ends have this fraction of its time, and at least LEAST seconds
-LEAST = 10.0
+SHARE = 1 / 6  # of the limit, that parts of a case that never ends have
+LEAST = 10.0  # and at least so many seconds
 
 
 @dataclass
@@ -81,7 +81,7 @@ def minify_graph(
     reduction = Reduction(case, judge, pool.workers, smaller)
     interrupted, limit = False, max(CASE_LIMIT, pool.limit) if outcome.kind == "hang" else LIMIT
     try:
-        with _in_a_hurry(pool, outcome):
+        with _shorter_limit(pool, outcome):
             reduce_graph(reduction)
     except KeyboardInterrupt:
         interrupted = True
@@ -93,12 +93,12 @@ def minify_graph(
 
 
 @contextmanager
-def _in_a_hurry(pool: Pool, outcome: Outcome) -> Iterator[None]:
+def _shorter_limit(pool: Pool, outcome: Outcome) -> Iterator[None]:
     """Most parts of a case that never ends do not end either, and each would take the whole limit: they get less time.
     A part that is only slow may be taken for one; the script of the smallest has the whole limit to end."""
     whole = pool.limit
     if outcome.kind == "hang":
-        pool.limit = min(whole, max(LEAST, whole / HURRY))
+        pool.limit = min(whole, max(LEAST, SHARE * whole))
     try:
         yield
     finally:
