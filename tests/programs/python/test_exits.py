@@ -55,7 +55,7 @@ def test_what_the_program_holds_is_finalized(tmp_path: Path, leave: str) -> None
     ended = []
     for module in ("eager", "ptdebug"):
         script.write_text(PROGRAM.format(module=module, leave=LEAVES[leave]))
-        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-u", str(script)], capture_output=True, text=True)
         ended.append((done.returncode, done.stdout, done.stderr))
     assert ended[1] == ended[0]
     assert "del global" in ended[0][1]
