@@ -42,7 +42,7 @@ def launches_of(wrapper: GpuWrapper) -> LaunchesData:
 
 def _launch_data(launch: Launch) -> LaunchData:
     return LaunchData(
-        launch.name, launch.pointers, launch.types, _texts(launch.symbols), dict(launch.constants),
+        launch.name, launch.pointers, launch.types, _texts(launch.symbols), tuple(launch.constants.items()),
         _texts(launch.grid), launch.warps, launch.index, tuple([line.text for line in launch.lines]), launch.tile)
 
 
@@ -72,8 +72,8 @@ def _kernel(kept: KernelData) -> TritonKernel:
 
 def _launch(kept: LaunchData) -> Launch:
     return Launch(
-        kept.name, kept.pointers, kept.types, _values(kept.symbols), kept.constants, _values(kept.grid), kept.warps,
-        kept.index, tuple(map(CodeLine, kept.lines)), kept.tile)
+        kept.name, kept.pointers, kept.types, _values(kept.symbols), dict(kept.constants), _values(kept.grid),
+        kept.warps, kept.index, tuple(map(CodeLine, kept.lines)), kept.tile)
 
 
 def _values(texts: Sequence[str]) -> tuple[Any, ...]:

@@ -7,13 +7,14 @@ from ...dependencies import msgspec
 
 
 class LaunchData(msgspec.Struct, frozen=True):
-    """A `Launch`, its symbols and its grid as sympy's `srepr` has them, its lines without provenance."""
+    """A `Launch`, its symbols and its grid as sympy's `srepr` has them, its lines without provenance. The order of the
+    constants is that of the parameters: it must survive, and keys of a dict are sorted."""
 
     name: str
     pointers: tuple[str, ...]
     types: tuple[str, ...]
     symbols: tuple[str, ...]
-    constants: dict[str, int]
+    constants: tuple[tuple[str, int], ...]
     grid: tuple[str, ...]
     warps: int
     index: str

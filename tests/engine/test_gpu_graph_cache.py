@@ -12,8 +12,13 @@ import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.cli import wiring
 from ptdebug.engine import stages
+from ptdebug.engine.codegen.triton import TritonKernel, kernels_for_plan
+from ptdebug.engine.codegen.triton.building import canonical, parameter_constants, parameter_types
+from ptdebug.engine.codegen.triton.source import Launch, assemble
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.graph_cache import gpu
+from ptdebug.engine.graph_cache.half import decode_as, encode
+from ptdebug.engine.graph_cache.kernel_data import KernelData
 from ptdebug.engine.graph_cache.key import key_of
 from ptdebug.engine.ir.ir import KernelSignature
 from ptdebug.tracer.frames import dispatch
@@ -23,7 +28,7 @@ from torch.nn import functional as F
 
 from tests.devices import GPU
 
-from .gpu_driver import Driver, gpu_driver
+from .gpu_driver import Driver, gpu_driver, plan_for_gpu
 from .programs import Captured, capture
 
 WAYS = [{"cpp_wrapper": True}, {"cpp_wrapper": False}]
@@ -108,6 +113,27 @@ def test_an_optimizer_over_a_table(driver: Driver, cache: list[Any]) -> None:
         found.append([p.detach().clone() for p in parameters])
     assert len(cache) <= 2  # the first step makes the states
     torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+
+
+def jobs_of(kernel: TritonKernel) -> list[Any]:
+    """What Triton's compiler is given for each launch: text, types, and the constants in their order."""
+    return [(canonical(f"{assemble_text(launch)}\n", launch.name), parameter_types(launch, False),
+             parameter_constants(launch, False), launch.warps) for launch in kernel.source.launches]
+
+
+def assemble_text(launch: Launch) -> str:
+    return "\n".join(line.text for line in assemble([launch]))
+
+
+@pytest.mark.parametrize("graph", [
+    lambda x: torch.softmax(x, -1), lambda x: x.sum(0), lambda x: x.t().contiguous() + 1, lambda x: x.sum()])
+def test_what_comes_back_is_compiled_alike(graph: Callable[..., Any]) -> None:
+    plan = plan_for_gpu(capture(graph, torch.randn(300, 500)), CompileContext()).plan
+    kernels = kernels_for_plan(plan, CompileContext())
+    kept = tuple([gpu.data_of(kernel) for kernel in kernels.values()])
+    again = gpu.kernels_of(decode_as(encode(kept), tuple[KernelData, ...]))
+    assert list(again) == list(kernels)
+    assert [jobs_of(again[name]) for name in kernels] == [jobs_of(kernel) for kernel in kernels.values()]
 
 
 def test_a_group_without_a_kernel_is_not_kept() -> None:
