@@ -102,10 +102,10 @@ class Emitter:
         dims = frozenset().union(*(v.dims for v in operands))
         if s.op == "indirect":
             return self._indirect(body, s, operands[0], scope)
-        text = self._expression(s, operands)
+        text = self._expression(body, s, operands)
         return self.assign(scope, body.wanted_name(s), text, s.dtype, dims, origins_of(body, s), _note(s))
 
-    def _expression(self, s: Statement, operands: list[Value]) -> str:
+    def _expression(self, body: TileBody, s: Statement, operands: list[Value]) -> str:
         if s.op == "cast":
             return cast(operands[0].typed, operands[0].dtype, s.dtype)
         if s.op == "bitcast":
@@ -113,7 +113,7 @@ class Emitter:
         if s.op in ("rand", "randn"):
             raise TritonUnsupported(f"{s.op} has no Triton form that agrees with the other backends")
         if s.op == "truediv" and s.dtype == torch.float32:
-            quotient = self._quotient(*operands)
+            quotient = self._quotient(*operands, is_narrow=body.is_narrow(s))
             if quotient:
                 return quotient
         values = operands[1:] if s.op == "where" else operands
@@ -121,15 +121,15 @@ class Emitter:
         texts = [v.text if weak and v in values and _plain(v) else v.typed for v in operands]
         return expression(s.op, texts, values[0].dtype)
 
-    def _quotient(self, a: Value, b: Value) -> str:
+    def _quotient(self, a: Value, b: Value, is_narrow: bool) -> str:
         """A division of many elements by one number, in float32; "" for others. One that is known is a product with its
-        inverse, as in eager on a GPU."""
+        inverse, as in eager on a GPU. `is_narrow`: the result is rounded to fewer bits."""
         if b.constant is not None:
             inverse = float(1 / torch.tensor(float(b.constant), dtype=torch.float32))
             return f"{a.typed} * {literal(inverse, torch.float32)}"
         blocks = {d.name for d in self.dims.all if d.block}
         shared = blocks & b.dims < blocks & a.dims
-        return f"divided_by_shared({a.typed}, {b.text})" if shared else ""
+        return f"{'narrow_quotient' if is_narrow else 'divided_by_shared'}({a.typed}, {b.text})" if shared else ""
 
     # ---- positions --------------------------------------------------------------------------------------------------
     def _index(self, body: TileBody, index: sympy.Expr | None) -> tuple[str, frozenset[str]]:

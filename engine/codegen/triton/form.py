@@ -62,6 +62,12 @@ class TileBody:
     def reduces(self) -> bool:
         return any(s.op == "reduce" for s in self.statements)
 
+    def is_narrow(self, statement: Statement) -> bool:
+        """Whether all that becomes of a value is that it is rounded to a floating dtype of 16 bits or fewer."""
+        readers = [s for s in self.statements if statement.name in uses(s)]
+        return bool(readers) and all(
+            s.op == "cast" and s.dtype.is_floating_point and s.dtype.itemsize <= 2 for s in readers)
+
     @cached_property
     def inner(self) -> frozenset[str]:
         symbols = {a.symbol.name for a in self.space.axes} if self.space else set()

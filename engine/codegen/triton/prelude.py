@@ -12,13 +12,13 @@ HELPERS: dict[str, str] = {
 @triton.jit
 def nan_max(a, b):
     """The larger; NaN if either is."""
-    return tl.where((a != a) | (a > b), a, b)
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 ''',
     "nan_min": '''
 @triton.jit
 def nan_min(a, b):
     """The smaller; NaN if either is."""
-    return tl.where((a != a) | (a < b), a, b)
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 ''',
     "product": '''
 @triton.jit
@@ -92,22 +92,34 @@ def integer_pow(base, exponent):
     inverse = tl.where(base == 1, 1, tl.where(base == -1, 1 - 2 * (exponent & 1), 0)).to(result.dtype)
     return tl.where(exponent < 0, inverse, result)
 ''',
+    "inverse_of_shared": '''
+@triton.jit
+def inverse_of_shared(b):
+    """(scale, inverse of b * scale): b scaled, exactly, where its inverse is no normal number."""
+    scale = tl.where(tl.abs(b) > 1.2676506002282294e30, 5.421010862427522e-20,
+                     tl.where(tl.abs(b) < 7.888609052210118e-31, 1.8446744073709552e19, 1.0))
+    return scale, tl.div_rn(1.0, b * scale)
+''',
+    "narrow_quotient": '''
+@triton.jit
+def narrow_quotient(a, b):
+    """a / b for a result that is rounded to 16 bits or fewer, where many elements share b: off by two roundings."""
+    scale, inverse = inverse_of_shared(b)
+    return (a * scale) * inverse
+''',
     "divided_by_shared": '''
 @triton.jit
 def divided_by_shared(a, b):
     """a / b, rounded once, where many elements share b: without the branch that a division takes for zeros.
 
     The quotient by the inverse is corrected by what it leaves (Markstein, 1990); of infinities, NaN and zeros nothing
-    finite is left, and the quotient is right. Divisors whose inverse is no normal number are scaled. What is left of
-    an `a` below 1e-30 may be no normal number: the quotient's last bit may be wrong then.
+    finite is left, and the quotient is right. What is left of an `a` below 1e-30 may be no normal number: the
+    quotient's last bit may be wrong then.
     """
-    scale = tl.where(tl.abs(b) > 1.2676506002282294e30, 5.421010862427522e-20,
-                     tl.where(tl.abs(b) < 7.888609052210118e-31, 1.8446744073709552e19, 1.0))
-    divisor = b * scale
-    inverse = tl.div_rn(1.0, divisor)
+    scale, inverse = inverse_of_shared(b)
     scaled = a * scale
     quotient = scaled * inverse
-    left = tl.fma(-1.0 * quotient, divisor, scaled)
+    left = tl.fma(-1.0 * quotient, b * scale, scaled)
     some = (tl.abs(left) > 0.0) & (tl.abs(left) < float("inf"))
     return tl.where(some, tl.fma(left, inverse, quotient), quotient)
 ''',
@@ -170,5 +182,10 @@ from triton.language.extra import libdevice
 
 
 def helpers_used(text: str) -> list[str]:
-    """Source of the helpers that `text` calls, in the table's order."""
-    return [source for name, source in HELPERS.items() if re.search(rf"\b{name}\b", text)]
+    """Source of the helpers that `text` calls, and of those that they call: these come before them in the table."""
+    found: list[str] = []
+    for name, source in reversed(HELPERS.items()):
+        if re.search(rf"\b{name}\b", text):
+            found.append(source)
+            text += source
+    return found[::-1]

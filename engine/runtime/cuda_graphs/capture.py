@@ -142,8 +142,9 @@ _POOLS: weakref.WeakValueDictionary[tuple[int, int], CudaPool] = weakref.WeakVal
 
 
 def _captured(graph: torch.cuda.CUDAGraph, pool: CudaPool, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-    """What `call` returns; its launches are the graph's."""
-    graph.capture_begin(pool=pool.handle, capture_error_mode="thread_local")
+    """What `call` returns; its launches are the graph's. Relaxed: tables of kernels are allocated and filled on another
+    stream meanwhile (`Tables.kept_rows`), for which CUDA may have to allocate memory, or wait."""
+    graph.capture_begin(pool=pool.handle, capture_error_mode="relaxed")
     try:
         outputs = call()
         graph.capture_end()

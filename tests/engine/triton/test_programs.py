@@ -178,6 +178,23 @@ def test_quotients_by_one_number_of_a_row(device: str) -> None:
         assert torch.equal(torch.signbit(got[~got.isnan()]), torch.signbit(known[~known.isnan()]))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_quotients_that_are_rounded_to_16_bits(device: str, dtype: torch.dtype) -> None:
+    """Divisors whose inverse is no normal number, too: the quotient is eager's, or the next number."""
+    by = torch.tensor([1.0, 3.0, -7.0, 1e30, 3e38, 3e-31, 1e-38, -1e-40, 1e-45, 0.0, float("inf"), float("nan")])[:, None]
+    x = torch.cat([by * torch.linspace(-3, 3, 1021), torch.tensor([0.0, 1.0, float("inf")]).expand(len(by), 3)], 1)
+    x, by = x.to(device), torch.cat([by, torch.zeros(len(by), 9)], 1).to(device)
+    function = lambda x, by: (x / by.sum(1, keepdim=True)).to(dtype)
+    runner = programs.compiled(function, (x, by))
+    assert "narrow_quotient" in "".join(k.source.text for k in runner.kernels.values())
+    got, known = runner(x, by)[0], function(x, by)
+    same = (got == known) | got.isnan() & known.isnan()
+    near = torch.nextafter(got.float().to(dtype).cpu(), known.cpu()).to(device) == known
+    assert (same | near).all() and same.float().mean() > 0.99
+    assert torch.equal(torch.signbit(got[~got.isnan()]), torch.signbit(known[~known.isnan()]))
+
+
 def test_constants_keep_the_sign_of_zero() -> None:
     for dtype in (torch.float64, torch.float32, torch.float16):
         x = _floats_of(dtype)
