@@ -18,6 +18,7 @@ from ..codegen.cpp_wrapper.shim import abi_version, dtype_code
 from ..codegen.cpp_wrapper.state import Native
 from ..graph_cache.flow import Flow
 from ..graph_cache.half import Half, tensor_of
+from . import gpus
 from .entry import Entry
 from .signature import ConstantInput, Number, NumberInput, Signature, TensorInput, shown
 
@@ -94,6 +95,8 @@ def _numbers(values: Sequence[int]) -> str:
 def _entry(entry: Entry) -> Iterator[list[str]]:
     """Its lines. Raises NotFromCpp."""
     signature = entry.signature
+    if gpus.devices_of([entry], ()):
+        raise NotFromCpp("it is for a GPU")
     if any(half.native is None for _, half in entry.named_halves()):
         raise NotFromCpp(entry.python_only or "its wrapper is Python's")
     if any(graph.folding is not None for _, graph in entry.codes()):

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import torch
 from ptdebug.artifacts.context import CompileContext, Stage, run_stages
 from ptdebug.engine.codegen import wrapper
-from ptdebug.engine.codegen.cpp_wrapper.gpu import launches
+from ptdebug.engine.codegen.cpp_wrapper.gpu import launches, load
 from ptdebug.engine.codegen.triton import TritonKernel, kernels_for_plan, launch
 from ptdebug.engine.codegen.triton.load import load_interpreted
 from ptdebug.engine.ir.ir import ExternCall, Plan
@@ -71,7 +71,7 @@ class Driver:
 def gpu_driver() -> Iterator[Driver]:
     """Graphs are loaded with this driver meanwhile."""
     driver = Driver()
-    with patch.object(launches, "driver_functions", lambda: (driver.address, driver.current)), \
+    with patch.object(load, "driver_functions", lambda: (driver.address, driver.current)), \
             patch.object(TritonKernel, "handle", lambda kernel, number: driver.handle(kernel, number)):
         yield driver
 

@@ -10,6 +10,7 @@ from torch.utils._sympy.functions import FloorDiv
 from .....artifacts.records import ref
 from ....graphs.functional_graph import AtenGraph
 from ....ir.ir import ExternCall, Group, Plan
+from ....runtime.cuda_driver import SCRATCH
 from ....unsupported import NoCppWrapper
 from ...cpp.entry import Entry
 from ...cpp.indices import c_expression
@@ -23,7 +24,7 @@ from ..load import AGAIN, NO_LAUNCH, NO_MEMORY, OUT_OF_BOUNDS, RAISED
 from ..shim import dtype_code
 from ..state import NativeSource
 from ..writer import NativeWriter
-from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, SCRATCH
+from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES
 
 _MEANT = {"CeilDiv": lambda a, b: FloorDiv(a + b - 1, b), "Max": sympy.Max}  # what sizes of launches name
 _APART = 256  # bytes between the starts of workspaces, at least
@@ -98,15 +99,15 @@ class GpuWriter(NativeWriter):
             self._launch(source.launches[0], group.kernel, at, origins)
             return
         self.launches += [(group.kernel, k) for k in range(len(source.launches))]
-        rare = [f"!is_there(context, {first}, {len(source.launches)})"]
+        rare = [f"{_text(extent)} >= {WIDE_FROM // 2}" for extent in source.extents] if signature.symbols else []
         if at:
-            rare.insert(0, f"({' | '.join([f'(uint64){p}' for p in at.values()])}) & 15")
-        if signature.symbols:
-            rare += [f"{_text(extent)} >= {WIDE_FROM // 2}" for extent in source.extents]
-        with self.writer.block(f"if ({' || '.join(rare)})", origins):
+            rare.insert(0, f"(({' | '.join([f'(uint64){p}' for p in at.values()])}) & 15)")
+        general = self.unique("general")
+        self.writer.line(f"const bool {general} = {' || '.join(rare) or 'false'};", origins)
+        with self.writer.block(f"if (!is_there(context, {first}, {len(source.launches)}, {general}))", origins):
             self._by_python(group.kernel, list(at.values()), origins)
         with self.writer.block("else", origins):
-            self._launches(source, first, at, origins)
+            self._launches(source, first, general, at, origins)
 
     def _by_python(self, name: str, at: Sequence[str], origins: tuple[str, ...]) -> None:
         """A kernel that Python launches."""
@@ -137,13 +138,16 @@ class GpuWriter(NativeWriter):
         self.writer.line(f"const int64 {status} = {call};", origins)
         self._checked(status, self.kernels[name].signature.bounds, True)
 
-    def _launches(self, source: TritonSource, first: int, at: Mapping[str, str], origins: tuple[str, ...]) -> None:
+    def _launches(
+        self, source: TritonSource, first: int, general: str, at: Mapping[str, str], origins: tuple[str, ...]
+    ) -> None:
         at = {**at, **self._workspaces(source, origins)}
-        for number, launch in enumerate(source.launches):
+        for number, each in enumerate(source.launches):
             parameters = self.unique("parameters")
-            self.writer.line(f"void* {parameters}[] = {{{', '.join(_places(launch, at))}}};", origins)
-            x, y = _grid(launch)
-            self._must(f"launch(context, {first + number}, {x}, {y}, {parameters})", origins, "!", NO_LAUNCH)
+            self.writer.line(f"void* {parameters}[] = {{{', '.join(_places(each, at))}}};", origins)
+            x, y = _grid(each)
+            launch = f"launch(context, {first + number}, {general}, {x}, {y}, {parameters})"
+            self._must(launch, origins, "!", NO_LAUNCH)
 
     def _workspaces(self, source: TritonSource, origins: tuple[str, ...]) -> dict[str, str]:
         """Memory for what its launches hand on, in one piece; the variable with each one's address."""
