@@ -238,10 +238,10 @@ def test_what_the_driver_says_is_told(driver: Driver, tmp_path: Path, monkeypatc
     class Library:
         """A driver that loads no module."""
 
-        def cuModuleLoadData(self, *unused: object) -> int:  # noqa: N802
+        def cuModuleLoadData(self, *unused: object) -> int:
             return 209
 
-        def cuGetErrorString(self, code: object, text: Any) -> int:  # noqa: N802
+        def cuGetErrorString(self, code: object, text: Any) -> int:
             text._obj.value = b"no kernel image is available for execution on the device"
             return 0
 
