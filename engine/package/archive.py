@@ -102,7 +102,7 @@ def packed(package: Package) -> bytes:
     files |= {f"gpu/{name}.cubin": code for name, code in package.binaries.items()}
     for name, tensors in ((cpp.WEIGHTS, package.weights), (cpp.CONSTANTS, cpp.held_by(package.entries))):
         files[name] = save({each: _row(tensor) for each, tensor in tensors.items()})
-    files["cpp.txt"] = cpp.text(package.entries, package.weights, files, package.own, instructions())
+    files["cpp.txt"] = cpp.text(package.entries, package.weights, files, package.own, instructions(), package.gpus)
     layouts = {name: Weight(tuple(t.shape), tuple(t.stride()), t.dtype is torch.complex128, str(t.device))
                for name, t in package.weights.items()}
     names = tuple(entry.signature.name for entry in package.entries)

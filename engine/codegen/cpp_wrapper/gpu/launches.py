@@ -67,7 +67,7 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     try:
         if context.cuda_graphs and not conditions.why_not(aten, plan):
             raise NoCppWrapper("its kernels are launched by the replay of a CUDA graph")
-        writer = GpuWriter(aten, plan, kernels)
+        writer = GpuWriter(aten, plan, kernels, context.without_python)
         source = writer.write()
     except (NoCppWrapper, NotImplementedError) as reason:
         context.decide("python-wrapper", "graph", ("python",), "python", str(reason))

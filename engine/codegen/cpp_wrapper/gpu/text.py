@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from ....toolchain.cpp_build import NO_KERNELS
 from ...cpp.entry import DECLARATIONS
 from ...cpp.prelude import TYPES
+from ..entry import EXPORTED
 from ..load import RAISED
 
 FUNCTIONS = ("aoti_torch_get_current_cuda_stream", "aoti_torch_get_current_device_index")
@@ -48,6 +49,7 @@ static bool is_there(const Context& context, int64 first, int64 count, bool gene
 }
 // A kernel that Python launches, given addresses and sizes: its status; negative where that raised.
 static int64 kernel_by_python(Context& context, int64 step, const int64* values, int64 count) {
+  if (!context.steps) return -1;  // in a program without Python
   PyEval_RestoreThread(context.lock);
   PyObject* arguments[count + 1];
   for (int64 k = 0; k < count; k++) arguments[k] = PyLong_FromLong(values[k]);
@@ -75,6 +77,7 @@ static bool call_by_python(
   Context& context, int64 step, const Tensor* given, int64 count, const int64* sizes, int64 further, Owned* made,
   int64 results
 ) {
+  if (!context.steps) return false;
   PyEval_RestoreThread(context.lock);
   PyObject* arguments[count + further + 1];
   bool good = true;
@@ -99,6 +102,16 @@ static bool call_by_python(
   return good;
 }"""
 
+WITHOUT_PYTHON = f"""\
+static const Table* own_table;
+{EXPORTED} void ptdebug_launches(const Table* table) {{ own_table = table; }}
+static int64 run_on_gpu(const Tensor* in, const int64* numbers, int64* sizes, Owned* out) {{
+  Context context = {{own_table, nullptr}};
+  return run(context, in, numbers, sizes, out);
+}}
+"""
+"""What a program without Python calls; it makes the table of launches itself."""
+
 CURRENT = """\
 static bool is_current() {
   int32 index;
@@ -109,4 +122,4 @@ ALWAYS_CURRENT = "static bool is_current() { return true; }  // there is one of 
 DEVICES: Mapping[str, tuple[int, str]] = {"cpu": (0, ALWAYS_CURRENT), "cuda": (1, CURRENT)}
 """Of a kind of device its number in torch's C interface, and the C++ of whether the graph's is current."""
 
-__all__ = ["DEVICES", "FUNCTIONS", "HEAD", "LAUNCHES", "RAISED"]
+__all__ = ["DEVICES", "FUNCTIONS", "HEAD", "LAUNCHES", "RAISED", "WITHOUT_PYTHON"]

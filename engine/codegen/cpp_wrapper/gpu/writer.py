@@ -19,12 +19,13 @@ from ...cpp.source_writer import Writer
 from ...python_steps import sizes_of, tensors_of
 from ...triton import InterpretedGroup, TritonKernel
 from ...triton.source import WIDE_FROM, Launch, TritonSource
-from ..entry import HELPERS, declarations
+from .. import dispatched
+from ..entry import HELPERS, declarations, without_python
 from ..load import AGAIN, NO_LAUNCH, NO_MEMORY, OUT_OF_BOUNDS, RAISED
 from ..shim import dtype_code
 from ..state import NativeSource
 from ..writer import NativeWriter
-from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES
+from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, WITHOUT_PYTHON
 
 _MEANT = {"CeilDiv": lambda a, b: FloorDiv(a + b - 1, b), "Max": sympy.Max}  # what sizes of launches name
 _APART = 256  # bytes between the starts of workspaces, at least
@@ -40,9 +41,10 @@ class GpuWriter(NativeWriter):
     no_memory = NO_MEMORY
 
     def __init__(
-        self, aten: AtenGraph, plan: Plan, kernels: Mapping[str, TritonKernel | InterpretedGroup]
+        self, aten: AtenGraph, plan: Plan, kernels: Mapping[str, TritonKernel | InterpretedGroup],
+        dispatch: bool = False,
     ) -> None:
-        super().__init__(aten, plan, [Entry(k.signature, name, (), False) for name, k in kernels.items()])
+        super().__init__(aten, plan, [Entry(k.signature, name, (), False) for name, k in kernels.items()], dispatch)
         self.kernels = kernels
         self.launches: list[tuple[str, int]] = []
         self.steps: list[str | tuple[ExternCall, bool]] = []
@@ -71,9 +73,12 @@ class GpuWriter(NativeWriter):
         file.line(f"{HEAD}\n{declarations(functions)}")
         file.line(f"static const int32 device_type = {number}, device_index = {self.index};  // of what is allocated")
         file.line(f"{HELPERS}\n{LAUNCHES}\n{is_current}\n")
+        for text in dispatched.helpers(functions):
+            file.line(text)
 
     def _tail(self, file: Writer, functions: tuple[str, ...]) -> None:
-        """A program without Python does not call it."""
+        if self.dispatch:
+            file.line(WITHOUT_PYTHON + without_python(functions, "run_on_gpu(in, numbers, sizes, out)"))
 
     def _symbols(self) -> None:
         self.writer.line("context.ready = is_ready(context);")
