@@ -33,6 +33,7 @@ class Driver:
     def make_current(self, device: int) -> None:
         """Give this thread the context of a device, if it has none: a new thread has none until torch needs one."""
         current, number = ctypes.c_void_p(), ctypes.c_int()
+        self._must("cuInit", ctypes.c_uint(0))
         self._must("cuCtxGetCurrent", ctypes.byref(current))
         if not current:
             self._must("cuDeviceGet", ctypes.byref(number), ctypes.c_int(device))

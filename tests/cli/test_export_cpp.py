@@ -22,7 +22,7 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 from tests.devices import GPU
-from tests.engine.gpu_driver import package_driver
+from tests.engine.gpu_driver import driver_library, package_driver
 
 Call = tuple[str, tuple[torch.Tensor | str, ...]]
 Run = Callable[..., list[str]]
@@ -241,13 +241,7 @@ def test_what_cannot_run_without_python_is_told(run: Run, tmp_path: Path) -> Non
 @pytest.fixture(scope="module")
 def fake(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which `fake_driver.cpp` is the driver."""
-    folder = tmp_path_factory.mktemp("driver")
-    source = str(Path(__file__).parent / "fake_driver.cpp")
-    command = [find_compiler(), "-std=c++17", "-shared", "-fPIC", "-Wall", "-Werror", source,
-               "-o", str(folder / "libcuda.so.1")]
-    built = subprocess.run(command, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    return {"LD_LIBRARY_PATH": str(folder)}
+    return {"LD_LIBRARY_PATH": str(driver_library(tmp_path_factory.mktemp("driver")).parent)}
 
 
 def doubled(x: torch.Tensor) -> torch.Tensor:
@@ -308,7 +302,7 @@ class Attending(torch.nn.Module):
         query, key, value = self.qkv(self.norm(x)).chunk(3, -1)
         y = self.out(torch.nn.functional.scaled_dot_product_attention(query, key, value)) + x
         self.seen.add_(y.sum((0, 1)))
-        return y, y[:, 0].cumsum(-1), self.seen
+        return y, y[:, 0].median(-1).values, self.seen
 
     def plain(self, x: torch.Tensor) -> torch.Tensor:
         return self.out(x)  # without a kernel

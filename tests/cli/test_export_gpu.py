@@ -159,6 +159,14 @@ def refusing(*unused: object) -> Any:
     raise NoCppWrapper("for a test")
 
 
+def test_a_library_call_alone(driver: Driver, tmp_path: Path) -> None:
+    model, x = nn.Linear(4, 6), torch.randn(3, 4)
+    made = ptdebug.export(model, (x,))
+    assert made.package.entries[0].half.native is not None and not made.package.entries[0].half.code
+    with torch.no_grad():
+        close(saved_and_loaded(made, tmp_path)(x), model(x))
+
+
 def test_a_kernel_over_a_table(driver: Driver, tmp_path: Path) -> None:
     def model(*tensors: torch.Tensor) -> list[torch.Tensor]:
         return list(torch._foreach_mul(torch._foreach_add(tensors, 1), 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import subprocess
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ from ptdebug.engine.ir.ir import ExternCall, KernelSignature, Plan
 from ptdebug.engine.runtime import cuda_kernels
 from ptdebug.engine.runtime.entry import EntryFacts, entry
 from ptdebug.engine.stages import INFERENCE
+from ptdebug.engine.toolchain.cpp_build import find_compiler
 
 from .programs import Captured
 
@@ -135,6 +137,15 @@ def gpu_driver() -> Iterator[Driver]:
     with patch.object(load, "driver_functions", lambda: (driver.address, driver.current)), \
             patch.object(TritonKernel, "handle", lambda kernel, number: driver.handle(kernel, number)):
         yield driver
+
+
+def driver_library(folder: Path) -> Path:
+    """`fake_driver.cpp` as a library, in the place of the driver's."""
+    library, source = folder / "libcuda.so.1", Path(__file__).parent / "fake_driver.cpp"
+    command = [find_compiler(), "-std=c++17", "-shared", "-fPIC", "-Wall", "-Werror", str(source), "-o", str(library)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return library
 
 
 def plan_for_gpu(graph: Captured, context: CompileContext) -> Any:
