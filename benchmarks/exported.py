@@ -1,10 +1,11 @@
 """Exported packages beside AOTInductor's: time of a call, time to load, size of the file, and errors.
 
-    PYTHONPATH=.types python benchmarks/exported.py [--only NAME ...] [--threads 1]
+    PYTHONPATH=.types python benchmarks/exported.py [--only NAME ...] [--threads 1] [--device cuda] [--dtype float16]
 
 Each package is made here and runs in a process of its own, which measures eager as well: medians of 30 calls, the time
 from before `load` to the first result (torch is imported already), and, for ptdebug, the same of a second process that
-compiles the model with a warm cache. One line of JSON for each way.
+compiles the model with a warm cache. One line of JSON for each way. On a GPU a call is timed by events of its stream,
+and `host_ms` is what it takes until it returns, one call after another.
 """
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ class GPT(nn.Module):
 
     def forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         x = self.words(ids) + self.places(positions)
-        mask = torch.arange(self.length)[None] <= positions[:, None]
+        mask = torch.arange(self.length, device=positions.device)[None] <= positions[:, None]
         for block in self.blocks:
             x = block(x, positions, mask)
         return self.head(self.norm(x[:, -1]))
@@ -103,16 +105,58 @@ def workloads() -> dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]]:
     }
 
 
-def made(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """The model of a workload, with the same weights each time."""
-    torch.manual_seed(0)
-    model, args = workloads()[name]()
-    return model.eval(), args
+@dataclass(frozen=True)
+class Place:
+    """Where the models are, and in which dtype."""
+
+    device: str
+    dtype: str
+
+    def made(self, name: str) -> tuple[nn.Module, tuple[Any, ...]]:
+        """The model of a workload, with the same weights each time, and its arguments."""
+        torch.manual_seed(0)
+        model, args = workloads()[name]()
+        dtype = getattr(torch, self.dtype)
+        moved = [x.to(self.device, dtype if x.is_floating_point() else None) for x in args]
+        return model.eval().to(self.device, dtype), tuple(moved)
+
+    def finish(self) -> None:
+        """Wait for what was launched."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def milliseconds(self, call: Callable[[], Any]) -> float:
+        """The median time of 30 calls, after 10."""
+        return statistics.median([self._one(call) for _ in range(40)][10:])
+
+    def _one(self, call: Callable[[], Any]) -> float:
+        if self.device == "cuda":
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            return start.elapsed_time(end)
+        begun = time.perf_counter()
+        call()
+        return 1e3 * (time.perf_counter() - begun)
+
+    def host_milliseconds(self, call: Callable[[], Any]) -> float | None:
+        """The median time until one of 30 calls returns, where a GPU may be behind."""
+        if self.device != "cuda":
+            return None
+        times = []
+        for _ in range(30):
+            begun = time.perf_counter()
+            call()
+            times.append(1e3 * (time.perf_counter() - begun))
+        self.finish()
+        return round(statistics.median(times), 3)
 
 
-def export(name: str, way: str, path: Path) -> float:
+def export(name: str, way: str, path: Path, place: Place) -> float:
     """Make the package; seconds."""
-    model, args = made(name)
+    model, args = place.made(name)
     start = time.perf_counter()
     if way == "ptdebug":
         import ptdebug
@@ -123,40 +167,32 @@ def export(name: str, way: str, path: Path) -> float:
     return time.perf_counter() - start
 
 
-def measure(name: str, way: str, path: Path) -> dict[str, Any]:
+def loaded(way: str, path: Path, model: nn.Module) -> Callable[..., Any]:
+    """What is measured."""
+    if way == "aotinductor":
+        return torch._inductor.aoti_load_package(str(path))
+    import ptdebug
+
+    return ptdebug.load(path) if way == "ptdebug" else ptdebug.compile(model)
+
+
+def measure(name: str, way: str, path: Path, place: Place) -> dict[str, Any]:
     """Load and call, in this process."""
-    model, args = made(name)
+    model, args = place.made(name)
     with torch.no_grad():
         wanted = model(*args)
-        if way != "second-process":
-            del model
+        place.finish()
         start = time.perf_counter()
-        if way == "ptdebug":
-            import ptdebug
-
-            call = ptdebug.load(path)
-        elif way == "aotinductor":
-            call = torch._inductor.aoti_load_package(str(path))
-        else:
-            import ptdebug
-
-            call = ptdebug.compile(model)
+        call = loaded(way, path, model)
         result = call(*args)
-        loaded = time.perf_counter() - start
-        times = []
-        for _ in range(40):
-            start = time.perf_counter()
-            call(*args)
-            times.append(time.perf_counter() - start)
-        eager, own = made(name)[0], []
-        for _ in range(30):
-            start = time.perf_counter()
-            eager(*args)
-            own.append(time.perf_counter() - start)
-    return {"workload": name, "way": way, "ms": round(1e3 * statistics.median(times[10:]), 3),
-            "eager_ms": round(1e3 * statistics.median(own), 3), "first_result_s": round(loaded, 3),
-            "bytes": path.stat().st_size if path.exists() else None,
-            "error": float((result - wanted).abs().max())}
+        place.finish()
+        seconds = time.perf_counter() - start
+        ms, host = place.milliseconds(lambda: call(*args)), place.host_milliseconds(lambda: call(*args))
+        eager = place.made(name)[0]
+        own = place.milliseconds(lambda: eager(*args))
+    return {"workload": name, "way": way, "ms": round(ms, 3), "eager_ms": round(own, 3), "host_ms": host,
+            "first_result_s": round(seconds, 3), "bytes": path.stat().st_size if path.exists() else None,
+            "error": float((result - wanted).abs().max()), **vars(place)}
 
 
 def main() -> None:
@@ -164,27 +200,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(workloads()))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), default="float32")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    place = Place(options.device, options.dtype)
     if options.measure:
         name, way, path = options.measure
-        print(json.dumps(measure(name, way, Path(path))))
+        print(json.dumps(measure(name, way, Path(path), place)))
         return
+    settings = ["--threads", str(options.threads), "--device", place.device, "--dtype", place.dtype]
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
             for way in WAYS:
-                path = Path(folder) / f"{name}-{way}.{'pt2' if way == 'aotinductor' else 'ptd'}"
-                command = [sys.executable, __file__, "--threads", str(options.threads), "--measure", name, way]
-                command.append(str(path))
-                environment = os.environ | {"PTDEBUG_CACHE_DIR": str(Path(folder) / f"cache-{way}")}
-                if way == "second-process":
-                    subprocess.run(command, env=environment, check=True, capture_output=True)
-                    seconds = None
-                else:
-                    seconds = round(export(name, way, path), 2)
-                done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-                print(json.dumps(json.loads(done.stdout.splitlines()[-1]) | {"export_s": seconds}), flush=True)
+                try:
+                    told = in_a_process(name, way, Path(folder), settings, place)
+                except subprocess.CalledProcessError as error:
+                    told = {"workload": name, "way": way, "failed": error.stderr[-2000:]}
+                except Exception as error:  # of an export: AOTInductor's may need what is not there
+                    told = {"workload": name, "way": way, "failed": f"{type(error).__name__}: {error}"[-2000:]}
+                print(json.dumps(told), flush=True)
+
+
+def in_a_process(name: str, way: str, folder: Path, settings: Sequence[str], place: Place) -> dict[str, Any]:
+    """Export, and what a process of its own measures."""
+    path = folder / f"{name}-{way}.{'pt2' if way == 'aotinductor' else 'ptd'}"
+    command = [sys.executable, __file__, *settings, "--measure", name, way, str(path)]
+    environment = os.environ | {"PTDEBUG_CACHE_DIR": str(folder / f"cache-{way}")}
+    seconds = None
+    if way == "second-process":
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    else:
+        seconds = round(export(name, way, path, place), 2)
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return {**json.loads(done.stdout.splitlines()[-1]), "export_s": seconds}
 
 
 if __name__ == "__main__":

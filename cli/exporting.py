@@ -20,19 +20,21 @@ import torch.fx.experimental._config
 from ..artifacts.context import CompileContext
 from ..dependencies import msgspec
 from ..engine.compile import compile_graph
-from ..engine.graph_cache.flow import without_sources
+from ..engine.graph_cache.flow import with_halves
 from ..engine.graph_cache.half import Half
 from ..engine.graph_cache.parts import Parts
-from ..engine.graph_cache.values import Uncacheable
+from ..engine.graph_cache.values import DEVICES, Uncacheable
 from ..engine.graphs.functional_graph import fake_mode_of
 from ..engine.kernels.custom_kernel import KERNELS
-from ..engine.package import archive, cpp_interface
+from ..engine.package import archive, cpp_interface, gpus
 from ..engine.package.archive import Package
 from ..engine.package.entry import Entry
 from ..engine.package.program import Program
 from ..engine.package.signature import ConstantInput, NumberInput, Place, Result, Signature, Symbol, TensorInput
 from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
+from ..engine.runtime.cuda_kernels import KernelCode
 from ..engine.toolchain.cpp_build import entry_of
+from ..engine.unsupported import TritonUnsupported
 from ..operators.overlap import share_memory
 from ..tracer.breaks.raised_errors import FullGraphError
 from ..tracer.shapes.frame_shapes import MarkedDynamicError
@@ -87,8 +89,8 @@ def export(
     model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
     entry_points: Mapping[str, EntryPoint] | None = None, cpp: bool = False,
 ) -> Exported:
-    """Compile a model (a module, a function, a `torch.export.ExportedProgram`) for a CPU, to be saved and loaded where
-    its source is not.
+    """Compile a model (a module, a function, a `torch.export.ExportedProgram`) for the CPU or GPU that it is on, to be
+    saved and loaded where its source is not.
 
     `args` and `kwargs` are an example call. Sizes are those of the example, except the dimensions that `dynamic_shapes`
     names, parallel to the arguments as in torch.export: a dict by parameter, or a sequence; for each tensor a dict
@@ -106,35 +108,59 @@ def export(
         model = model._orig_mod
     wanted = entry_points or {"forward": EntryPoint(tuple(args), dict(kwargs or {}), dynamic_shapes)}
     weights = _Weights(model)
-    entries, kernels, own, decisions = [], {}, dict[str, tuple[bytes, str]](), []
+    entries, decisions, files = [], [], _Files()
     for name, point in wanted.items():
         if not archive.is_name(name):
             raise ValueError(f"the entry point {name!r} needs a name of letters (a to z), digits and _")
-        made = _Export(name, model, point, weights).made()
-        entries.append(msgspec.structs.replace(made, half=msgspec.structs.replace(made.half, source=""),
-                                               flow=made.flow and without_sources(made.flow)))
+        entries.append(files.moved(_Export(name, model, point, weights).made()))
         why_not = cpp_interface.reason_against(entries[-1])
         if cpp and why_not:
             raise ExportError(f"{name} cannot be called from C++ without Python: {why_not}")
         decisions += [{"entry": name, **each} for each in weights.decisions]
-        for code, half in made.named_halves():
-            if half.triton:
-                raise ExportError(f"{name} has kernels on a GPU: packages are for a CPU")
-            own |= _own_kernels(half)
-            if half.source:
-                built = entry_of(half.source)
-                assert built is not None
-                kernels[code] = built[0], half.source
     used = {place.weight for entry in entries for place in entry.signature.places if place.weight}
     used |= {result.weight for entry in entries for result in entry.signature.results if result.weight}
     kept = {name: tensor.detach() for name, tensor in weights.tensors.items() if name in used}
     _check_apart(entries, kept)
-    return Exported(Package(tuple(entries), kernels, kept, msgspec.json.encode(decisions), own))
+    return Exported(Package(tuple(entries), files.kernels, kept, msgspec.json.encode(decisions), files.own,
+                            files.binaries, gpus.needed(entries, kept.values())))
+
+
+class _Files:
+    """The machine code of a package, moved out of its entry points: see `Package`."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, tuple[bytes, str]] = {}
+        self.own: dict[str, tuple[bytes, str]] = {}
+        self.binaries: dict[str, bytes] = {}
+
+    def moved(self, entry: Entry) -> Entry:
+        """The entry without it, and without sources. Raises ExportError."""
+        for code, half in entry.named_halves():
+            self.own |= _own_kernels(half)
+            if half.source:
+                built = entry_of(half.source)
+                assert built is not None
+                self.kernels[code] = built[0], half.source
+        flow = entry.flow and with_halves(entry.flow, self._without)
+        return msgspec.structs.replace(entry, half=self._without(entry.half), flow=flow)
+
+    def _without(self, half: Half) -> Half:
+        code: tuple[KernelCode, ...] = ()
+        if half.triton:
+            from ..engine.graph_cache.machine_code import machine_code_of  # which loads Triton's code generation
+
+            try:
+                code, binaries = machine_code_of(half.triton)
+            except TritonUnsupported as reason:
+                raise ExportError(f"a kernel cannot be compiled for all addresses and sizes: {reason}") from None
+            self.binaries |= binaries
+        return msgspec.structs.replace(half, source="", triton=(), code=code)
 
 
 def _own_kernels(half: Half) -> dict[str, tuple[bytes, str]]:
     """The kernels of ptdebug that a wrapper calls, by function: machine code, and digest of the source."""
-    called = {reference.name.split(".")[1] for reference in half.names.values()
+    references = [*half.names.values(), *(half.functions.names.values() if half.functions is not None else ())]
+    called = {reference.name.split(".")[1] for reference in references
               if reference.kind == "operator" and reference.name.startswith("ptdebug.")}
     functions = half.native.functions if half.native is not None else ()
     return {entry: (kernel.built.path.read_bytes(), kernel.digest) for entry, kernel in KERNELS.items()
@@ -439,9 +465,9 @@ def _flattened(value: Any, path: str) -> tuple[Structure, list[tuple[str, Any]]]
         raise ExportError(str(error)) from None
     for place, leaf in leaves:
         plain = type(leaf) in (*LEAVES, *COMPUTED, torch.nn.Parameter, torch.nn.Buffer)
-        if not plain or (isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu"):
+        if not plain or (isinstance(leaf, torch.Tensor) and leaf.device.type not in DEVICES):
             what = f"on {leaf.device}" if plain else f"of type {type(leaf).__qualname__}"
-            raise ExportError(f"{place} is {what}: packages are for plain tensors on a CPU")
+            raise ExportError(f"{place} is {what}: packages are for plain tensors on a CPU or a GPU of NVIDIA")
         if type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
             raise ExportError(f"{place} is an integer of more than 64 bits: packages cannot have those")
     return structure, leaves

@@ -134,6 +134,8 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     kinds = _device_kinds(work.plan)
+    if context.without_python and not kinds:  # library calls alone, whose wrapper is for where their tensors are
+        kinds = {buffer.device.type for buffer in work.program.buffers.values()}
     source = cpp.generate(work.plan, context.without_python) if kinds != {"cuda"} else None
     around = None
     if source is not None:

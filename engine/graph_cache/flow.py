@@ -65,11 +65,11 @@ def halves(flow: Flow) -> Iterator[Graph]:
             yield graph
 
 
-def without_sources(flow: Flow) -> Flow:
-    """The flow, of whose code the C++ source is left out."""
-    return msgspec.structs.replace(flow, graphs=tuple(
-        msgspec.structs.replace(each, half=each.half and msgspec.structs.replace(each.half, source=""),
-                                flow=each.flow and without_sources(each.flow)) for each in flow.graphs))
+def with_halves(flow: Flow, change: Callable[[Half], Half]) -> Flow:
+    """The flow with `change` of all its code, in the order of `halves`."""
+    return msgspec.structs.replace(flow, graphs=tuple([
+        msgspec.structs.replace(each, half=each.half and change(each.half),
+                                flow=each.flow and with_halves(each.flow, change)) for each in flow.graphs]))
 
 
 def callable_flow(flow: Flow, codes: Iterator[Call]) -> Call:
@@ -130,7 +130,7 @@ def _scan(step: Step, graphs: Sequence[Call], given: list[Any]) -> Sequence[Any]
 
 def _of_its_own(results: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
     """Copies of those results that were given, others as they are."""
-    return [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value)
+    return [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
             if any(value is each for each in given) else value for value in results]
 
 

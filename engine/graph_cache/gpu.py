@@ -13,9 +13,9 @@ from ...artifacts.records import CodeLine
 from ..codegen.cpp_wrapper.gpu.launches import GpuWrapper
 from ..codegen.triton import InterpretedGroup, TritonKernel
 from ..codegen.triton.building import options
-from ..codegen.triton.source import Launch, Table, TritonSource, Workspace, assemble
+from ..codegen.triton.source import Launch, TritonSource, Workspace, assemble
 from ..ir.ir import Buffer, KernelSignature
-from .kernel_data import BufferData, KernelData, LaunchData, LaunchesData, TableData, WorkspaceData
+from .kernel_data import BufferData, KernelData, LaunchData, LaunchesData, WorkspaceData
 from .values import Uncacheable
 
 _NAMES = {**vars(sympy), **vars(functions)}
@@ -25,13 +25,13 @@ def data_of(kernel: TritonKernel | InterpretedGroup) -> KernelData:
     """The kernels of a group as data. Raises Uncacheable for a group that has none."""
     if isinstance(kernel, InterpretedGroup):
         raise Uncacheable(f"{kernel.signature.name} has no Triton kernel")
-    source, signature, table = kernel.source, kernel.signature, kernel.source.table
+    source, signature = kernel.source, kernel.signature
     own = [kernel.buffers[name] for name in signature.buffers]
     return KernelData(
         signature.name, kernel.device, tuple([BufferData(b.name, b.dtype, b.device) for b in own]),
         _texts(signature.symbols), signature.bounds, tuple(map(_launch_data, source.launches)),
         tuple([WorkspaceData(w.name, w.dtype, sympy.srepr(w.numel)) for w in source.workspaces]),
-        _texts(source.extents), None if table is None else TableData(table.places, table.sizes, table.blocks),
+        _texts(source.extents), source.table,
     )
 
 
@@ -52,7 +52,7 @@ def _texts(values: Sequence[sympy.Basic]) -> tuple[str, ...]:
 
 def kernels_of(kept: Sequence[KernelData]) -> dict[str, TritonKernel]:
     """The kernels, compiled and loaded, by name. Raises TritonUnsupported where the device refuses one."""
-    kernels = {one.name: _kernel(one) for one in kept}
+    kernels = {one.name: kernel_of(one) for one in kept}
     for kernel in kernels.values():
         kernel.begin()
     for kernel in kernels.values():
@@ -60,13 +60,13 @@ def kernels_of(kept: Sequence[KernelData]) -> dict[str, TritonKernel]:
     return kernels
 
 
-def _kernel(kept: KernelData) -> TritonKernel:
+def kernel_of(kept: KernelData) -> TritonKernel:
+    """One kernel, not yet compiled."""
     buffers = {b.name: Buffer(b.name, b.dtype, b.device, (), ()) for b in kept.buffers}
     signature = KernelSignature(kept.name, tuple(buffers), _values(kept.symbols), kept.bounds)
     launches = tuple(map(_launch, kept.launches))
     workspaces = tuple([Workspace(w.name, w.dtype, _value(w.numel)) for w in kept.workspaces])
-    table = None if kept.table is None else Table(kept.table.places, kept.table.sizes, kept.table.blocks)
-    source = TritonSource(signature, launches, workspaces, _values(kept.extents), assemble(launches), table)
+    source = TritonSource(signature, launches, workspaces, _values(kept.extents), assemble(launches), kept.table)
     return TritonKernel(source, buffers, kept.device)
 
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import torch
 
 from ...dependencies import msgspec
+from ..codegen.cpp_wrapper.gpu.load import Handle, loaded
 from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
 from ..runtime.cuda_graphs.facts import GraphFacts
+from ..runtime.cuda_kernels import CudaKernel, KernelCode
 from ..runtime.runtime import STANDARD, callable_of, later, load
 from ..toolchain.cpp_build import build, functions_of
 from .kernel_data import KernelData, LaunchesData
@@ -44,7 +47,7 @@ class Half(msgspec.Struct, frozen=True):
     """One wrapper, the C++ file that its kernels are in ("" for none), and their names in the order of its table; and
     what the same wrapper in that file needs, where there is one. `graphs`: what CUDA graphs of it must know. `triton`
     are kernels on a GPU; where the wrapper in C++ launches them, `launches` says how, and `functions` is a wrapper that
-    gives what it lets Python do."""
+    gives what it lets Python do. `code`: in the place of `triton` in a package, which has machine code."""
 
     text: str
     names: dict[str, Reference]
@@ -55,6 +58,7 @@ class Half(msgspec.Struct, frozen=True):
     triton: tuple[KernelData, ...] = ()
     launches: LaunchesData | None = None
     functions: Half | None = None
+    code: tuple[KernelCode, ...] = ()
 
 
 class FoldingPart(msgspec.Struct, frozen=True):
@@ -135,12 +139,15 @@ def _tensor(value: torch.Tensor) -> Reference:
                      device=str(value.device))
 
 
-def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[..., Any]:
+def call_of(
+    half: Half, filename: str, path: Path | None = None, binaries: Mapping[str, bytes] = MappingProxyType({})
+) -> Callable[..., Any]:
     """The wrapper as a function; tracebacks show it under `filename`. Its kernels are in the library at `path`; None:
-    where the cache has it, or it is built. Raises what `build` raises."""
+    where the cache has it, or it is built. `binaries` is the machine code for a GPU, by name. Raises what `build`
+    raises, and DriverError."""
     names = {name: _object(reference) for name, reference in half.names.items()}
-    if half.triton or half.launches is not None:
-        return _on_a_gpu(half, names, filename)
+    if half.triton or half.code or half.launches is not None:
+        return _on_a_gpu(half, names, filename, path, binaries)
     if not half.kernels and half.native is None:
         return load(half.text, names, filename)
     if path is None:
@@ -153,20 +160,39 @@ def call_of(half: Half, filename: str, path: Path | None = None) -> Callable[...
     return load_native(path, half.native, names, later(lambda: load(half.text, {**names, **functions}, filename)))
 
 
-def _on_a_gpu(half: Half, names: dict[str, Any], filename: str) -> Callable[..., Any]:
-    from ..codegen.cpp_wrapper.gpu.launches import loaded  # which load Triton's code generation
-    from .gpu import kernels_of
-
-    kernels = kernels_of(half.triton)
-    runners = {name: kernel.runner() for name, kernel in kernels.items()}
+def _on_a_gpu(
+    half: Half, names: dict[str, Any], filename: str, path: Path | None, binaries: Mapping[str, bytes]
+) -> Callable[..., Any]:
+    runners, handles = _of_triton(half) if half.triton else _of_machine_code(half, binaries)
     if half.launches is None or half.native is None:
-        functions = build(half.source, half.kernels).functions if half.kernels else {}
+        functions: Mapping[str, Callable[..., Any]] = {}
+        if half.kernels:
+            functions = build(half.source, half.kernels).functions if path is None else functions_of(path, half.kernels)
         return load(half.text, {**names, **functions, **runners}, filename)
     python = later(lambda: load(half.text, {**names, **runners}, filename))
     others = call_of(half.functions, f"{filename} steps")() if half.functions is not None else ()
-    path = build(half.source, ()).path
-    return loaded(
-        path, half.native, names, python, kernels, half.launches.launches, half.launches.by_python, others)
+    return loaded(build(half.source, ()).path if path is None else path, half.native, names, python, handles,
+                  half.launches.by_python, runners, others)
+
+
+_Kernels = tuple[dict[str, Callable[..., int]], Sequence[Sequence[Handle]]]
+"""The kernels of a graph by name, and what the table of its C++ wrapper has of each launch."""
+
+
+def _of_triton(half: Half) -> _Kernels:
+    from ..codegen.cpp_wrapper.gpu.launches import handles_of  # which load Triton's code generation
+    from .gpu import kernels_of
+
+    kernels = kernels_of(half.triton)
+    handles = handles_of(kernels, half.launches.launches) if half.launches is not None else []
+    return {name: kernel.runner() for name, kernel in kernels.items()}, handles
+
+
+def _of_machine_code(half: Half, binaries: Mapping[str, bytes]) -> _Kernels:
+    kernels = {code.name: CudaKernel(code, binaries) for code in half.code}
+    launches = half.launches.launches if half.launches is not None else ()
+    handles = [kernels[name].handles(number) for name, number in launches]
+    return {name: kernel.runner() for name, kernel in kernels.items()}, handles
 
 
 def _object(reference: Reference) -> Any:

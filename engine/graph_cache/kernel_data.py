@@ -4,6 +4,7 @@ from __future__ import annotations
 import torch
 
 from ...dependencies import msgspec
+from ..runtime.kernel_tables import Table
 
 
 class LaunchData(msgspec.Struct, frozen=True):
@@ -20,14 +21,6 @@ class LaunchData(msgspec.Struct, frozen=True):
     index: str
     lines: tuple[str, ...]
     tile: str
-
-
-class TableData(msgspec.Struct, frozen=True):
-    """A `Table`."""
-
-    places: tuple[tuple[int, ...], ...]
-    sizes: tuple[tuple[int, ...], ...]
-    blocks: tuple[int, ...]
 
 
 class BufferData(msgspec.Struct, frozen=True):
@@ -57,7 +50,7 @@ class KernelData(msgspec.Struct, frozen=True):
     launches: tuple[LaunchData, ...]
     workspaces: tuple[WorkspaceData, ...]
     extents: tuple[str, ...]
-    table: TableData | None
+    table: Table | None
 
 
 class LaunchesData(msgspec.Struct, frozen=True):

@@ -2,8 +2,9 @@
 
 `manifest.json` (what it was made for), `entries/NAME` (signature and wrapper), `kernels/NAME.so` and `.cpp` (of a graph
 with control flow one for each of its graphs, `NAME-0.so` and so on),
-`own/NAME-DIGEST.so` (kernels of ptdebug that these call), `weights.safetensors`, `decisions.json` (what the
-compiler decided, and why); for programs without Python `cpp.txt` and `constants.safetensors`.
+`own/NAME-DIGEST.so` (kernels of ptdebug that these call), `gpu/NAME.cubin` (kernels on a GPU), `weights.safetensors`,
+`decisions.json` (what the compiler decided, and why); for programs without Python `cpp.txt` and
+`constants.safetensors`.
 """
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ from ...version import __version__
 from ..graph_cache import checked_zip
 from ..graph_cache.half import decode_as, encode
 from ..toolchain.cpp_build import cpu_features
-from . import cpp_interface as cpp
+from . import cpp_interface as cpp, gpus
 from .entry import Entry
+from .gpus import Gpu
 
 SCHEMA = "ptdebug-package/1"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = re.compile(r"own/([a-z0-9_]+)-([0-9a-f]+)\.so")
+_CUBIN = re.compile(r"gpu/([0-9a-f]+)\.cubin")
 _INSTRUCTIONS = re.compile(r"(sse|ssse|avx|fma|bmi|f16c|amx|abm|adx|aes|sha|vaes|vpclmul|gfni|movbe|popcnt|pclmul)\w*")
 
 
@@ -33,16 +36,18 @@ class PackageError(ValueError):
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """The layout of a weight, whose memory is a row in the file of weights: sizes and strides in elements. The file
-    cannot have `complex128`: it has float64."""
+    """The layout of a weight, whose memory is a row in the file of weights: sizes and strides in elements, and where it
+    is to be. The file cannot have `complex128`: it has float64."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
     complex128: bool = False
+    device: str = "cpu"
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in the file and what it was made for; `files` are checksums by name."""
+    """What is in the file and what it was made for (`cuda`: the version of CUDA that torch had); `files` are checksums
+    by name."""
 
     schema: str
     torch: str
@@ -51,17 +56,22 @@ class Manifest(msgspec.Struct, frozen=True):
     entries: tuple[str, ...]
     weights: dict[str, Weight]
     files: dict[str, str]
+    gpus: tuple[Gpu, ...] = ()
+    cuda: str = ""
 
 
 class Package(msgspec.Struct, frozen=True):
     """A package in memory. `kernels` are (machine code, C++ source) by the names of `Entry.codes`, `own` (machine
-    code, digest of the source) of kernels of ptdebug by function; nothing of it has run."""
+    code, digest of the source) of kernels of ptdebug by function, `binaries` that of kernels on `gpus` by the names of
+    `MachineCode`; nothing of it has run."""
 
     entries: tuple[Entry, ...]
     kernels: dict[str, tuple[bytes, str]]
     weights: dict[str, torch.Tensor]
     decisions: bytes = b"[]"
     own: dict[str, tuple[bytes, str]] = {}
+    binaries: dict[str, bytes] = {}
+    gpus: tuple[Gpu, ...] = ()
 
 
 def is_name(name: str) -> bool:
@@ -89,15 +99,17 @@ def packed(package: Package) -> bytes:
     for name, (code, source) in package.kernels.items():
         files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"] = code, source.encode()
     files |= {f"own/{name}-{digest}.so": code for name, (code, digest) in package.own.items()}
+    files |= {f"gpu/{name}.cubin": code for name, code in package.binaries.items()}
     for name, tensors in ((cpp.WEIGHTS, package.weights), (cpp.CONSTANTS, cpp.held_by(package.entries))):
         files[name] = save({each: _row(tensor) for each, tensor in tensors.items()})
-    files["cpp.txt"] = cpp.text(package.entries, package.weights, files, package.own, instructions())
-    layouts = {name: Weight(tuple(t.shape), tuple(t.stride()), t.dtype is torch.complex128)
+    files["cpp.txt"] = cpp.text(package.entries, package.weights, files, package.own, instructions(), package.gpus)
+    layouts = {name: Weight(tuple(t.shape), tuple(t.stride()), t.dtype is torch.complex128, str(t.device))
                for name, t in package.weights.items()}
     names = tuple(entry.signature.name for entry in package.entries)
     manifest = Manifest(
         SCHEMA, str(torch.__version__), instructions(), __version__, names, layouts,
-        {name: checked_zip.checksum(content) for name, content in files.items()})
+        {name: checked_zip.checksum(content) for name, content in files.items()}, package.gpus,
+        str(torch.version.cuda or "") if package.gpus else "")
     return checked_zip.packed({"manifest.json": msgspec.json.encode(manifest), **files})
 
 
@@ -133,6 +145,9 @@ def _fits(path: str | Path, manifest: Manifest) -> None:
     if lacking:
         what = ", ".join(lacking)
         raise PackageError(f"{path} was compiled for a CPU with {what}, which this one lacks: export it here")
+    why_not = gpus.why_not(manifest.gpus, manifest.cuda)
+    if why_not:
+        raise PackageError(f"{path} was compiled for {why_not}")
     if not all(map(is_name, manifest.entries)):
         raise PackageError(f"{path} has an entry point without a valid name")
 
@@ -144,18 +159,19 @@ def _package(manifest: Manifest, files: Mapping[str, bytes]) -> Package:
     weights = {}
     for name, each in manifest.weights.items():
         row = rows[name].view(torch.complex128) if each.complex128 else rows[name]
-        weights[name] = row.as_strided(each.size, each.stride)
+        weights[name] = row.to(each.device).as_strided(each.size, each.stride)
     entries = tuple(decode_as(files[f"entries/{name}"], Entry) for name in manifest.entries)
     kernels = {name: (files[f"kernels/{name}.so"], files[f"kernels/{name}.cpp"].decode())
                for entry in entries for name, _ in entry.codes() if f"kernels/{name}.so" in files}
     own = {match[1]: (content, match[2]) for name, content in files.items() if (match := _OWN.fullmatch(name))}
-    return Package(entries, kernels, weights, files["decisions.json"], own)
+    binaries = {match[1]: content for name, content in files.items() if (match := _CUBIN.fullmatch(name))}
+    return Package(entries, kernels, weights, files["decisions.json"], own, binaries, manifest.gpus)
 
 
 def _row(tensor: torch.Tensor) -> torch.Tensor:
     """The memory of a tensor from its first to its last element, as a row of its own."""
     span = 0 if 0 in tensor.shape else 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
-    row = tensor.detach().as_strided((span,), (1,), tensor.storage_offset()).clone()
+    row = tensor.detach().as_strided((span,), (1,), tensor.storage_offset()).cpu().clone()
     return row.view(torch.float64) if row.dtype is torch.complex128 else row
 
 

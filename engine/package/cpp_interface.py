@@ -19,9 +19,10 @@ from ..codegen.cpp_wrapper.state import Native
 from ..graph_cache.flow import Flow
 from ..graph_cache.half import Half, tensor_of
 from .entry import Entry
+from .gpus import Gpu, devices_of
 from .signature import ConstantInput, Number, NumberInput, Signature, TensorInput, shown
 
-SCHEMA = "ptdebug-cpp/1"
+SCHEMA = "ptdebug-cpp/2"
 WEIGHTS, CONSTANTS = "weights.safetensors", "constants.safetensors"
 _OPERATIONS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.Eq: "==",
@@ -44,17 +45,19 @@ def held_by(entries: Sequence[Entry]) -> dict[str, torch.Tensor]:
 
 def text(
     entries: Sequence[Entry], weights: Mapping[str, torch.Tensor], files: Mapping[str, bytes],
-    own: Mapping[str, tuple[bytes, str]], cpu: Sequence[str],
+    own: Mapping[str, tuple[bytes, str]], cpu: Sequence[str], gpus: Sequence[Gpu] = (),
 ) -> bytes:
     """The content of `cpp.txt`; `files` has the two files of tensors, `own` the kernels of ptdebug,
-    `cpu` the instructions that the code needs."""
+    `cpu` the instructions that the code needs, `gpus` where it runs besides."""
     lines = [["format", SCHEMA], ["torch", str(abi_version()), str(torch.__version__)], ["cpu", *cpu]]
+    cuda = str(torch.version.cuda or "0").partition(".")[0]
+    lines += [["gpu", str(gpu.index), str(gpu.capability), gpu.name, cuda] for gpu in gpus]
     for kind, file, tensors in (("weight", WEIGHTS, weights), ("constant", CONSTANTS, held_by(entries))):
         places = _places(files[file])
         for name, tensor in tensors.items():
             begin, end = places[name]
             lines.append([kind, name, str(dtype_code(tensor.dtype)), file, str(begin), str(end),
-                          _numbers(tensor.shape), _numbers(tensor.stride())])
+                          _numbers(tensor.shape), _numbers(tensor.stride()), _place(tensor.device)])
     lines += [["own", name, f"own/{name}-{digest}.so"] for name, (_, digest) in own.items()]
     for entry in entries:
         try:
@@ -86,6 +89,11 @@ def _places(content: bytes) -> dict[str, tuple[int, int]]:
             for name, each in header.items() if name != "__metadata__"}
 
 
+def _place(device: torch.device) -> str:
+    """The number of a GPU; -1 for the CPU."""
+    return str(device.index if device.type == "cuda" else -1)
+
+
 def _numbers(values: Sequence[int]) -> str:
     return " ".join(map(str, values))
 
@@ -94,8 +102,10 @@ def _numbers(values: Sequence[int]) -> str:
 def _entry(entry: Entry) -> Iterator[list[str]]:
     """Its lines. Raises NotFromCpp."""
     signature = entry.signature
-    if any(half.native is None for _, half in entry.named_halves()):
-        raise NotFromCpp(entry.python_only or "its wrapper is Python's")
+    for _, half in entry.named_halves():
+        _check_code(half, entry.python_only)
+    if len(devices_of([entry], ())) > 1:
+        raise NotFromCpp("it is for more than one GPU")
     if any(graph.folding is not None for _, graph in entry.codes()):
         raise NotFromCpp("its weights are packed when they are loaded, by Python")
     titles = {symbol.name: symbol.title for symbol in signature.symbols}
@@ -107,7 +117,7 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
         if isinstance(given, NumberInput):
             if given.kind != "int":
                 raise NotFromCpp(f"{given.path} is a {given.kind} that varies")
-            yield ["input", given.path, str(dtype_code(torch.int64)), "int64", "0", "0", "", "", "[]"]
+            yield ["input", given.path, str(dtype_code(torch.int64)), "int64", "0", "0", "-1", "", "", "[]"]
             continue
         assert isinstance(given, TensorInput)
         dtype = getattr(torch, given.dtype)
@@ -117,7 +127,7 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
             _postfixes(given.size, order), _postfixes(given.stride, order),
             f"[{', '.join(shown(n, titles) for n in given.size)}]"]
         yield ["input", given.path, str(dtype_code(dtype)), given.dtype, str(int(given.written)),
-               str(int(dtype.is_complex)), *shape]
+               str(int(dtype.is_complex)), _place(torch.device(given.device)), *shape]
     for symbol in signature.symbols:
         low, high = ["" if bound is None else str(bound) for bound in (symbol.low, symbol.high)]
         yield ["symbol", symbol.title, str(leaves.index(symbol.leaf)), str(symbol.dim), low, high]
@@ -126,7 +136,7 @@ def _entry(entry: Entry) -> Iterator[list[str]]:
     native = entry.half.native if entry.flow is None else None
     yield from _graph_inputs(entry, native, leaves)
     if native is not None:
-        yield from _code(native)
+        yield from _code(entry.half, native)
     elif entry.flow is not None:
         yield from _flow(entry.flow, entry.named_halves())
     yield from _results(signature, native, leaves)
@@ -146,10 +156,32 @@ def _graph_inputs(entry: Entry, native: Native | None, leaves: list[int]) -> Ite
         yield ["argument", "constant", f"{entry.signature.name}/{name}"]
 
 
-def _code(native: Native) -> Iterator[list[str]]:
+def _check_code(half: Half, why: str) -> None:
+    """Raise NotFromCpp for what needs Python."""
+    if half.native is None:
+        raise NotFromCpp(why or "its wrapper is Python's")
+    if half.launches is None:
+        return
+    if None in half.launches.by_python:
+        names = half.functions.names.values() if half.functions is not None else ()
+        operators = sorted({each.name for each in names if each.kind == "operator"})
+        raise NotFromCpp(f"{', '.join(operators) or 'an operator'} is called by Python only")
+    if any(code.table is not None for code in half.code):
+        raise NotFromCpp("a kernel reads the addresses of its tensors from a table, which Python makes")
+    if any(kind == "view" for kind, _, _ in half.native.results):
+        raise NotFromCpp("a result is a view of an argument that Python makes")
+
+
+def _code(half: Half, native: Native) -> Iterator[list[str]]:
+    """A code: which of its indices may be out of range, how much it makes, and what it launches on a GPU."""
     yield ["bounds", str(OUT_OF_BOUNDS), *native.bounds]
     for kind in ("made", "size"):
         yield ["count", kind, str(sum(1 for result in native.results if result[0] == kind))]
+    kernels = {code.name: code for code in half.code}
+    for name, number in half.launches.launches if half.launches is not None else ():
+        launch = kernels[name].launches[number]
+        yield ["launch", *[field for each in (launch.usual, launch.general)
+                           for field in (f"gpu/{each.file}.cubin", each.function, str(each.threads), str(each.shared))]]
 
 
 def _flow(flow: Flow, codes: Iterator[tuple[str, Half]]) -> Iterator[list[str]]:
@@ -162,7 +194,7 @@ def _flow(flow: Flow, codes: Iterator[tuple[str, Half]]) -> Iterator[list[str]]:
         name, half = next(codes)
         assert half.native is not None
         yield ["code", name, half.native.inputs]
-        yield from _code(half.native)
+        yield from _code(half, half.native)
         for held in half.native.held:
             yield ["held", f"{name}/{held}"]
         made = {place: (kind, number) for kind, number, places in half.native.results for place in places}

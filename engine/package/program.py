@@ -13,9 +13,10 @@ import torch
 from ..graph_cache.flow import Graph, callable_flow
 from ..graph_cache.half import call_of
 from ..kernels.custom_kernel import KERNELS
+from ..runtime.cuda_driver import DriverError
 from ..runtime.entry import shares_written, uncounted
 from ..runtime.frozen_call import FrozenCall
-from . import archive
+from . import archive, gpus
 from .archive import Package, PackageError
 from .entry import Entry
 from .signature import InputError, NumberInput, Signature, reader
@@ -26,7 +27,7 @@ def load(path: str | Path) -> Program:
     """The package that `ptdebug.export` or `ptdebug export` wrote, ready to be called.
 
     It is code, which runs in this process: load what you know the origin of. The model's own source is not needed.
-    Raises PackageError for a damaged file, another torch or a CPU that lacks instructions, and OSError.
+    Raises PackageError for a damaged file, another torch, a CPU that lacks instructions or another GPU, and OSError.
     """
     return Program(archive.read(path))
 
@@ -47,7 +48,11 @@ class Program:
                 if name not in KERNELS or KERNELS[name].digest != digest:
                     raise PackageError("the package was made by another version of ptdebug: export it again")
                 KERNELS[name].adopt(paths[f"own/{name}"])
-            self._entries = {e.signature.name: EntryPoint(e, self.weights, paths) for e in package.entries}
+            try:
+                self._entries = {e.signature.name: EntryPoint(e, self.weights, paths, package.binaries)
+                                 for e in package.entries}
+            except DriverError as error:
+                raise PackageError(gpus.refused(error)) from error
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the first entry point."""
@@ -74,7 +79,10 @@ class Program:
 class EntryPoint:
     """One entry point of a package."""
 
-    def __init__(self, entry: Entry, weights: Mapping[str, torch.Tensor], paths: Mapping[str, Path]) -> None:
+    def __init__(
+        self, entry: Entry, weights: Mapping[str, torch.Tensor], paths: Mapping[str, Path],
+        binaries: Mapping[str, bytes],
+    ) -> None:
         self.signature: Signature = entry.signature
         self._weights = weights
         self._read = reader(entry.signature)
@@ -84,7 +92,7 @@ class EntryPoint:
         numbers = [isinstance(given, NumberInput) for given in entry.signature.inputs]
         self._tensors = [k for k, leaf in self._given if not numbers[leaf]]
         self._apart: list[int] = []  # addresses of arguments none of which shares memory with what is written
-        codes = [_called(graph, name, paths.get(name)) for name, graph in entry.codes()]
+        codes = [_called(graph, name, paths.get(name), binaries) for name, graph in entry.codes()]
         self._call: Callable[..., Any] = codes[0] if entry.flow is None else callable_flow(entry.flow, iter(codes))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -121,10 +129,10 @@ class EntryPoint:
         self._apart = [] if copied else addresses
 
 
-def _called(graph: Graph, name: str, path: Path | None) -> Callable[..., Any]:
+def _called(graph: Graph, name: str, path: Path | None, binaries: Mapping[str, bytes]) -> Callable[..., Any]:
     """The code of a graph as a function."""
     assert graph.half is not None
-    call = call_of(graph.half, f"<package {name}>", path)
+    call = call_of(graph.half, f"<package {name}>", path, binaries)
     if graph.folding is not None:
         from ..kernels import int8  # noqa: F401  # which defines the operators that pack
 
@@ -132,9 +140,9 @@ def _called(graph: Graph, name: str, path: Path | None) -> Callable[..., Any]:
     return uncounted(call, graph.uncounted)
 
 
-def _no_autocast() -> AbstractContextManager[None]:
+def _no_autocast() -> AbstractContextManager[Any]:
     """Library calls compute in the dtypes that they were compiled for, also where the caller is in autocast."""
-    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
+    return torch._C._DisableAutocast() if torch._C._is_any_autocast_enabled() else nullcontext()
 
 
 @contextmanager

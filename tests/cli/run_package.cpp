@@ -7,8 +7,22 @@
 #include <sstream>
 #include <vector>
 
+static AtenTensorHandle copied(AtenTensorHandle tensor, int32_t type) {
+  int64_t rank, *size, *stride;
+  int32_t dtype;
+  AtenTensorHandle copy;
+  aoti_torch_get_dim(tensor, &rank);
+  aoti_torch_get_sizes(tensor, &size);
+  aoti_torch_get_strides(tensor, &stride);
+  aoti_torch_get_dtype(tensor, &dtype);
+  aoti_torch_empty_strided(rank, size, stride, dtype, type, 0, &copy);
+  aoti_torch_copy_(copy, tensor, 0);
+  aoti_torch_delete_tensor_object(tensor);
+  return copy;
+}
+
 // Reads calls from stdin: a line `ENTRY N`, then for each of N inputs a line `FILE DTYPE SIZE...`. In place of the file
-// `&K` is the memory of input K, by columns; `=NAME` alone is a weight. Prints for each call the results, a line each, as
+// `&K` is the memory of input K, by columns; `@FILE` is put on the GPU; `=NAME` alone is a weight. Prints for each call the results, a line each, as
 // float or int64, or the error.
 int main(int, char** arguments) {
   PtdebugPackage* package = ptdebug_load(arguments[1]);
@@ -30,7 +44,8 @@ int main(int, char** arguments) {
         aoti_torch_new_tensor_handle(ptdebug_weight(package, file.c_str() + 1), &inputs[k]);
         continue;
       }
-      const bool shared = file[0] == '&';
+      const bool shared = file[0] == '&', on_gpu = file[0] == '@';
+      if (on_gpu) file.erase(0, 1);
       std::vector<char>& memory = data[shared ? std::stoul(file.substr(1)) : k];
       std::vector<int64_t> size, stride;
       for (int64_t n; words >> n;) size.push_back(n);
@@ -46,6 +61,7 @@ int main(int, char** arguments) {
                                               : aoti_torch_dtype_float32();
       aoti_torch_create_tensor_from_blob(memory.data(), size.size(), size.data(), stride.data(), 0, code,
                                          aoti_torch_device_type_cpu(), 0, &inputs[k]);
+      if (on_gpu) inputs[k] = copied(inputs[k], aoti_torch_device_type_cuda());
     }
     PtdebugEntry* entry = ptdebug_entry(package, name.c_str());
     std::vector<AtenTensorHandle> outputs(entry ? ptdebug_outputs(entry) : 0);
@@ -54,6 +70,7 @@ int main(int, char** arguments) {
       outputs.clear();
     }
     for (AtenTensorHandle output : outputs) {
+      output = copied(output, aoti_torch_device_type_cpu());
       int32_t dtype;
       int64_t elements;
       void* at;

@@ -1,6 +1,7 @@
 """Exported packages called from C++: a program without Python gets what the model computes, or a clear error."""
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 from collections.abc import Callable
@@ -11,11 +12,17 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.cli.exporting import ExportError
+from ptdebug.dependencies import msgspec
+from ptdebug.engine.package import archive
+from ptdebug.engine.package.gpus import Gpu
 from ptdebug.engine.package.native import write_to
 from ptdebug.engine.toolchain.cpp_build import find_compiler
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+
+from tests.devices import GPU
+from tests.engine.gpu_driver import driver_library, package_driver
 
 Call = tuple[str, tuple[torch.Tensor | str, ...]]
 Run = Callable[..., list[str]]
@@ -34,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
 
-    def call(package: Path, *calls: Call, code: int = 0) -> list[str]:
+    def call(package: Path, *calls: Call, code: int = 0, environment: dict[str, str] | None = None) -> list[str]:
         lines = []
         for name, inputs in calls:
             lines.append(f"{name} {len(inputs)}")
@@ -43,10 +50,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
                     lines.append(tensor)
                     continue
                 path = folder / f"input{len(lines)}-{k}"
-                path.write_bytes(tensor.contiguous().numpy().tobytes())
+                path.write_bytes(tensor.contiguous().cpu().numpy().tobytes())
                 dtype = str(tensor.dtype).removeprefix("torch.")
-                lines.append(" ".join([str(path), dtype, *map(str, tensor.shape)]))
-        done = subprocess.run([folder / "run", package], input="\n".join(lines), capture_output=True, text=True)
+                place = f"{'@' * tensor.is_cuda}{path}"
+                lines.append(" ".join([place, dtype, *map(str, tensor.shape)]))
+        done = subprocess.run([folder / "run", package], input="\n".join(lines), capture_output=True, text=True,
+                              env=os.environ | (environment or {}))
         assert done.returncode == code, done.stderr
         return done.stdout.splitlines()
 
@@ -226,3 +235,98 @@ def test_what_cannot_run_without_python_is_told(run: Run, tmp_path: Path) -> Non
         path.write_bytes(damaged)
         assert why in run(path, code=1)[0]
     assert "can't read" in run(tmp_path, code=1)[0]
+
+
+# ---- on a GPU --------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which `fake_driver.cpp` is the driver."""
+    return {"LD_LIBRARY_PATH": str(driver_library(tmp_path_factory.mktemp("driver")).parent)}
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 + 1
+
+
+def test_machine_code_is_launched(run: Run, fake: dict[str, str], tmp_path: Path) -> None:
+    with package_driver():
+        made = ptdebug.export(doubled, (torch.ones(3, 4),), dynamic_shapes=({0: "n"},), cpp=True)
+    x = torch.rand(5, 4)
+    path = made.save(tmp_path / "m.ptd")
+    launched, line, refused = run(path, ("forward", (x,)), ("forward", (x[0],)), environment=fake)
+    assert launched == "usual 1 128" and torch.allclose(numbers(line, x), 2 * x + 1)
+    assert refused == "error: x has to have 2 dimensions [n, 4], not [4]"
+    (line,) = run(path, code=1, environment=fake | {"FAKE_REFUSES": "1"})
+    assert line == "cuModuleLoadData: device kernel image is invalid (200)"
+
+
+def test_another_gpu_is_told_when_it_is_loaded(run: Run, fake: dict[str, str], tmp_path: Path) -> None:
+    gpu = Gpu(0, "GPU 0", 90)
+    package = ptdebug.export(doubled, (torch.ones(3, 4),)).package
+    path = tmp_path / "m.ptd"
+    archive.write(path, msgspec.structs.replace(package, gpus=(gpu,)))
+    told = f"{path} was compiled for a GPU (GPU 0, compute capability 9.0)"
+    for environment, words in (
+            ({}, ", and there is no driver of NVIDIA here"),
+            (fake | {"FAKE_CAPABILITY": "80"}, ", and the one here has 8.0: export it there"),
+            (fake, ", and this torch is built without CUDA, or its libtorch_cuda was not found")):
+        if torch.cuda.is_available():
+            break
+        assert run(path, code=1, environment=environment) == [told + words]
+    archive.write(path, msgspec.structs.replace(package, gpus=(gpu, gpu)))
+    assert run(path, code=1, environment=fake)[0].startswith(told)
+
+
+def test_what_only_python_does_on_a_gpu_is_told() -> None:
+    with package_driver():
+        for model, words in (
+            (lambda x: torch.histc(x * 2, 4, 0.0, 1.0) + 1, "aten.histc.default is called by Python only"),
+            (lambda *x: torch._foreach_add(x, 1), "from a table, which Python makes"),
+        ):
+            given = [torch.rand(k + 2) for k in range(12 if "table" in words else 1)]
+            with pytest.raises(ExportError, match=words):
+                ptdebug.export(model, given, cpp=True)
+
+
+class Attending(torch.nn.Module):
+    """Products, a normalization, attention, an operator through the dispatcher, a cache, a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm = torch.nn.Embedding(50, 32), torch.nn.LayerNorm(32)
+        self.qkv, self.out = torch.nn.Linear(32, 96), torch.nn.Linear(32, 32)
+        self.register_buffer("seen", torch.zeros(32))
+
+    def forward(self, ids: torch.Tensor) -> Any:
+        x = self.words(ids)
+        query, key, value = self.qkv(self.norm(x)).chunk(3, -1)
+        y = self.out(torch.nn.functional.scaled_dot_product_attention(query, key, value)) + x
+        self.seen.add_(y.sum((0, 1)))
+        return y, y[:, 0].median(-1).values, self.seen
+
+    def plain(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(x)  # without a kernel
+
+    def branch(self, x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+        return torch.cond(flag, lambda x: self.out(x).relu(), lambda x: x.cos(), (x,)) * 2
+
+
+@pytest.mark.gpu
+@GPU[1]
+def test_a_program_without_python_runs_on_a_gpu(run: Run, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Attending().eval().cuda()
+    ids, x = torch.randint(50, (3, 7), device="cuda"), torch.randn(4, 32, device="cuda")
+    flag = torch.tensor(True, device="cuda")
+    points = {"forward": ptdebug.EntryPoint((ids,), dynamic_shapes={"ids": {0: "batch"}}),
+              "plain": ptdebug.EntryPoint((x,), method="plain"),
+              "branch": ptdebug.EntryPoint((x, flag), method="branch")}
+    path = ptdebug.export(model, entry_points=points, cpp=True).save(tmp_path / "m.ptd")
+    other = torch.randint(50, (5, 7), device="cuda")
+    lines = run(path, ("forward", (other,)), ("plain", (x,)), ("branch", (x, flag.view(torch.uint8))),
+                ("branch", (x, torch.zeros_like(flag).view(torch.uint8))), ("forward", (other.cpu(),)))
+    with torch.no_grad():
+        wanted = [*model(other), model.plain(x), model.branch(x, flag), model.branch(x, ~flag)]
+    for line, each in zip(lines, wanted):
+        torch.testing.assert_close(numbers(line, each), each.cpu(), rtol=1e-4, atol=1e-4)
+    assert lines[len(wanted):] == ["error: ids has to be a strided int64 tensor on cuda:0"]

@@ -5,26 +5,38 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import subprocess
+import tempfile
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from ptdebug.artifacts.context import CompileContext, Stage, run_stages
+from ptdebug.engine import stages
 from ptdebug.engine.codegen import wrapper
-from ptdebug.engine.codegen.cpp_wrapper.gpu import launches
+from ptdebug.engine.codegen.cpp_wrapper.gpu import launches, load
 from ptdebug.engine.codegen.triton import TritonKernel, kernels_for_plan, launch
+from ptdebug.engine.codegen.triton.building import Binary
+from ptdebug.engine.codegen.triton.dtypes import _NAMES, pointer_type
 from ptdebug.engine.codegen.triton.load import load_interpreted
-from ptdebug.engine.ir.ir import ExternCall, Plan
+from ptdebug.engine.codegen.triton.source import Launch, TritonSource, assemble
+from ptdebug.engine.graph_cache import machine_code
+from ptdebug.engine.ir.ir import ExternCall, KernelSignature, Plan
+from ptdebug.engine.runtime import cuda_kernels
 from ptdebug.engine.runtime.entry import EntryFacts, entry
 from ptdebug.engine.stages import INFERENCE
+from ptdebug.engine.toolchain.cpp_build import find_compiler
 
 from .programs import Captured
 
 _CPU = torch.device("cpu")
+_DTYPES = {pointer_type(dtype): dtype for dtype in _NAMES}
 _PROTOTYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint32] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
     ctypes.c_void_p,
@@ -40,6 +52,10 @@ class Driver:
         self._function = _PROTOTYPE(self._launch)
         self.address = ctypes.cast(self._function, ctypes.c_void_p).value
         self.current = 0  # threads need no context
+        self.by_python = 0  # how many of them Python launched from machine code
+        self.names: list[str] = []  # of those from machine code that were launched
+        self._texts: dict[bytes, tuple[Launch, bool]] = {}
+        self._folder = tempfile.TemporaryDirectory()
 
     def handle(self, kernel: TritonKernel, number: int) -> tuple[int, int, int]:
         """What the table of launches has of a kernel."""
@@ -47,7 +63,8 @@ class Driver:
         dtypes = {name: buffer.dtype for name, buffer in kernel.buffers.items()}
         dtypes |= {workspace.name: workspace.dtype for workspace in kernel.source.workspaces}
         code = load_interpreted(kernel.source)[found.name]
-        self._kernels.append(functools.partial(self._run, kernel, code, found, dtypes))
+        wide = found.index == "int64"
+        self._kernels.append(functools.partial(self._run, kernel.source, code, found, dtypes, wide))
         return len(self._kernels), 32 * found.warps, 0
 
     def _launch(self, function: int, *rest: Any) -> int:
@@ -58,22 +75,77 @@ class Driver:
             traceback.print_exc()
             return 1
 
-    def _run(self, kernel: TritonKernel, code: Any, found: Any, dtypes: dict[str, torch.dtype], given: Any) -> int:
-        count = len(found.pointers)
+    def _run(
+        self, source: TritonSource, code: Any, found: Launch, dtypes: dict[str, torch.dtype], wide: bool, given: Any
+    ) -> int:
+        count, size = len(found.pointers), ctypes.c_int64 if wide else ctypes.c_int32
         at = [ctypes.c_void_p.from_address(given[k]).value or 0 for k in range(count)]
         memory = {name: launch._tensor_at(a, dtypes[name]) for name, a in zip(found.pointers, at)}
-        sizes = {symbol: ctypes.c_int32.from_address(given[count + k]).value for k, symbol in enumerate(found.symbols)}
-        symbols = [sizes.get(symbol, 1) for symbol in kernel.signature.symbols]
-        return launch._interpret(code, found, memory, kernel.signature, symbols)
+        sizes = {symbol: size.from_address(given[count + k]).value for k, symbol in enumerate(found.symbols)}
+        symbols = [sizes.get(symbol, 1) for symbol in source.signature.symbols]
+        return launch._interpret(code, found, memory, source.signature, symbols)
+
+
+    # ---- machine code: here the text of a kernel
+    def build(self, launch: Launch, capability: int, aligned: Sequence[bool], wide: bool) -> Any:
+        """In the place of `building.begin`: what is compiled, and what `load_function` gets."""
+        text = f"{launch.name} {list(aligned)} {wide}\n" + "\n".join(line.text for line in assemble([launch]))
+        self._texts[text.encode()] = launch, wide
+        path = Path(self._folder.name, f"{len(self._texts)}.cubin")
+        path.write_text(text)
+        return SimpleNamespace(wait=lambda: Binary(str(path), launch.name, launch.warps, 0, 0))
+
+    def load_function(self, code: bytes, name: str, shared: int) -> int:
+        """In the place of `cuda_driver.Driver.function`."""
+        launch, wide = self._texts[code]
+        assert launch.name == name
+        source = TritonSource(KernelSignature(name, (), launch.symbols), (launch,), (), (), assemble([launch]))
+        kernel = load_interpreted(source)[name]
+        dtypes = dict(zip(launch.pointers, [_DTYPES[kind] for kind in launch.types]))
+        run = functools.partial(self._run, source, kernel, launch, dtypes, wide)
+        general = b"False" in code.partition(b"]")[0]
+
+        def noted(given: Any) -> int:
+            self.names.append(f"{name} {'general' if general else 'usual'}")
+            return run(given)
+
+        self._kernels.append(noted)
+        return len(self._kernels)
+
+    def launch(self, function: int, grid: Any, threads: int, shared: int, stream: int, arguments: list[int]) -> None:
+        """In the place of `cuda_driver.Driver.launch`: a launch by Python."""
+        self.by_python += 1
+        values = (ctypes.c_uint64 * len(arguments))(*arguments)
+        places = [ctypes.addressof(values) + 8 * k for k in range(len(arguments))]
+        assert self._launch(function, *[0] * 8, places) == 0
+
+
+@contextmanager
+def package_driver() -> Iterator[Driver]:
+    """Packages are made, and loaded, with this driver meanwhile: graphs on the CPU as if that were a GPU."""
+    with gpu_driver() as driver, patch.object(stages, "_device_kinds", lambda plan: {"cuda"}), \
+            patch.multiple(machine_code, begin=driver.build, capability_of=lambda device: 90), \
+            patch.multiple(cuda_kernels, _current=lambda device, driver: nullcontext(0), _LOADED={},
+                           driver=lambda: SimpleNamespace(function=driver.load_function, launch=driver.launch)):
+        yield driver
 
 
 @contextmanager
 def gpu_driver() -> Iterator[Driver]:
     """Graphs are loaded with this driver meanwhile."""
     driver = Driver()
-    with patch.object(launches, "driver_functions", lambda: (driver.address, driver.current)), \
+    with patch.object(load, "driver_functions", lambda: (driver.address, driver.current)), \
             patch.object(TritonKernel, "handle", lambda kernel, number: driver.handle(kernel, number)):
         yield driver
+
+
+def driver_library(folder: Path) -> Path:
+    """`fake_driver.cpp` as a library, in the place of the driver's."""
+    library, source = folder / "libcuda.so.1", Path(__file__).parent / "fake_driver.cpp"
+    command = [find_compiler(), "-std=c++17", "-shared", "-fPIC", "-Wall", "-Werror", str(source), "-o", str(library)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return library
 
 
 def plan_for_gpu(graph: Captured, context: CompileContext) -> Any:

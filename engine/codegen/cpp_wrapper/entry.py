@@ -5,7 +5,7 @@ from .shim import USED, WRAP, parameters_of
 
 ON_CPU = "static const int32 device_type = 0, device_index = 0;  // of what is allocated"
 
-_EXPORTED = 'extern "C" __attribute__((visibility("default")))'
+EXPORTED = 'extern "C" __attribute__((visibility("default")))'
 
 OBJECTS = """\
 extern "C" {
@@ -96,7 +96,7 @@ def connection(functions: tuple[str, ...]) -> str:
         *[f'  {{"{name}", (void**)&{name}}},' for name in functions],
         "};",
         'static PyMethodDef wrapper_method = {"call", call, 0x80, nullptr};',
-        f"{_EXPORTED} PyObject* ptdebug_wrapper(void** from, PyObject* state) {{",
+        f"{EXPORTED} PyObject* ptdebug_wrapper(void** from, PyObject* state) {{",
         "  tensor_type = from[0], parameter_type = from[1], int_type = from[2], *(void**)&wrap = from[3];",
         f"  for (int k = 0; k < {len(functions)}; k++) *torch_functions[k].place = from[4 + k];",
         "  return PyCMethod_New(&wrapper_method, state, nullptr, nullptr);",
@@ -105,16 +105,17 @@ def connection(functions: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def without_python(functions: tuple[str, ...]) -> str:
-    """C++ of what a program without Python calls (`engine/package/native`): the same, connected by names."""
+def without_python(functions: tuple[str, ...], call: str = "run(in, numbers, sizes, out)") -> str:
+    """C++ of what a program without Python calls (`engine/package/native`): the same, connected by names. `call` is
+    that of the graph."""
     return f"""\
-{_EXPORTED} const char* ptdebug_connect(void* (*find)(const char*)) {{  // the name of a function that is not there
+{EXPORTED} const char* ptdebug_connect(void* (*find)(const char*)) {{  // the name of a function that is not there
   for (int k = 0; k < {len(functions)}; k++)
     if (!(*torch_functions[k].place = find(torch_functions[k].name))) return torch_functions[k].name;
   return nullptr;
 }}
-{_EXPORTED} int64 ptdebug_call(const Tensor* in, const int64* numbers, int64* sizes, Owned* out) {{
-  return run(in, numbers, sizes, out);
+{EXPORTED} int64 ptdebug_call(const Tensor* in, const int64* numbers, int64* sizes, Owned* out) {{
+  return {call};
 }}"""
 
 
@@ -123,4 +124,4 @@ def used_by(called: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*USED, *called)))
 
 
-__all__ = ["HELPERS", "ON_CPU", "WRAP", "connection", "declarations", "used_by", "without_python"]
+__all__ = ["EXPORTED", "HELPERS", "ON_CPU", "WRAP", "connection", "declarations", "used_by", "without_python"]

@@ -42,10 +42,10 @@ def results_of(
     shared: dict[View, int] = {}
     of_inputs = [place for place, output in enumerate(aten.outputs) if isinstance(output, ViewOfInput)]
     for key, output in outputs.items():
-        if views and isinstance(output, ViewOfInput):
+        window = _window(output, aten, program) if windows and isinstance(output, ViewOfInput) else None
+        if window is None and views and isinstance(output, ViewOfInput):
             found.append(Result("view", of_inputs.index(places[key][0]), tuple(places[key])))
             continue
-        window = _window(output, aten, program) if windows and isinstance(output, ViewOfInput) else None
         kind, value = window or _made(output, aten, program)
         result = Result(kind, value, tuple(places[key]))
         if isinstance(output, FromGraph) and output.saved and isinstance(value, View) and value in shared:

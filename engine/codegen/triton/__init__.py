@@ -3,9 +3,9 @@
 Read in this order: `form.py` normalizes a group for tiling; `tiling.py` chooses the tile (a decision); `kernel.py`
 writes one kernel, with `emit.py` for statements, `dims.py` and `index.py` for indices and masks, `ops.py`,
 `reductions.py` and `dtypes.py` for the tables of operators, reductions and dtypes, `values.py` for names, `prelude.py`
-for the functions that kernels call; `split.py` splits rows over several programs; `foreach.py` (with `tables.py`)
-writes horizontally fused kernels; `generate.py` ties it together, and `source.py` is its result. `load.py` turns the
-text into functions, `launch.py` calls them (on CUDA, or on the CPU in Triton's interpreter, with
+for the functions that kernels call; `split.py` splits rows over several programs; `foreach.py` writes horizontally
+fused kernels; `generate.py` ties it together, and `source.py` is its result. `load.py` turns the text into functions,
+`launch.py` calls them (on CUDA, or on the CPU in Triton's interpreter, with
 `interpreter_library.py`); `interpreted.py` runs a group that has no kernel. `building.py` compiles each distinct kernel
 once, in a separate process (`server.py`); `compile.py` compiles for a GPU that need not be present, and makes the
 records, with every form on the way (`machine_code.py`) and the occupancy (`occupancy.py`).

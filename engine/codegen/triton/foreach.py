@@ -15,12 +15,13 @@ import sympy
 
 from ....artifacts.records import CodeLine, ref
 from ...ir.ir import Buffer, Foreach, Group, KernelSignature
+from ...runtime.kernel_tables import Table
 from ...scheduler.templates import with_all_origins
 from .dtypes import value_type
 from .emit import pointer_name
 from .form import Form, form_of
 from .kernel import KernelWriter
-from .source import WIDE_FROM, Launch, SourceWriter, Table, TritonSource, assemble
+from .source import WIDE_FROM, Launch, SourceWriter, TritonSource, assemble
 from .tiling import Tile
 
 BLOCK, WARPS = 1024, 4

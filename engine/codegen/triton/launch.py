@@ -18,6 +18,7 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
 from ...ir.ir import Buffer, Group, KernelSignature, Plan
 from ...runtime.cuda_graphs.capture import is_kept
+from ...runtime.kernel_tables import Table, Tables
 from ...unsupported import TritonUnsupported
 from .building import Binary, Build, begin, parameter_types
 from .compile import compile_launch, record_of
@@ -27,8 +28,7 @@ from .generate import generate, symbols_of
 from .interpreted import InterpretedGroup, interpreted
 from .interpreter_library import as_on_a_device
 from .load import load, load_interpreted
-from .source import WIDE_FROM, Launch, Table, TritonSource, function_of
-from .tables import Tables
+from .source import WIDE_FROM, Launch, TritonSource, function_of
 
 _ALIGNED = 15  # pointers whose low four bits are zero may be loaded 16 bytes at a time
 _APART = 256  # bytes between the starts of workspaces, at least
@@ -85,7 +85,7 @@ class TritonKernel:
         """The record of stage `kernels`: the source, and on a GPU the forms of what was built; the SASS comes later."""
         builds = [build for launcher in self._launchers if (build := launcher.usual()) is not None]
         if builds and len(builds) == len(self._launchers):
-            return record_of(self.source, builds, f"cuda:{_capability(self.device)}")
+            return record_of(self.source, builds, f"cuda:{capability_of(self.device)}")
         target = "cuda" if self.device.type == "cuda" else "interpreter"
         names = tuple(k.name for k in self.source.launches)
         return Kernel(self.signature.name, "triton", self.source.lines, names, target=target,
@@ -274,10 +274,11 @@ class _CudaLauncher:
         return found
 
     def _build(self, aligned: tuple[bool, ...], wide: bool) -> Build:
-        return begin(self.launch, _capability(self._device), aligned, wide)
+        return begin(self.launch, capability_of(self._device), aligned, wide)
 
 
-def _capability(device: torch.device) -> int:
+def capability_of(device: torch.device) -> int:
+    """The compute capability of a GPU: 90 for 9.0."""
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
 

@@ -9,6 +9,7 @@ import torch
 
 from ....artifacts.records import CodeLine, Ref
 from ...ir.ir import KernelSignature
+from ...runtime.kernel_tables import Table
 from .index import index_text
 from .prelude import HEADER, helpers_used
 
@@ -42,16 +43,6 @@ class Launch:
     index: str  # int32 | int64 | dynamic: then the constant INDEX is chosen at each call
     lines: tuple[CodeLine, ...]
     tile: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """What a kernel over many members finds in memory: for each, places among the signature's buffers, sizes, programs.
-    """
-
-    places: tuple[tuple[int, ...], ...]
-    sizes: tuple[tuple[int, ...], ...]
-    blocks: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FILES = ("ptdebug_package.h", "ptdebug_package.cpp", "ptdebug_files.h", "ptdebug_graphs.h", "ptdebug_sizes.h")
+FILES = ("ptdebug_package.h", "ptdebug_package.cpp", "ptdebug_files.h", "ptdebug_gpu.h", "ptdebug_graphs.h",
+         "ptdebug_sizes.h", "ptdebug_tensors.h")
 
 
 def write_to(folder: Path) -> tuple[Path, ...]:

@@ -6,79 +6,17 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ptdebug_files.h"
+#include "ptdebug_gpu.h"
 #include "ptdebug_sizes.h"
+#include "ptdebug_tensors.h"
 
 namespace {
-void must(AOTITorchError code, const char* what) {
-  if (code) fail(std::string(what) + " failed in torch, which wrote why to stderr");
-}
-
-Sizes numbers(const std::string& text) {
-  Sizes found;
-  std::istringstream words(text);
-  for (int64_t n; words >> n;) found.push_back(n);
-  return found;
-}
-
-struct Handle {  // a tensor that is owned
-  AtenTensorHandle tensor = nullptr;
-  Handle() = default;
-  Handle(Handle&& other) noexcept : tensor(other.take()) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(tensor, other.tensor);
-    return *this;
-  }
-  ~Handle() {
-    if (tensor) aoti_torch_delete_tensor_object(tensor);
-  }
-  AtenTensorHandle take() {
-    AtenTensorHandle taken = tensor;
-    tensor = nullptr;
-    return taken;
-  }
-};
-
-Handle another(AtenTensorHandle tensor) {
-  Handle made;
-  must(aoti_torch_new_tensor_handle(tensor, &made.tensor), "returning a result");
-  return made;
-}
-
-Handle empty(const Sizes& size, const Sizes& stride, int32_t dtype) {
-  Handle made;
-  must(aoti_torch_empty_strided(size.size(), size.data(), stride.data(), dtype, aoti_torch_device_type_cpu(), 0,
-                                &made.tensor), "allocating a tensor");
-  return made;
-}
-
-struct Layout {
-  Sizes size, stride;
-};
-
-Layout layout_of(AtenTensorHandle tensor) {
-  int64_t rank, *size, *stride;
-  must(aoti_torch_get_dim(tensor, &rank), "reading a tensor");
-  must(aoti_torch_get_sizes(tensor, &size), "reading a tensor");
-  must(aoti_torch_get_strides(tensor, &stride), "reading a tensor");
-  return {Sizes(size, size + rank), Sizes(stride, stride + rank)};
-}
-
-Handle number_as_tensor(int64_t value) {
-  Handle made = empty({}, {}, aoti_torch_dtype_int64());
-  void* at;
-  must(aoti_torch_get_data_ptr(made.tensor, &at), "returning a number");
-  std::memcpy(at, &value, sizeof(int64_t));
-  return made;
-}
-
 struct Value {  // a tensor, or a number
   Handle tensor;
   int64_t number = 0;
@@ -100,6 +38,8 @@ struct Code : Graph {
   std::vector<AtenTensorHandle> held;
   std::vector<std::pair<std::string, int64_t>> gives;  // of each result its kind, and its number among those
   std::unique_ptr<Library> library;
+  std::vector<Strings> launched;  // the lines of its launches on a GPU
+  Launches launches;
   int64_t (*call)(const AtenTensorHandle*, const int64_t*, int64_t*, AtenTensorHandle*) = nullptr;
 
   void run(const std::string& name, const std::vector<AtenTensorHandle>& in, const Sizes& varying, Sizes& computed,
@@ -139,7 +79,7 @@ struct Code : Graph {
   std::string why(const std::string& name, int64_t code) const {
     const int64_t index = std::abs(code) - first_bound;
     if (code == 1 || index < 0 || index >= static_cast<int64_t>(bounds.size()))
-      return name + ": an operation of torch failed, which wrote why to stderr, memory ran out, or a number exceeds 64 bits";
+      return name + ": an operation of torch failed, which wrote why to stderr, memory ran out, a GPU refused a launch, or a number exceeds 64 bits";
     return name + ": index out of range in `" + bounds[index] + "`";
   }
 };
@@ -169,7 +109,7 @@ Values of_its_own(Values results, const Given& given) {
       const Layout layout = layout_of(result.tensor.tensor);
       int32_t dtype;
       must(aoti_torch_get_dtype(result.tensor.tensor, &dtype), "reading a result");
-      Handle copy = empty(layout.size, layout.stride, dtype);
+      Handle copy = empty(layout.size, layout.stride, dtype, gpu_of(result.tensor.tensor));
       must(aoti_torch_copy_(copy.tensor, result.tensor.tensor, 0), "copying a result");
       result.tensor = std::move(copy);
       break;
@@ -195,7 +135,7 @@ Handle stack_of(AtenTensorHandle first, int64_t count) {
   for (size_t dim = size.size(); dim-- > 0; step *= std::max<int64_t>(size[dim], 1)) stride[dim] = step;
   int32_t dtype;
   must(aoti_torch_get_dtype(first, &dtype), "reading a tensor");
-  return empty(size, stride, dtype);
+  return empty(size, stride, dtype, gpu_of(first));
 }
 
 struct Flow : Graph {

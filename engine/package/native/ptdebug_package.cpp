@@ -5,6 +5,7 @@
 #include "ptdebug_files.h"
 #include "ptdebug_graphs.h"
 #include "ptdebug_sizes.h"
+#include "ptdebug_tensors.h"
 
 #include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -28,14 +29,12 @@ thread_local const Libraries* own_kernels;  // of the package that is being load
 void* find_function(const char* name) {
   const auto own = own_kernels->find(name);
   if (own != own_kernels->end()) return own->second->find(name);
-  if (void* found = dlsym(RTLD_DEFAULT, name)) return found;
-  static void* const torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  return torch ? dlsym(torch, name) : nullptr;
+  return torch_function(name);
 }
 
 struct Input {
   std::string path, dtype_name, shown;
-  int32_t dtype;
+  int32_t dtype, gpu;  // the number of its GPU, -1 for the CPU
   bool written, copied, read;
   std::vector<Strings> size, stride;
 };
@@ -85,6 +84,7 @@ struct PtdebugEntry {
   std::vector<Place> arguments, results;
   std::vector<Memory> weights;
   bool writes = false;
+  int32_t gpu = -1;  // where it runs
   Code code;
   std::unique_ptr<Flow> flow;  // in the place of the code where the graph has control flow
   std::vector<Flow*> open;     // while it is read: the flow whose lines follow, in those that it is a part of
@@ -105,6 +105,7 @@ struct PtdebugEntry {
     if (wanted != static_cast<int64_t>(results.size()))
       fail(name + " returns " + std::to_string(results.size()) + " tensors, not " + std::to_string(wanted));
     const NoGradients without;
+    const Current current(gpu);
     std::vector<Handle> copies(count);
     std::vector<AtenTensorHandle> leaves(given, given + count);
     check(leaves, copies);
@@ -158,12 +159,12 @@ struct PtdebugEntry {
 
   Layout kind(const Input& input, AtenTensorHandle tensor) const {
     if (!tensor) fail(input.path + " has to be a tensor, not null");
-    int32_t dtype, device, layout;
+    int32_t dtype, layout;
     must(aoti_torch_get_dtype(tensor, &dtype), "reading a tensor");
-    must(aoti_torch_get_device_type(tensor, &device), "reading a tensor");
     must(aoti_torch_get_layout(tensor, &layout), "reading a tensor");
-    if (dtype != input.dtype || device != aoti_torch_device_type_cpu() || layout != aoti_torch_layout_strided())
-      fail(input.path + " has to be a strided " + input.dtype_name + " tensor on cpu");
+    if (dtype != input.dtype || gpu_of(tensor) != input.gpu || layout != aoti_torch_layout_strided())
+      fail(input.path + " has to be a strided " + input.dtype_name + " tensor on " +
+           (input.gpu < 0 ? "cpu" : "cuda:" + std::to_string(input.gpu)));
     Layout found = layout_of(tensor);
     if (input.read && found.size.size() != input.size.size())
       fail(input.path + " has to have " + std::to_string(input.size.size()) + " dimensions " + input.shown + ", not " +
@@ -211,7 +212,7 @@ struct PtdebugEntry {
     if (same) return;
     if (input.written)
       fail(input.path + " is written, so it has to have the strides " + list(stride) + ", not " + list(found.stride));
-    copy = empty(size, stride, input.dtype);
+    copy = empty(size, stride, input.dtype, input.gpu);
     must(aoti_torch_copy_(copy.tensor, tensor, 0), "copying an input");
   }
 
@@ -263,6 +264,7 @@ struct PtdebugPackage {
   File file;
   std::map<std::string, Handle> weights, constants;
   Libraries own;
+  Gpu gpu;
   std::vector<std::unique_ptr<PtdebugEntry>> entries;
 
   explicit PtdebugPackage(const char* path) : file(path) {
@@ -274,7 +276,7 @@ struct PtdebugPackage {
       const Strings fields = split(line, '\t');
       if (fields[0] == "entry") {
         entries.push_back(std::make_unique<PtdebugEntry>());
-        entries.back()->name = fields.at(1);
+        entries.back()->name = fields.at(1), entries.back()->gpu = gpu.index;
       } else if (entries.empty() || fields[0] == "refused") {
         read(fields, path);
       } else {
@@ -287,15 +289,19 @@ struct PtdebugPackage {
 
  private:
   void read(const Strings& fields, const std::string& path) {
-    if (fields[0] == "format" && fields.at(1) != "ptdebug-cpp/1") {
-      fail(path + " has the format " + fields[1] + ", and this loader reads ptdebug-cpp/1");
+    if (fields[0] == "format" && fields.at(1) != "ptdebug-cpp/2") {
+      fail(path + " has the format " + fields[1] + ", and this loader reads ptdebug-cpp/2");
     } else if (fields[0] == "torch") {
       if (std::stoull(fields.at(1)) != aoti_torch_abi_version())
         fail(path + " was compiled for torch " + fields.at(2) + ", and this is another: export it again");
     } else if (fields[0] == "cpu") {
       fits(fields, path);
+    } else if (fields[0] == "gpu") {
+      if (gpu.index >= 0) fail(path + " was compiled for several GPUs: it runs from Python only");
+      gpu = {std::stoi(fields.at(1)), std::stoi(fields.at(2)), std::stoi(fields.at(4)), fields.at(3)};
+      gpu.check(path);
     } else if (fields[0] == "weight" || fields[0] == "constant") {
-      (fields[0] == "weight" ? weights : constants)[fields.at(1)] = tensor(fields);
+      (fields[0] == "weight" ? weights : constants)[fields.at(1)] = tensor_of(file, fields);
     } else if (fields[0] == "own") {
       own[fields.at(1)] = std::make_unique<Library>(fields.at(1), file.member(fields.at(2)));
     } else if (fields[0] == "refused") {
@@ -320,20 +326,6 @@ struct PtdebugPackage {
       fail(path + " was compiled for a CPU with " + lacking + ", which this one lacks: export it on one like this");
   }
 
-  Handle tensor(const Strings& fields) const {
-    const auto [content, length] = file.member(fields.at(3));
-    const size_t begin = std::stoull(fields.at(4)), end = std::stoull(fields.at(5));
-    if (begin > end || end > length) file.damaged(fields[1] + " is not in it");
-    Handle made = empty(numbers(fields.at(6)), numbers(fields.at(7)), std::stoi(fields.at(2)));
-    void* at;
-    int64_t bytes;
-    must(aoti_torch_get_storage_size(made.tensor, &bytes), "loading a weight");
-    if (end - begin != static_cast<size_t>(bytes)) file.damaged(fields[1] + " has another size in it");
-    must(aoti_torch_get_data_ptr(made.tensor, &at), "loading a weight");
-    if (end > begin) std::memcpy(at, content + begin, end - begin);
-    return made;
-  }
-
   AtenTensorHandle held(const std::map<std::string, Handle>& tensors, const std::string& name) const {
     const auto found = tensors.find(name);
     if (found == tensors.end()) file.damaged("it has no tensor " + name);
@@ -355,11 +347,11 @@ struct PtdebugPackage {
       code.first_bound = std::stoll(fields.at(1));
       code.bounds = Strings(fields.begin() + 2, fields.end());
     } else if (what == "input") {
-      const bool read = fields.size() > 6;
-      entry.inputs.push_back({fields.at(1), fields.at(3), read ? fields.at(8) : "", std::stoi(fields.at(2)),
-                              fields.at(4) == "1", fields.at(5) == "1", read,
-                              read ? expressions(fields.at(6)) : std::vector<Strings>(),
-                              read ? expressions(fields.at(7)) : std::vector<Strings>()});
+      const bool read = fields.size() > 7;
+      entry.inputs.push_back({fields.at(1), fields.at(3), read ? fields.at(9) : "", std::stoi(fields.at(2)),
+                              std::stoi(fields.at(6)), fields.at(4) == "1", fields.at(5) == "1", read,
+                              read ? expressions(fields.at(7)) : std::vector<Strings>(),
+                              read ? expressions(fields.at(8)) : std::vector<Strings>()});
     } else if (what == "symbol") {
       entry.symbols.push_back({fields.at(1), std::stoll(fields.at(2)), std::stoll(fields.at(3)),
                                fields.at(4).empty() ? INT64_MIN : std::stoll(fields.at(4)),
@@ -371,6 +363,8 @@ struct PtdebugPackage {
     } else if (what == "count") {
       Code& code = entry.codes.empty() ? entry.code : *entry.codes.back();
       (fields.at(1) == "made" ? code.made : code.sizes) = std::stoll(fields.at(2));
+    } else if (what == "launch") {
+      (entry.codes.empty() ? entry.code : *entry.codes.back()).launched.push_back(fields);
     } else {
       read_graph(fields, entry);
     }
@@ -423,7 +417,16 @@ struct PtdebugPackage {
       code->call = reinterpret_cast<decltype(code->call)>(code->library->find("ptdebug_call"));
       if (!connected || !code->call) file.damaged("kernels/" + code->file + ".so has no function to call");
       if (const char* missing = connected(find_function)) fail(std::string("this torch has no ") + missing);
+      if (!code->launched.empty()) connect_launches(*code);
     }
+  }
+
+  void connect_launches(Code& code) const {
+    const Current current(gpu.index);
+    for (const Strings& fields : code.launched) code.launches.add(file, gpu.index, fields);
+    const auto take = reinterpret_cast<void (*)(const void*)>(code.library->find("ptdebug_launches"));
+    if (!take) file.damaged("kernels/" + code.file + ".so takes no launches");
+    take(code.launches.table());
   }
 };
 

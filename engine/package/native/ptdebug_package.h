@@ -1,5 +1,6 @@
 /* Runs packages that `ptdebug export` wrote, without Python. Compile ptdebug_package.cpp with the program, and link it
-   with libtorch_cpu and libc10 of the torch version that the package was exported with.
+   with libtorch_cpu and libc10 of the torch version that the package was exported with; one for a GPU needs libtorch_cuda
+   besides, linked or where the program finds libraries, and runs on torch's current stream.
 
    Tensors are handles of torch's stable C interface (torch/csrc/inductor/aoti_torch/c/shim.h). A call takes the tensors
    of the model's arguments in their order, those inside of lists and dicts one after another (numbers, strings and None
@@ -18,7 +19,8 @@ typedef struct AtenTensorOpaque* AtenTensorHandle;
 typedef struct PtdebugPackage PtdebugPackage;
 typedef struct PtdebugEntry PtdebugEntry;
 
-/* The package in a file. NULL where it cannot be loaded: ptdebug_error says why (damaged, another torch, another CPU). */
+/* The package in a file. NULL where it cannot be loaded: ptdebug_error says why (damaged, another torch, another CPU
+   or GPU). */
 PtdebugPackage* ptdebug_load(const char* path);
 void ptdebug_free(PtdebugPackage* package);
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import describe_kernel, generate, kernels_for_plan
-from ptdebug.engine.codegen.triton.source import Table
-from ptdebug.engine.codegen.triton.tables import Tables
 from ptdebug.engine.ir.ir import Foreach
 from ptdebug.engine.lowering import lower
+from ptdebug.engine.runtime.kernel_tables import Table, Tables
 from ptdebug.engine.scheduler import schedule
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx

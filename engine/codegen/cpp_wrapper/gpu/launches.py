@@ -1,11 +1,8 @@
-"""How a wrapper for a GPU becomes callable: the compiler that runs beside Triton's, and the table of launches."""
+"""How a graph gets a wrapper for a GPU: the compiler that runs beside Triton's, and what the kernels are then."""
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from .....artifacts.context import CompileContext
 from .....artifacts.decision_kinds import CPP_WRAPPER_ASKED
@@ -19,8 +16,8 @@ from ....unsupported import NoCppWrapper
 from ... import wrapper
 from ...python_steps import steps
 from ...triton import InterpretedGroup, TritonKernel
-from ..load import load
-from ..state import Native, NativeSource
+from ..state import NativeSource
+from .load import NO_HANDLE, Handle, loaded
 from .writer import GpuWriter
 
 Kernels = Mapping[str, TritonKernel | InterpretedGroup]
@@ -51,26 +48,12 @@ class GpuWrapper:
             if refused:
                 raise NoCppWrapper(f"{refused[0]} has no kernel")
             path = self.building.wait().path
-            return loaded(path, self.native.native, source.names, python, kernels, self.launches, self.by_python,
-                          functions())
+            runners = {name: kernels[name].runner() for name in self.by_python if name is not None}
+            return loaded(path, self.native.native, source.names, python, handles_of(kernels, self.launches),
+                          self.by_python, runners, functions())
         except (NoCppWrapper, CannotBuild, BuildFailed) as reason:
             context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
             return python
-
-
-def loaded(
-    path: Path, native: Native, names: Mapping[str, Any], python: Compiled, kernels: Kernels,
-    launches: Sequence[tuple[str, int]], by_python: Sequence[str | None], functions: Sequence[Callable[..., Any]],
-) -> Compiled:
-    """The wrapper in the library at `path`, for the rest see GpuWrapper. Raises NoCppWrapper without a driver."""
-    launch, current = driver_functions()
-    if not launch:
-        raise NoCppWrapper("the driver has no cuLaunchKernel")
-    table = _table([launch, current], [_handle(kernels[name], number) for name, number in launches])
-    rest = iter(functions)
-    called = [next(rest) if name is None else kernels[name].runner() for name in by_python]
-    state = (ctypes.addressof(table), (*called, *rest), table)  # at last what makes views
-    return load(path, native, names, python, state)
 
 
 def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext) -> GpuWrapper | None:
@@ -82,11 +65,9 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
         context.decide("wrapper", "graph", OPTIONS, "python", "the option cpp_wrapper is off")
         return None
     try:
-        if context.without_python:
-            raise NoCppWrapper("a program without Python launches no kernels on a GPU")
         if context.cuda_graphs and not conditions.why_not(aten, plan):
             raise NoCppWrapper("its kernels are launched by the replay of a CUDA graph")
-        writer = GpuWriter(aten, plan, kernels)
+        writer = GpuWriter(aten, plan, kernels, context.without_python)
         source = writer.write()
     except (NoCppWrapper, NotImplementedError) as reason:
         context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
@@ -100,23 +81,9 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     return GpuWrapper(source, Building(text, ()), kernels, tuple(writer.launches), by_python, functions)
 
 
-def driver_functions() -> tuple[int, int]:
-    """The addresses of the driver's functions that launch a kernel and tell the context of this thread; 0 without them.
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-        found = [ctypes.cast(f, ctypes.c_void_p).value for f in (driver.cuLaunchKernel, driver.cuCtxGetCurrent)]
-        return found[0] or 0, found[1] or 0
-    except (OSError, AttributeError):
-        return 0, 0
-
-
-def _handle(kernel: TritonKernel | InterpretedGroup, number: int) -> tuple[int, int, int]:
-    """(function, threads, shared memory) of a launch; no function where Python has to launch."""
-    return kernel.handle(number) if isinstance(kernel, TritonKernel) else (0, 0, 0)
-
-
-def _table(functions: Sequence[int], kernels: Sequence[tuple[int, int, int]]) -> Any:
-    """What the C++ calls a Table."""
-    numbers = [*functions, *[number for kernel in kernels for number in kernel]]
-    return (ctypes.c_uint64 * len(numbers))(*numbers)
+def handles_of(kernels: Kernels, launches: Sequence[tuple[str, int]]) -> list[tuple[Handle, Handle]]:
+    """What the table has of each launch: Python launches what is not aligned, or has sizes of 64 bits, and compiles it
+    then."""
+    found = [(kernels[name], number) for name, number in launches]
+    return [(kernel.handle(number) if isinstance(kernel, TritonKernel) else NO_HANDLE, NO_HANDLE)
+            for kernel, number in found]

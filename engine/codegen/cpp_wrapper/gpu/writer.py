@@ -10,6 +10,7 @@ from torch.utils._sympy.functions import FloorDiv
 from .....artifacts.records import ref
 from ....graphs.functional_graph import AtenGraph
 from ....ir.ir import ExternCall, Group, Plan
+from ....runtime.cuda_driver import SCRATCH
 from ....unsupported import NoCppWrapper
 from ...cpp.entry import Entry
 from ...cpp.indices import c_expression
@@ -18,12 +19,13 @@ from ...cpp.source_writer import Writer
 from ...python_steps import sizes_of, tensors_of
 from ...triton import InterpretedGroup, TritonKernel
 from ...triton.source import WIDE_FROM, Launch, TritonSource
-from ..entry import HELPERS, declarations
+from .. import dispatched
+from ..entry import HELPERS, declarations, without_python
 from ..load import AGAIN, NO_LAUNCH, NO_MEMORY, OUT_OF_BOUNDS, RAISED
 from ..shim import dtype_code
 from ..state import NativeSource
 from ..writer import NativeWriter
-from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, SCRATCH
+from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, WITHOUT_PYTHON
 
 _MEANT = {"CeilDiv": lambda a, b: FloorDiv(a + b - 1, b), "Max": sympy.Max}  # what sizes of launches name
 _APART = 256  # bytes between the starts of workspaces, at least
@@ -39,9 +41,10 @@ class GpuWriter(NativeWriter):
     no_memory = NO_MEMORY
 
     def __init__(
-        self, aten: AtenGraph, plan: Plan, kernels: Mapping[str, TritonKernel | InterpretedGroup]
+        self, aten: AtenGraph, plan: Plan, kernels: Mapping[str, TritonKernel | InterpretedGroup],
+        dispatch: bool = False,
     ) -> None:
-        super().__init__(aten, plan, [Entry(k.signature, name, (), False) for name, k in kernels.items()])
+        super().__init__(aten, plan, [Entry(k.signature, name, (), False) for name, k in kernels.items()], dispatch)
         self.kernels = kernels
         self.launches: list[tuple[str, int]] = []
         self.steps: list[str | tuple[ExternCall, bool]] = []
@@ -70,9 +73,12 @@ class GpuWriter(NativeWriter):
         file.line(f"{HEAD}\n{declarations(functions)}")
         file.line(f"static const int32 device_type = {number}, device_index = {self.index};  // of what is allocated")
         file.line(f"{HELPERS}\n{LAUNCHES}\n{is_current}\n")
+        for text in dispatched.helpers(functions):
+            file.line(text)
 
     def _tail(self, file: Writer, functions: tuple[str, ...]) -> None:
-        """A program without Python does not call it."""
+        if self.dispatch:
+            file.line(WITHOUT_PYTHON + without_python(functions, "run_on_gpu(in, numbers, sizes, out)"))
 
     def _symbols(self) -> None:
         self.writer.line("context.ready = is_ready(context);")
@@ -98,15 +104,15 @@ class GpuWriter(NativeWriter):
             self._launch(source.launches[0], group.kernel, at, origins)
             return
         self.launches += [(group.kernel, k) for k in range(len(source.launches))]
-        rare = [f"!is_there(context, {first}, {len(source.launches)})"]
+        rare = [f"{_text(extent)} >= {WIDE_FROM // 2}" for extent in source.extents] if signature.symbols else []
         if at:
-            rare.insert(0, f"({' | '.join([f'(uint64){p}' for p in at.values()])}) & 15")
-        if signature.symbols:
-            rare += [f"{_text(extent)} >= {WIDE_FROM // 2}" for extent in source.extents]
-        with self.writer.block(f"if ({' || '.join(rare)})", origins):
+            rare.insert(0, f"(({' | '.join([f'(uint64){p}' for p in at.values()])}) & 15)")
+        general = self.unique("general")
+        self.writer.line(f"const bool {general} = {' || '.join(rare) or 'false'};", origins)
+        with self.writer.block(f"if (!is_there(context, {first}, {len(source.launches)}, {general}))", origins):
             self._by_python(group.kernel, list(at.values()), origins)
         with self.writer.block("else", origins):
-            self._launches(source, first, at, origins)
+            self._launches(source, first, general, at, origins)
 
     def _by_python(self, name: str, at: Sequence[str], origins: tuple[str, ...]) -> None:
         """A kernel that Python launches."""
@@ -137,13 +143,16 @@ class GpuWriter(NativeWriter):
         self.writer.line(f"const int64 {status} = {call};", origins)
         self._checked(status, self.kernels[name].signature.bounds, True)
 
-    def _launches(self, source: TritonSource, first: int, at: Mapping[str, str], origins: tuple[str, ...]) -> None:
+    def _launches(
+        self, source: TritonSource, first: int, general: str, at: Mapping[str, str], origins: tuple[str, ...]
+    ) -> None:
         at = {**at, **self._workspaces(source, origins)}
-        for number, launch in enumerate(source.launches):
+        for number, each in enumerate(source.launches):
             parameters = self.unique("parameters")
-            self.writer.line(f"void* {parameters}[] = {{{', '.join(_places(launch, at))}}};", origins)
-            x, y = _grid(launch)
-            self._must(f"launch(context, {first + number}, {x}, {y}, {parameters})", origins, "!", NO_LAUNCH)
+            self.writer.line(f"void* {parameters}[] = {{{', '.join(_places(each, at))}}};", origins)
+            x, y = _grid(each)
+            launch = f"launch(context, {first + number}, {general}, {x}, {y}, {parameters})"
+            self._must(launch, origins, "!", NO_LAUNCH)
 
     def _workspaces(self, source: TritonSource, origins: tuple[str, ...]) -> dict[str, str]:
         """Memory for what its launches hand on, in one piece; the variable with each one's address."""

@@ -1,19 +1,29 @@
-"""The tables of a `Foreach` kernel in memory."""
+"""The tables of a `Foreach` kernel of a GPU (`../codegen/triton/foreach.py`), as data and in memory."""
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
 import torch
 
-from ...runtime.cuda_graphs.capture import keep
-from .source import Table
+from .cuda_graphs.capture import keep
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a kernel over many members finds in memory: for each, places among the signature's buffers, sizes, programs.
+    """
+
+    places: tuple[tuple[int, ...], ...]
+    sizes: tuple[tuple[int, ...], ...]
+    blocks: tuple[int, ...]
 
 
 class Tables:
-    """`programs` and `rows` of one kernel on one device, see `foreach.py`.
+    """`programs` and `rows` of one kernel on one device, see `foreach.py` there.
 
     The rows of the last call are kept: parameters and the states of an optimizer stay where they are. `scalars` are the
     buffers that stand in memory of the CPU, with the number of their bytes: their values travel with the rows.
