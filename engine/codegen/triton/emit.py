@@ -113,7 +113,7 @@ class Emitter:
         if s.op in ("rand", "randn"):
             raise TritonUnsupported(f"{s.op} has no Triton form that agrees with the other backends")
         if s.op == "truediv" and s.dtype == torch.float32:
-            quotient = self._quotient(*operands, is_narrow=body.is_narrow(s))
+            quotient = self._quotient(operands[0], operands[1], body.is_narrow(s))
             if quotient:
                 return quotient
         values = operands[1:] if s.op == "where" else operands

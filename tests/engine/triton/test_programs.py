@@ -182,7 +182,8 @@ def test_quotients_by_one_number_of_a_row(device: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_quotients_that_are_rounded_to_16_bits(device: str, dtype: torch.dtype) -> None:
     """Divisors whose inverse is no normal number, too: the quotient is eager's, or the next number."""
-    by = torch.tensor([1.0, 3.0, -7.0, 1e30, 3e38, 3e-31, 1e-38, -1e-40, 1e-45, 0.0, float("inf"), float("nan")])[:, None]
+    numbers = [1.0, 3.0, -7.0, 1e30, 3e38, 3e-31, 1e-38, -1e-40, 1e-45, 0.0, float("inf"), float("nan")]
+    by = torch.tensor(numbers)[:, None]
     x = torch.cat([by * torch.linspace(-3, 3, 1021), torch.tensor([0.0, 1.0, float("inf")]).expand(len(by), 3)], 1)
     x, by = x.to(device), torch.cat([by, torch.zeros(len(by), 9)], 1).to(device)
     function = lambda x, by: (x / by.sum(1, keepdim=True)).to(dtype)
