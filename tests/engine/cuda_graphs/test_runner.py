@@ -144,8 +144,8 @@ def test_training_steps_and_two_forwards_before_a_backward(on_cpu):
 def test_dynamic_sizes_are_bounded(on_cpu):
     fast = compiled(lambda x: x.sum(0) * x.shape[0], dynamic=True)
     for size in (*range(2, 14), *range(2, 14), *range(2, 14), *range(2, 14)):
-        x = torch.randn(size, 3)
-        assert torch.allclose(fast(x), x.sum(0) * size, atol=1e-5)
+        x = torch.randint(-9, 9, (size, 3)).float()
+        assert torch.equal(fast(x), x.sum(0) * size)
     found = on_cpu()[""]
     assert found.sizes == 8 and found.captures == 8 and found.replays == 16
     assert found.launches[SIZES] == 16
