@@ -201,6 +201,7 @@ def indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor |
 
     As `make_info` in aten/src/ATen/native/TensorAdvancedIndexing.cpp, which torch's fake kernel follows but for
     dimensions of size 1 and for indices of 32 bits, of which it makes others of 64 when they have their common shape.
+    A GPU takes copies of indices whose strides differ.
     """
     found = [i for i in indices if i is not None]
     masks = any(i.dtype in (torch.bool, torch.uint8) for i in found)
@@ -216,6 +217,8 @@ def indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor |
     stride = (*x.stride()[:first], *[0] * len(block), *x.stride()[last:])
     shape = (1,) * first + block + (1,) * (x.dim() - last)
     places = [i.expand(block).to(torch.int64).reshape(shape) for i in found]
+    if x.device.type == "cuda" and any(place.stride() != places[0].stride() for place in places):
+        places = [place.new_empty(place.shape) for place in places]
     window = x.new_empty_strided(out.shape, stride)
     return together(out, window, *places)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from ptdebug.operators.layouts import indexed
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .fuzz_compare import strides
 from .fuzz_devices import choose
@@ -54,6 +56,17 @@ def test_results_are_laid_out_as_by_a_gpus_kernels(name):
     made, expected = LAYOUTS[name]
     _, _, results, _ = next(results_of([made], {}))
     assert strides(results[0]) == list(expected)
+
+
+def test_a_gpu_copies_indices_whose_strides_differ():
+    """Seed 27001369: the result lies as the copies do."""
+    with FakeTensorMode():
+        for device, expected in (("cpu", (1, 2)), ("cuda", (2, 1))):
+            x, rows = torch.empty(5, 16, device=device), torch.empty(2, 2, dtype=torch.int64, device=device)
+            columns = torch.empty_strided((2, 2), (1, 2), dtype=torch.int64, device=device)
+            out = torch.empty(2, 2, device=device)
+            assert indexed(out, x, [columns, rows]) == expected
+            assert indexed(out, x, [columns, columns]) == (1, 2)
 
 
 def test_a_norm_of_known_statistics_multiplies_by_the_weight_before_the_scale():
