@@ -1,18 +1,16 @@
-"""The Triton kernels of a graph as data, and back. Machine code is no part of it: it is found by the text of a kernel,
-in the cache of compiled kernels (`../codegen/triton/building.py`), or compiled again."""
+"""The Triton kernels of a graph as data, and back. Machine code is no part of it: it is found by its key, or by a
+kernel's text, in the cache of compiled kernels (`../toolchain/triton_cache.py`), or compiled again."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 import sympy
-import torch
 from torch.utils._sympy import functions
 
 from ...artifacts.records import CodeLine
 from ..codegen.cpp_wrapper.gpu.launches import GpuWrapper
 from ..codegen.triton import InterpretedGroup, TritonKernel
-from ..codegen.triton.building import options
 from ..codegen.triton.source import Launch, TritonSource, Workspace, assemble
 from ..ir.ir import Buffer, KernelSignature
 from .kernel_data import BufferData, KernelData, LaunchData, LaunchesData, WorkspaceData
@@ -29,7 +27,7 @@ def data_of(kernel: TritonKernel | InterpretedGroup) -> KernelData:
     own = [kernel.buffers[name] for name in signature.buffers]
     return KernelData(
         signature.name, kernel.device, tuple([BufferData(b.name, b.dtype, b.device) for b in own]),
-        _texts(signature.symbols), signature.bounds, tuple(map(_launch_data, source.launches)),
+        _texts(signature.symbols), signature.bounds, tuple(map(_launch_data, source.launches, kernel.keys())),
         tuple([WorkspaceData(w.name, w.dtype, sympy.srepr(w.numel)) for w in source.workspaces]),
         _texts(source.extents), source.table,
     )
@@ -40,10 +38,11 @@ def launches_of(wrapper: GpuWrapper) -> LaunchesData:
     return LaunchesData(wrapper.launches, wrapper.by_python)
 
 
-def _launch_data(launch: Launch) -> LaunchData:
+def _launch_data(launch: Launch, key: str) -> LaunchData:
     return LaunchData(
         launch.name, launch.pointers, launch.types, _texts(launch.symbols), tuple(launch.constants.items()),
-        _texts(launch.grid), launch.warps, launch.index, tuple([line.text for line in launch.lines]), launch.tile)
+        _texts(launch.grid), launch.warps, launch.index, tuple([line.text for line in launch.lines]), launch.tile,
+        key)
 
 
 def _texts(values: Sequence[sympy.Basic]) -> tuple[str, ...]:
@@ -83,11 +82,3 @@ def _values(texts: Sequence[str]) -> tuple[Any, ...]:
 def _value(text: str) -> Any:
     return eval(text, dict(_NAMES))
 
-
-def properties(devices: Sequence[torch.device]) -> list[str]:
-    """What compiling for GPUs depends on: which they are, and the versions of CUDA, of cuDNN, of Triton."""
-    found = []
-    for device in devices:
-        it = torch.cuda.get_device_properties(device)
-        found.append(f"{device} {it.name} {it.major}.{it.minor} {it.multi_processor_count} {it.total_memory}")
-    return [*found, str(torch.version.cuda), str(torch.backends.cudnn.version()), options()]

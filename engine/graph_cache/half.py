@@ -7,6 +7,7 @@ a tensor by its elements); kernels come from the C++ file, which is found built 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from ...dependencies import msgspec
-from ..codegen.cpp_wrapper.gpu.load import Handle, loaded
+from ..codegen.cpp_wrapper.gpu.load import NO_HANDLE, Handle, loaded
 from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
@@ -22,6 +23,7 @@ from ..runtime.cuda_graphs.facts import GraphFacts
 from ..runtime.cuda_kernels import CudaKernel, KernelCode
 from ..runtime.runtime import STANDARD, callable_of, later, load
 from ..toolchain.cpp_build import build, functions_of
+from . import found_kernels
 from .kernel_data import KernelData, LaunchesData
 from .values import DEVICES, NAMESPACES, Uncacheable, bytes_of
 
@@ -180,12 +182,29 @@ _Kernels = tuple[dict[str, Callable[..., int]], Sequence[Sequence[Handle]]]
 
 
 def _of_triton(half: Half) -> _Kernels:
-    from ..codegen.cpp_wrapper.gpu.launches import handles_of  # which load Triton's code generation
-    from .gpu import kernels_of
+    names = [kernel.name for kernel in half.triton]
+    launched = half.launches.launches if half.launches is not None else ()
+    generated = cache(lambda: _generated(half.triton))
+    found = found_kernels.found(half.triton) if half.launches is not None else None
+    if found is None:
+        made = generated()
+        handles = [(made[name].handle(number), NO_HANDLE) for name, number in launched]
+        return {name: made[name].runner() for name in names}, handles
+    late = {name: later(partial(_runner, generated, name)) for name in names}
+    runners = {kernel.name: found_kernels.runner(kernel, found[kernel.name], late[kernel.name])
+               for kernel in half.triton}
+    return runners, [(found[name][number].handle, NO_HANDLE) for name, number in launched]
 
-    kernels = kernels_of(half.triton)
-    handles = handles_of(kernels, half.launches.launches) if half.launches is not None else []
-    return {name: kernel.runner() for name, kernel in kernels.items()}, handles
+
+def _generated(kept: Sequence[KernelData]) -> dict[str, Any]:
+    from .gpu import kernels_of  # which loads Triton's code generation
+
+    return kernels_of(kept)
+
+
+def _runner(kernels: Callable[[], dict[str, Any]], name: str) -> Callable[..., int]:
+    runner: Callable[..., int] = kernels()[name].runner()
+    return runner
 
 
 def _of_machine_code(half: Half, binaries: Mapping[str, bytes]) -> _Kernels:

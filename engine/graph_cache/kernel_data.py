@@ -9,7 +9,8 @@ from ..runtime.kernel_tables import Table
 
 class LaunchData(msgspec.Struct, frozen=True):
     """A `Launch`, its symbols and its grid as sympy's `srepr` has them, its lines without provenance. The order of the
-    constants is that of the parameters: it must survive, and keys of a dict are sorted."""
+    constants is that of the parameters: it must survive, and keys of a dict are sorted. `key` is that of its machine
+    code in the cache of kernels, for aligned addresses and 32-bit sizes; "" where there is none."""
 
     name: str
     pointers: tuple[str, ...]
@@ -21,6 +22,7 @@ class LaunchData(msgspec.Struct, frozen=True):
     index: str
     lines: tuple[str, ...]
     tile: str
+    key: str
 
 
 class BufferData(msgspec.Struct, frozen=True):

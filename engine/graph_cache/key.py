@@ -20,6 +20,7 @@ from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import PLAN
 from ...dependencies import msgspec
 from ..graphs.functional_graph import Captured, fake_mode_of
+from ..toolchain.triton_cache import options
 from . import state
 from .values import DEVICES, Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
 
@@ -120,12 +121,14 @@ def _inputs(inputs: tuple[Any, ...]) -> list[str]:
 
 
 def _gpus(captured: Captured) -> list[str]:
-    """What is compiled for, besides this machine's CPU."""
+    """What is compiled for, besides this machine's CPU: which GPUs, and the versions of CUDA, of cuDNN, of Triton."""
     values = [node.meta.get("val") for node in captured.module.graph.nodes if node.op != "output"]
     tensors = [v for v in tree_leaves([*captured.inputs, *values]) if isinstance(v, torch.Tensor)]
     devices = sorted({tensor.device for tensor in tensors if tensor.device.type == "cuda"}, key=str)
     if not devices:
         return []
-    from .gpu import properties  # which loads Triton's code generation
-
-    return properties(devices)
+    found = []
+    for device in devices:
+        it = torch.cuda.get_device_properties(device)
+        found.append(f"{device} {it.name} {it.major}.{it.minor} {it.multi_processor_count} {it.total_memory}")
+    return [*found, str(torch.version.cuda), str(torch.backends.cudnn.version()), options()]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +12,18 @@ import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.cli import wiring
+from ptdebug.dependencies import msgspec
 from ptdebug.engine import stages
 from ptdebug.engine.codegen.triton import TritonKernel, kernels_for_plan
-from ptdebug.engine.codegen.triton.building import canonical, parameter_constants, parameter_types
+from ptdebug.engine.codegen.triton.building import begin, canonical, parameter_constants, parameter_types
 from ptdebug.engine.codegen.triton.source import Launch, assemble
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.graph_cache import gpu
+from ptdebug.engine.graph_cache import found_kernels, gpu
 from ptdebug.engine.graph_cache.half import decode_as, encode
 from ptdebug.engine.graph_cache.kernel_data import KernelData
 from ptdebug.engine.graph_cache.key import key_of
 from ptdebug.engine.ir.ir import KernelSignature
+from ptdebug.engine.runtime import triton_launcher
 from ptdebug.tracer.frames import dispatch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -134,6 +137,33 @@ def test_what_comes_back_is_compiled_alike(graph: Callable[..., Any]) -> None:
     again = gpu.kernels_of(decode_as(encode(kept), tuple[KernelData, ...]))
     assert list(again) == list(kernels)
     assert [jobs_of(again[name]) for name in kernels] == [jobs_of(kernel) for kernel in kernels.values()]
+
+
+def test_machine_code_on_disk_is_launched_without_generating_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is on disk, whole, is launched so."""
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
+    plan = plan_for_gpu(capture(lambda x: torch.softmax(x, -1), torch.randn(3, 70)), CompileContext()).plan
+    (kernel,) = kernels_for_plan(plan, CompileContext()).values()
+    kept = gpu.data_of(kernel)
+    assert [launch.key for launch in kept.launches] == [""] and found_kernels.found([kept]) is None
+    build = begin(kernel.source.launches[0], 90, (True,) * len(kernel.source.launches[0].pointers), False)
+    binary = build.wait()
+    launch = msgspec.structs.replace(kept.launches[0], key=build.job["key"])
+    kept = msgspec.structs.replace(kept, launches=(launch,))
+    loads: list[Any] = []
+    launcher = SimpleNamespace(_load_kernel=lambda *given: loads.append(given) or (0, 77, 0, 0), _launch_kernel=None)
+    monkeypatch.setattr(found_kernels, "static_launcher", launcher)
+    monkeypatch.setattr(triton_launcher, "static_launcher", launcher)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    again = found_kernels.found([kept, msgspec.structs.replace(kept, name="other")])
+    assert again is not None and [one.handle for one in again["other"]] == [(77, 32 * binary.warps, binary.shared)]
+    assert loads == [(binary.path, binary.name, binary.shared, 0)] and Path(binary.path).parent.parent == tmp_path
+    assert found_kernels.runner(kept, again["other"], print) is print
+    Path(binary.path).write_bytes(b"damaged")
+    assert found_kernels.found([kept]) is None
 
 
 def test_a_group_without_a_kernel_is_not_kept() -> None:

@@ -14,40 +14,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import count
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from ...toolchain.cpp_build import cache_folder
+from ...toolchain.triton_cache import Binary, keep, kept, options, path_of
 from ...unsupported import TritonUnsupported
 from . import server
 from .source import Launch, assemble
-
-
-@dataclass(frozen=True)
-class Binary:
-    """A compiled kernel: the file of its machine code, and what a launch needs.
-
-    `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes. `seconds` is the time of
-    its compilation, whenever that was.
-    """
-
-    path: str
-    name: str
-    warps: int
-    shared: int
-    scratch: int
-    seconds: float = 0.0
-
-    @property
-    def forms(self) -> str:
-        """The file of the forms on the way to it, see `machine_code.py`."""
-        return self.path + server.FORMS_SUFFIX
 
 
 class Build:
@@ -56,13 +31,11 @@ class Build:
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.job = job
         self._lock = threading.Lock()  # the service gives an answer once
-        self._binary: Binary | None = None
         self._refusal = ""
         self._service: _Service | None = None
-        answer = _kept(job)
-        self.cached = answer is not None
-        if answer is not None:
-            self._binary = Binary(**answer)
+        self._binary = kept(job["key"])
+        self.cached = self._binary is not None
+        if self.cached:
             return
         self._service = _service()
         if self._service is not None:
@@ -84,7 +57,7 @@ class Build:
             self._refusal = f"{self.job['name']}: {answer['error']}"
             return None
         answer.pop("number", None)
-        _keep(self.job, answer)
+        keep(self.job["key"], self.job["path"], answer)
         return Binary(self.job["path"], **answer)
 
 
@@ -107,9 +80,7 @@ def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool
     key = _key(job)
     with _BEGINNING:
         if key not in _BUILDS:
-            # Another process may compile the same kernel under another name: its machine code is another file.
-            own = f"{key}-{hashlib.sha256(launch.name.encode()).hexdigest()[:8]}"
-            path = str(_folder() / f"{own}.cubin")
+            path = path_of(key, launch.name)
             _BUILDS[key] = Build({**job, "key": key, "number": next(_NUMBERS), "path": path})
         return _BUILDS[key]
 
@@ -148,43 +119,6 @@ def canonical(text: str, name: str) -> str:
 def _key(job: Mapping[str, Any]) -> str:
     same = {**job, "text": canonical(job["text"], job["name"]), "name": "", "options": options()}
     return hashlib.sha256(json.dumps(same).encode()).hexdigest()[:32]
-
-
-@lru_cache(maxsize=1)
-def options() -> str:
-    """What else the machine code depends on: Triton's version and settings, and the options in the server's source."""
-    try:
-        release = version("triton")
-    except PackageNotFoundError:  # installed under another name
-        release = ""
-    settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("TRITON_") and "CACHE" not in k)
-    return hashlib.sha256("\0".join([release, Path(server.__file__).read_text(), *settings]).encode()).hexdigest()
-
-
-# ---- what is kept on disk --------------------------------------------------------------------------------------------
-def _folder() -> Path:
-    folder = cache_folder() / "triton"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _kept(job: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The answer to an equal earlier job, if its machine code is there and undamaged."""
-    try:
-        answer: dict[str, Any] = json.loads((_folder() / f"{job['key']}.json").read_text())
-        answer["path"] = str(_folder() / answer.pop("file"))
-        checksum = answer.pop("checksum")
-        return answer if checksum == hashlib.sha256(Path(answer["path"]).read_bytes()).hexdigest() else None
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _keep(job: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    path = Path(job["path"])
-    kept = {**answer, "file": path.name, "checksum": hashlib.sha256(path.read_bytes()).hexdigest()}
-    written = path.with_suffix(f".{os.getpid()}.json")
-    written.write_text(json.dumps(kept))
-    os.replace(written, _folder() / f"{job['key']}.json")
 
 
 # ---- the process that compiles ---------------------------------------------------------------------------------------
@@ -257,5 +191,5 @@ def _compiled_here(job: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-__all__ = ["Binary", "Build", "TritonUnsupported", "begin", "canonical", "options", "parameter_constants",
-           "parameter_types", "warm_up"]
+__all__ = ["Binary", "Build", "TritonUnsupported", "begin", "canonical", "parameter_constants", "parameter_types",
+           "warm_up"]

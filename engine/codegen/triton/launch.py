@@ -19,8 +19,9 @@ from ....artifacts.records import Kernel
 from ...ir.ir import Buffer, Group, KernelSignature, Plan
 from ...runtime.cuda_graphs.capture import is_kept
 from ...runtime.kernel_tables import Table, Tables
+from ...runtime.triton_launcher import ALIGNED, Launchable, static_launcher
 from ...unsupported import TritonUnsupported
-from .building import Binary, Build, begin, parameter_types
+from .building import Build, begin, parameter_types
 from .compile import compile_launch, record_of
 from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
@@ -30,10 +31,8 @@ from .interpreter_library import as_on_a_device
 from .load import load, load_interpreted
 from .source import WIDE_FROM, Launch, TritonSource, function_of
 
-_ALIGNED = 15  # pointers whose low four bits are zero may be loaded 16 bytes at a time
 _APART = 256  # bytes between the starts of workspaces, at least
 _MOST_ARGUMENTS = 100  # that torch's launcher certainly accepts
-_static = getattr(torch._C, "_StaticCudaLauncher", None)  # since torch 2.7, where it was built with CUDA
 
 Variant = Callable[[int, int, int, tuple[Any, ...]], None]  # (programs, programs, stream, arguments)
 
@@ -80,6 +79,12 @@ class TritonKernel:
         launcher = self._launchers[number]
         variant = launcher.variant((True,) * len(launcher.launch.pointers), False)
         return variant.handle if isinstance(variant, Launchable) else (0, 0, 0)
+
+    def keys(self) -> tuple[str, ...]:
+        """Under which key the machine code of each launch is kept, of what a usual call needs; "" for none."""
+        builds = [launcher.usual() for launcher in self._launchers]
+        keys = tuple(["" if build is None else build.job["key"] for build in builds])
+        return keys or ("",) * len(self.source.launches)
 
     def record(self) -> Kernel:
         """The record of stage `kernels`: the source, and on a GPU the forms of what was built; the SASS comes later."""
@@ -136,7 +141,7 @@ class TritonKernel:
             low = 0
             for pointer in pointers:
                 low |= pointer
-            return launch(not low & _ALIGNED, pointers, tables)
+            return launch(not low & ALIGNED, pointers, tables)
 
         return run
 
@@ -196,7 +201,7 @@ class TritonKernel:
             low = 0
             for pointer in pointers:
                 low |= pointer
-            if low & _ALIGNED or current_device() != index:
+            if low & ALIGNED or current_device() != index:
                 return general(*pointers)
             stream = stream_of(index)
             if size:
@@ -241,13 +246,13 @@ class _CudaLauncher:
         self._grid = function_of(source.signature.symbols, launch.grid)
         self.static_grid = tuple(int(g) for g in launch.grid) if not source.signature.symbols else None
         self._variants: dict[Any, Variant] = {}
-        self._static = _static is not None and len(launch.types) + len(launch.symbols) <= _MOST_ARGUMENTS
+        self._static = static_launcher is not None and len(launch.types) + len(launch.symbols) <= _MOST_ARGUMENTS
 
     def __call__(self, stream: int, wide: bool, pointers: list[int], symbols: Sequence[int]) -> None:
         grid = self.static_grid or self._grid(*symbols)
         if 0 in grid:
             return
-        aligned = tuple(not p & _ALIGNED for p in pointers)
+        aligned = tuple(not p & ALIGNED for p in pointers)
         self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
 
     def usual(self) -> Build | None:
@@ -281,53 +286,6 @@ def capability_of(device: torch.device) -> int:
     """The compute capability of a GPU: 90 for 9.0."""
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
-
-
-class Launchable:
-    """A loaded kernel, launched by torch's launcher."""
-
-    def __init__(self, binary: Binary, types: Sequence[str], device: int) -> None:
-        assert _static is not None
-        try:
-            loaded = _static._load_kernel(binary.path, binary.name, binary.shared, device)
-        except RuntimeError as error:  # more shared memory than the device has, say
-            raise TritonUnsupported(f"{binary.name} cannot be loaded: {error}") from error
-        self._function = loaded[-3]  # a module may come before it
-        self._kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
-        self._run, self._warps, self._shared = _static._launch_kernel, binary.warps, binary.shared
-        self._nulls = (None,) * binary.scratch
-
-    @property
-    def handle(self) -> tuple[int, int, int]:
-        """The driver's function, its threads, its bytes of shared memory."""
-        return self._function, 32 * self._warps, self._shared
-
-    def __call__(self, x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        """Launch x by y programs."""
-        self._run(
-            self._function, x, y, 1, self._warps, self._shared, self._kinds, arguments + self._nulls, stream)
-
-    def for_addresses(self, count: int, x: int, y: int, index: int, general: Callable[..., int]) -> Callable[..., int]:
-        """The launch of x by y programs for `count` addresses: without a loop or a call in between, since it is most of
-        what a small graph costs. `general` is called for tensors, unaligned addresses, and where another device than
-        `index` is current."""
-        names = ", ".join(f"p{k}" for k in range(count))
-        nulls = ", None" * len(self._nulls)
-        shape = f"{x}, {y}, 1, {self._warps}, {self._shared}"
-        lines = (
-            f"def launch({names}):",
-            f"    if type(p0) is not int or ({names.replace(', ', ' | ')}) & {_ALIGNED} or device() != {index}:",
-            f"        return general({names})",
-            f"    run(function, {shape}, kinds, ({names}{nulls},), stream_of({index}))",
-            "    return 0",
-        )
-        names_there = {
-            "run": self._run, "function": self._function, "kinds": self._kinds, "general": general,
-            "stream_of": torch._C._cuda_getCurrentRawStream, "device": torch._C._cuda_getDevice,
-        }
-        exec("\n".join(lines), names_there)
-        launched: Callable[..., int] = names_there["launch"]
-        return launched
 
 
 def _by_triton(kernel: Any) -> Variant:

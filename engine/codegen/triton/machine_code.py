@@ -35,7 +35,7 @@ _COMMENT = re.compile(r"\s*#.*")
 def forms_of(binary: Binary, launch: Launch, source: TritonSource) -> dict[str, str]:
     """The forms of a launch of `source`, by name; none where they are not on disk."""
     try:
-        kept: dict[str, str] = json.loads(gzip.decompress(Path(binary.forms).read_bytes()))
+        kept: dict[str, str] = json.loads(gzip.decompress(Path(binary.path + server.FORMS_SUFFIX).read_bytes()))
     except (OSError, ValueError, EOFError):
         return {}
     lines = _same_lines(kept["text"].split("\n"), binary.name, [line.text for line in source.lines], launch.name)

@@ -12,6 +12,7 @@ import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import InterpretedGroup, TritonKernel, kernels_for_plan, launch
 from ptdebug.engine.ir.ir import Foreach, Group
+from ptdebug.engine.runtime import triton_launcher
 from ptdebug.engine.unsupported import TritonUnsupported
 
 from .programs import PlanRunner, plan_of
@@ -54,7 +55,8 @@ def test_a_kernel_that_the_device_refuses_is_known_before_the_first_call(monkeyp
     of_cuda = {"get_device_capability": lambda _: (9, 0), "device": nullcontext, "current_device": lambda: 0}
     for name, value in of_cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(launch, "_static", SimpleNamespace(_load_kernel=refuse, _launch_kernel=None))
+    for module in (launch, triton_launcher):
+        monkeypatch.setattr(module, "static_launcher", SimpleNamespace(_load_kernel=refuse, _launch_kernel=None))
     plan = plan_of(lambda x: torch.sin(x) + 1, (torch.randn(64),), CompileContext())
     (group,) = plan.items
     assert isinstance(group, Group)
