@@ -1,6 +1,10 @@
 #include <ptdebug_package.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
+#include <execinfo.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -21,10 +25,19 @@ static AtenTensorHandle copied(AtenTensorHandle tensor, int32_t type) {
   return copy;
 }
 
+// Says where the program was when it got a signal that ends it; its calls are flushed one by one.
+static void tell(int signal) {
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 // Reads calls from stdin: a line `ENTRY N`, then for each of N inputs a line `FILE DTYPE SIZE...`. In place of the file
 // `&K` is the memory of input K, by columns; `@FILE` is put on the GPU; `=NAME` alone is a weight. Prints for each call the results, a line each, as
 // float or int64, or the error.
 int main(int, char** arguments) {
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) std::signal(signal, tell);
   PtdebugPackage* package = ptdebug_load(arguments[1]);
   if (!package) return std::cout << ptdebug_error() << "\n", 1;
   std::string line;
@@ -66,7 +79,7 @@ int main(int, char** arguments) {
     PtdebugEntry* entry = ptdebug_entry(package, name.c_str());
     std::vector<AtenTensorHandle> outputs(entry ? ptdebug_outputs(entry) : 0);
     if (!entry || ptdebug_run(entry, inputs.data(), count, outputs.data(), outputs.size())) {
-      std::cout << "error: " << ptdebug_error() << "\n";
+      std::cout << "error: " << ptdebug_error() << std::endl;
       outputs.clear();
     }
     for (AtenTensorHandle output : outputs) {

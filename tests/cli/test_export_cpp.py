@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
                 lines.append(" ".join([place, dtype, *map(str, tensor.shape)]))
         done = subprocess.run([folder / "run", package], input="\n".join(lines), capture_output=True, text=True,
                               env=os.environ | (environment or {}))
-        assert done.returncode == code, done.stderr
+        assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout.splitlines()
 
     return call
@@ -258,6 +258,24 @@ def test_machine_code_is_launched(run: Run, fake: dict[str, str], tmp_path: Path
     assert refused == "error: x has to have 2 dimensions [n, 4], not [4]"
     (line,) = run(path, code=1, environment=fake | {"FAKE_REFUSES": "1"})
     assert line == "cuModuleLoadData: device kernel image is invalid (200)"
+
+
+def test_graphs_without_a_kernel(run: Run, fake: dict[str, str], tmp_path: Path) -> None:
+    a, b = torch.rand(3, 4), torch.rand(4, 2)
+    product = lambda a, b: a @ b
+    branch = lambda a, b, first: torch.cond(first, product, lambda a, b: (a * 2 + 1) @ b, (a, b))
+    with package_driver():
+        for function, flags in ((product, ()), (branch, (True, False))):
+            given = [torch.tensor(flag) for flag in flags[:1]]
+            rows = {"a": {0: "n"}}  # the kernel of fake_driver.cpp reads their number
+            made = ptdebug.export(function, (a[:2], b, *given), dynamic_shapes=rows, cpp=True)
+            path = made.save(tmp_path / "m.ptd")
+            calls = [("forward", (a, b, torch.tensor(flag).view(torch.uint8))) for flag in flags]
+            calls = calls or [("forward", (a, b))]
+            usual, *rare = run(path, *calls, environment=fake)
+            assert torch.allclose(numbers(usual, a @ b), a @ b)
+            if rare:
+                assert rare[0].startswith("usual") and torch.allclose(numbers(rare[1], a @ b), (2 * a + 1) @ b)
 
 
 def test_another_gpu_is_told_when_it_is_loaded(run: Run, fake: dict[str, str], tmp_path: Path) -> None:

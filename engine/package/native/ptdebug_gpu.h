@@ -128,9 +128,7 @@ class Launches {
  public:
   // A launch: machine code, its function, its threads, its bytes of shared memory; twice, see the fields of its line.
   void add(const File& file, int32_t gpu, const std::vector<std::string>& fields) {
-    if (table_.empty())
-      for (const char* name : {"cuLaunchKernel", "cuCtxGetCurrent"})
-        table_.push_back(reinterpret_cast<uint64_t>(Driver::here().find(name)));
+    start();
     for (size_t k = 1; k <= 5; k += 4) {
       const int shared = std::stoi(fields.at(k + 3));
       table_.push_back(reinterpret_cast<uint64_t>(function(file, gpu, fields.at(k), fields.at(k + 1), shared)));
@@ -139,9 +137,19 @@ class Launches {
     }
   }
 
-  const void* table() const { return table_.empty() ? nullptr : table_.data(); }
+  // The code reads its first two entries also where nothing is launched.
+  const void* table() {
+    start();
+    return table_.data();
+  }
 
  private:
+  void start() {
+    if (!table_.empty()) return;
+    for (const char* name : {"cuLaunchKernel", "cuCtxGetCurrent"})
+      table_.push_back(reinterpret_cast<uint64_t>(Driver::here().find(name)));
+  }
+
   // It stays loaded, for the next package with the same code: kernels may run when a package is freed.
   static void* function(const File& file, int32_t gpu, const std::string& member, const std::string& name, int shared) {
     static std::mutex loading;

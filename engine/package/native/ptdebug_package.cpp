@@ -417,15 +417,16 @@ struct PtdebugPackage {
       code->call = reinterpret_cast<decltype(code->call)>(code->library->find("ptdebug_call"));
       if (!connected || !code->call) file.damaged("kernels/" + code->file + ".so has no function to call");
       if (const char* missing = connected(find_function)) fail(std::string("this torch has no ") + missing);
-      if (!code->launched.empty()) connect_launches(*code);
+      connect_launches(*code);
     }
   }
 
   void connect_launches(Code& code) const {
+    const auto take = reinterpret_cast<void (*)(const void*)>(code.library->find("ptdebug_launches"));
+    if (!take && code.launched.empty()) return;  // it runs on the CPU
+    if (!take) file.damaged("kernels/" + code.file + ".so takes no launches");
     const Current current(gpu.index);
     for (const Strings& fields : code.launched) code.launches.add(file, gpu.index, fields);
-    const auto take = reinterpret_cast<void (*)(const void*)>(code.library->find("ptdebug_launches"));
-    if (!take) file.damaged("kernels/" + code.file + ".so takes no launches");
     take(code.launches.table());
   }
 };
