@@ -9,6 +9,7 @@ import pytest
 import torch
 from ptdebug.cli.exporting import ExportError
 from ptdebug.engine.package import InputError
+from torch._subclasses import fake_impls
 
 
 @pytest.fixture
@@ -74,6 +75,25 @@ def test_numbers_that_depend_on_arguments_are_computed_in_each_call(package: Any
     assert got[1:] == (tuple(wanted[1]), wanted[2]) and got[2]["any"] is True
     with pytest.raises(ExportError, match="used outside of the graph, in a text"):
         ptdebug.export(lambda x: (x + 1, f"{x.shape[0]} rows"), (x,), dynamic_shapes=({0: "n"},))
+
+
+@pytest.mark.parametrize("torch_2_11", [False, True])
+def test_slices_up_to_a_size(package: Any, monkeypatch: pytest.MonkeyPatch, torch_2_11: bool) -> None:
+    """An earlier torch did not know the size of such a slice where it must not look at the example's."""
+    if torch_2_11:
+        known = fake_impls._compute_slice_index
+        monkeypatch.setattr(fake_impls, "_compute_slice_index", lambda size, index: (
+            None if str(found := known(size, index)).startswith(("Min(", "Max(")) else found))
+    kept = torch.randn(8, 3)
+
+    def slices(x: torch.Tensor) -> Any:
+        return kept[: x.shape[0]] + x, x[:2], kept.narrow(0, 0, x.shape[0]) * 2, x[x[:, 0] > 0]
+
+    program = package(slices, (torch.randn(4, 3),), dynamic_shapes=({0: torch.export.Dim("n", max=8)},))
+    for rows in (3, 8):
+        x = torch.randn(rows, 3)
+        for got, wanted in zip(program(x), slices(x), strict=True):
+            assert torch.allclose(got, wanted)
 
 
 def test_numbers_of_the_arguments_may_vary(package: Any) -> None:

@@ -272,6 +272,8 @@ class TraceGraph:
         count = self.shapes.shape_env.num_deferred_runtime_asserts
         before = self.shapes.assertions() if count else set()
         fake = self._run_fake(op, target, args, kwargs)
+        if self.shapes.shape_env.pending_fresh_unbacked_symbols:
+            fake = self.shapes.shape_env.by_example(fake, lambda: self._run_fake(op, target, args, kwargs))
         if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
             # A condition that torch assumes of such sizes and that does not hold would be an internal error.
             self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]

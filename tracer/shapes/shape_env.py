@@ -4,11 +4,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy
-from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental import _config, symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, has_free_unbacked_symbols
 from torch.utils._sympy.value_ranges import ValueRanges
 from torch.utils._traceback import CapturedTraceback
 
@@ -38,6 +38,9 @@ class _Stacks(dict[sympy.Symbol, Any]):
         super().__setitem__(symbol, stack)
 
 
+Result = TypeVar("Result")
+
+
 class CaptureShapeEnv(ShapeEnv):
     """A ShapeEnv that names its symbols s0, s1, ... and takes the location of a guard from the tracer instead of the
     stack.
@@ -53,6 +56,25 @@ class CaptureShapeEnv(ShapeEnv):
         super().__init__(**options)
         self.var_to_stack = _Stacks(self.log)
         self.random_symbols: set[sympy.Symbol] = set()  # symbols for results of Python's random
+
+    def by_example(self, first: Result, run: Callable[[], Result]) -> Result:
+        """The result of an operation on fake tensors, whose `first` one has new unbacked symbols.
+
+        With `backed_size_oblivious`, torch before 2.13 gives `x[:n]` such a size where `n` may exceed the size of `x`,
+        although no data decides it. There the operation runs again, looks at the sizes of this call, and what it finds
+        becomes a condition on them. The first result where it depends on data.
+        """
+        if not _config.backed_size_oblivious:  # type: ignore[attr-defined]
+            return first
+        before = list(self.pending_fresh_unbacked_symbols)
+        with _config.patch(backed_size_oblivious=False):  # type: ignore[attr-defined]
+            again = run()
+        by_data = has_free_unbacked_symbols(again)
+        dropped = self.pending_fresh_unbacked_symbols[len(before):] if by_data else before
+        for symbol in dropped:
+            self.pending_fresh_unbacked_symbols.remove(symbol)
+            self.deferred_runtime_asserts.pop(symbol, None)
+        return first if by_data else again
 
     def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
         """Learn from a condition that was just assumed to hold.
