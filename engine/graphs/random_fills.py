@@ -40,12 +40,14 @@ def _fill(name: str) -> Callable[..., torch.Tensor]:
 @cache
 def random_fills() -> Mapping[Any, Callable[..., torch.Tensor]]:
     """Functional form -> what is called for it."""
-    from ...operators.traits import operators_with  # a second to import, of which few loaded graphs have need
+    from ...operators.traits import operators_with  # a second to import, which few loaded graphs need
 
     return {functional: _fill(name) for functional, name in operators_with("fills")}
 
 
 def fill_of(operator: Any) -> Callable[..., torch.Tensor] | None:
     """What is called for this functional form; None for other operators."""
-    random = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
-    return random_fills().get(operator) if random else None
+    if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
+        return None
+    name = operator._schema.name.partition("::")[2].removesuffix("_functional")
+    return random_fills().get(operator) if hasattr(aten, f"{name}_") else None  # attention, dropout: without one in place

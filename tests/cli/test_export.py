@@ -62,6 +62,17 @@ print(sorted(rooms & {"tracer.frames", "engine.lowering", "engine.scheduler", "c
 """
 
 
+def test_attention_loads_without_sympy(tmp_path: Path) -> None:
+    """Which takes a second to import."""
+    q = torch.randn(1, 2, 4, 8)
+    made = ptdebug.export(lambda q: torch.nn.functional.scaled_dot_product_attention(q, q, q), (q,))
+    path = made.save(tmp_path / "attention.ptd")
+    program = ("import sys, torch, ptdebug; ptdebug.load(sys.argv[1])(torch.ones(1, 2, 4, 8)); "
+               "print('sympy' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_it_runs_in_a_process_without_the_model_or_the_compiler(net: Net, package: Path, tmp_path: Path) -> None:
     x, pad = torch.randn(5, 8), torch.rand(5, 8) > 0.5
     data = tmp_path / "data.pt"
