@@ -1,17 +1,22 @@
 """Exported packages beside AOTInductor's: time of a call, time to load, size of the file, and errors.
 
-    PYTHONPATH=.types python benchmarks/exported.py [--only NAME ...] [--threads 1] [--device cuda] [--dtype float16]
+    PYTHONPATH=.types python benchmarks/exported.py [--only NAME ...] [--ways WAY ...] [--limit SECONDS] [--threads 1]
+        [--device cuda] [--dtype float16]
 
-Each package is made here and runs in a process of its own, which measures eager as well: medians of 30 calls, the time
-from before `load` to the first result (torch is imported already), and, for ptdebug, the same of a second process that
-compiles the model with a warm cache. One line of JSON for each way. On a GPU a call is timed by events of its stream,
-and `host_ms` is what it takes until it returns, one call after another.
+Each package is made and runs in processes of their own. The one that runs it measures eager as well: medians of 30
+calls, the time from before `load` to the first result (torch is imported already; `import_s` and `load_s` are parts of
+it), and, for ptdebug, the same of a second process that compiles the model with a warm cache. One line of JSON for each
+way, and of its steps with their seconds on stderr; a process that takes longer than the limit ends, and the last lines
+that it wrote are told, where it was among them. On a GPU a call is timed by events of its stream, and `host_ms` is what
+it takes until it returns, one call after another.
 """
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -158,12 +163,23 @@ def export(name: str, way: str, path: Path, place: Place) -> float:
     """Make the package; seconds."""
     model, args = place.made(name)
     start = time.perf_counter()
+
+    def step(told: str) -> None:
+        print(f"{name} {way}: {told} at {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+
+    step("the model is there")
     if way == "ptdebug":
         import ptdebug
 
-        ptdebug.export(model, args).save(path)
+        made = ptdebug.export(model, args)
+        step("exported")
+        made.save(path)
     else:
-        torch._inductor.aoti_compile_and_package(torch.export.export(model, args), package_path=str(path))
+        with torch.no_grad():
+            program = torch.export.export(model, args)
+            step("torch.export is done")
+            torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    step("saved")
     return time.perf_counter() - start
 
 
@@ -183,7 +199,13 @@ def measure(name: str, way: str, path: Path, place: Place) -> dict[str, Any]:
         wanted = model(*args)
         place.finish()
         start = time.perf_counter()
+        if way != "aotinductor":
+            import ptdebug
+
+            getattr(ptdebug, "load" if way == "ptdebug" else "compile")  # which is imported when it is named
+        imported = time.perf_counter() - start
         call = loaded(way, path, model)
+        ready = time.perf_counter() - start - imported
         result = call(*args)
         place.finish()
         seconds = time.perf_counter() - start
@@ -191,7 +213,8 @@ def measure(name: str, way: str, path: Path, place: Place) -> dict[str, Any]:
         eager = place.made(name)[0]
         own = place.milliseconds(lambda: eager(*args))
     return {"workload": name, "way": way, "ms": round(ms, 3), "eager_ms": round(own, 3), "host_ms": host,
-            "first_result_s": round(seconds, 3), "bytes": path.stat().st_size if path.exists() else None,
+            "first_result_s": round(seconds, 3), "import_s": round(imported, 3), "load_s": round(ready, 3),
+            "bytes": path.stat().st_size if path.exists() else None,
             "error": float((result - wanted).abs().max()), **vars(place)}
 
 
@@ -199,42 +222,72 @@ def main() -> None:
     """Export, then measure each package in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(workloads()))
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
+    parser.add_argument("--limit", type=float, help="seconds that one process may take")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), default="float32")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--export", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     place = Place(options.device, options.dtype)
-    if options.measure:
-        name, way, path = options.measure
-        print(json.dumps(measure(name, way, Path(path), place)))
+    if given := options.measure or options.export:
+        if options.limit:
+            faulthandler.dump_traceback_later(0.75 * options.limit)  # where it is so late
+        name, way, path = given
+        print(json.dumps((measure if options.measure else export)(name, way, Path(path), place)))
         return
     settings = ["--threads", str(options.threads), "--device", place.device, "--dtype", place.dtype]
+    settings += ["--limit", str(options.limit)] if options.limit else []
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
-            for way in WAYS:
+            for way in options.ways:
                 try:
-                    told = in_a_process(name, way, Path(folder), settings, place)
-                except subprocess.CalledProcessError as error:
-                    told = {"workload": name, "way": way, "failed": error.stderr[-2000:]}
-                except Exception as error:  # of an export: AOTInductor's may need what is not there
-                    told = {"workload": name, "way": way, "failed": f"{type(error).__name__}: {error}"[-2000:]}
+                    told = in_processes(name, way, Path(folder), settings, options.limit)
+                except Failed as error:  # AOTInductor's may need what is not there
+                    told = {"workload": name, "way": way, "failed": str(error)}
                 print(json.dumps(told), flush=True)
 
 
-def in_a_process(name: str, way: str, folder: Path, settings: Sequence[str], place: Place) -> dict[str, Any]:
-    """Export, and what a process of its own measures."""
+class Failed(Exception):
+    """A process failed, or took too long; the message ends with what it wrote last."""
+
+
+def in_processes(name: str, way: str, folder: Path, settings: Sequence[str], limit: float | None) -> dict[str, Any]:
+    """The export in one process, and what another one measures. Raises Failed."""
     path = folder / f"{name}-{way}.{'pt2' if way == 'aotinductor' else 'ptd'}"
-    command = [sys.executable, __file__, *settings, "--measure", name, way, str(path)]
-    environment = os.environ | {"PTDEBUG_CACHE_DIR": str(folder / f"cache-{way}")}
+    caches = {"PTDEBUG_CACHE_DIR": str(folder / f"cache-{way}"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     seconds = None
+
+    def run(task: str) -> Any:
+        command = [sys.executable, __file__, *settings, task, name, way, str(path)]
+        return in_a_process(command, os.environ | caches, limit)
+
     if way == "second-process":
-        subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        run("--measure")
     else:
-        seconds = round(export(name, way, path, place), 2)
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return {**json.loads(done.stdout.splitlines()[-1]), "export_s": seconds}
+        seconds = round(run("--export"), 2)
+    return {**run("--measure"), "export_s": seconds}
+
+
+def in_a_process(command: Sequence[str], environment: dict[str, str], limit: float | None) -> Any:
+    """What a process prints last, as JSON; it writes to this one's stderr too. Raises Failed."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
+                                   start_new_session=True)
+        try:
+            output, _ = process.communicate(timeout=limit)
+            why = "" if process.returncode == 0 else f"it ended with {process.returncode}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with the compilers that it has begun
+            output, why = process.communicate()[0], f"it took longer than {limit:g} s"
+        errors.seek(0)
+        written = errors.read()
+    sys.stderr.write(written)
+    if why:
+        raise Failed(f"{why}\n{written[-2000:]}")
+    return json.loads(output.splitlines()[-1])
 
 
 if __name__ == "__main__":

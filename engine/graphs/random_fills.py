@@ -50,4 +50,5 @@ def fill_of(operator: Any) -> Callable[..., torch.Tensor] | None:
     if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
         return None
     name = operator._schema.name.partition("::")[2].removesuffix("_functional")
-    return random_fills().get(operator) if hasattr(aten, f"{name}_") else None  # attention, dropout: without one in place
+    in_place = hasattr(aten, f"{name}_")  # attention and dropout have none
+    return random_fills().get(operator) if in_place else None

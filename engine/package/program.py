@@ -4,6 +4,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,7 +43,7 @@ class Program:
 
     def __init__(self, package: Package) -> None:
         self.weights: Mapping[str, torch.Tensor] = MappingProxyType(dict(package.weights))
-        self.decisions = archive.decisions_of(package.decisions)
+        self._decisions = package.decisions
         with _libraries(package) as paths:
             for name, (_, digest) in package.own.items():
                 if name not in KERNELS or KERNELS[name].digest != digest:
@@ -53,6 +54,11 @@ class Program:
                                  for e in package.entries}
             except DriverError as error:
                 raise PackageError(gpus.refused(error)) from error
+
+    @cached_property
+    def decisions(self) -> list[dict[str, Any]]:
+        """What the compiler decided, and why."""
+        return archive.decisions_of(self._decisions)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the first entry point."""

@@ -64,7 +64,7 @@ class CaptureShapeEnv(ShapeEnv):
         although no data decides it. There the operation runs again, looks at the sizes of this call, and what it finds
         becomes a condition on them. The first result where it depends on data.
         """
-        if not _config.backed_size_oblivious:  # type: ignore[attr-defined]
+        if not _config.backed_size_oblivious:
             return first
         before = list(self.pending_fresh_unbacked_symbols)
         with _config.patch(backed_size_oblivious=False):  # type: ignore[attr-defined]
