@@ -87,7 +87,9 @@ def test_slices_up_to_a_size(package: Any, monkeypatch: pytest.MonkeyPatch, torc
     kept = torch.randn(8, 3)
 
     def slices(x: torch.Tensor) -> Any:
-        return kept[: x.shape[0]] + x, x[:2], kept.narrow(0, 0, x.shape[0]) * 2, x[x[:, 0] > 0]
+        written = torch.zeros(8, 3)
+        written[: x.shape[0]] = x
+        return kept[: x.shape[0]] + x, x[:2], kept.narrow(0, 0, x.shape[0]) * 2, x[x[:, 0] > 0], written
 
     program = package(slices, (torch.randn(4, 3),), dynamic_shapes=({0: torch.export.Dim("n", max=8)},))
     for rows in (3, 8):

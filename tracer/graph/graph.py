@@ -271,9 +271,13 @@ class TraceGraph:
         """The result of the operation on the fake values of its arguments."""
         count = self.shapes.shape_env.num_deferred_runtime_asserts
         before = self.shapes.assertions() if count else set()
-        fake = self._run_fake(op, target, args, kwargs)
+        run = partial(self._run_fake, op, target, args, kwargs)
+        try:
+            fake = run()
+        except Unsupported as error:
+            fake = self.shapes.shape_env.by_example(error, run)
         if self.shapes.shape_env.pending_fresh_unbacked_symbols:
-            fake = self.shapes.shape_env.by_example(fake, lambda: self._run_fake(op, target, args, kwargs))
+            fake = self.shapes.shape_env.by_example(fake, run)
         if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
             # A condition that torch assumes of such sizes and that does not hold would be an internal error.
             self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]

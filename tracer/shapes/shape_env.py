@@ -57,24 +57,26 @@ class CaptureShapeEnv(ShapeEnv):
         self.var_to_stack = _Stacks(self.log)
         self.random_symbols: set[sympy.Symbol] = set()  # symbols for results of Python's random
 
-    def by_example(self, first: Result, run: Callable[[], Result]) -> Result:
-        """The result of an operation on fake tensors, whose `first` one has new unbacked symbols.
+    def by_example(self, first: Result | Exception, run: Callable[[], Result]) -> Result:
+        """The result of an operation on fake tensors. `first` is what it gave, with new unbacked symbols, or raised.
 
         With `backed_size_oblivious`, torch before 2.13 gives `x[:n]` such a size where `n` may exceed the size of `x`,
         although no data decides it. There the operation runs again, looks at the sizes of this call, and what it finds
         becomes a condition on them. The first result where it depends on data.
         """
-        if not _config.backed_size_oblivious:
-            return first
         before = list(self.pending_fresh_unbacked_symbols)
+        if not before or not _config.backed_size_oblivious:
+            if isinstance(first, Exception):
+                raise first
+            return first
         with _config.patch(backed_size_oblivious=False):  # type: ignore[attr-defined]
             again = run()
-        by_data = has_free_unbacked_symbols(again)
+        by_data = not isinstance(first, Exception) and has_free_unbacked_symbols(again)
         dropped = self.pending_fresh_unbacked_symbols[len(before):] if by_data else before
         for symbol in dropped:
             self.pending_fresh_unbacked_symbols.remove(symbol)
             self.deferred_runtime_asserts.pop(symbol, None)
-        return first if by_data else again
+        return first if by_data else again  # type: ignore[return-value]
 
     def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
         """Learn from a condition that was just assumed to hold.
