@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from ...unsupported import TritonUnsupported
-from .dtypes import highest, literal, lowest
+from .dtypes import highest, literal, lowest, value_type
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,13 @@ def _sum(dtype: torch.dtype, position: torch.dtype) -> Reduction:
     return Reduction(
         (("", dtype, 0),), zero, dtype,
         lambda acc, value, at: [f"{acc[0]} + {value}"],
-        lambda acc, axis: f"tl.sum({acc[0]}, {axis})",
+        lambda acc, axis: f"tl.sum({acc[0]}, {axis}){_narrowed(dtype)}",
     )
+
+
+def _narrowed(dtype: torch.dtype) -> str:
+    """Triton's own reductions give 32 bits for integers of fewer: back to those, which wrap around."""
+    return f".to({value_type(dtype)})" if not dtype.is_floating_point and dtype.itemsize < 4 else ""
 
 
 def _prod(dtype: torch.dtype, position: torch.dtype) -> Reduction:
@@ -68,7 +73,8 @@ def _extreme(name: str) -> Callable[[torch.dtype, torch.dtype], Reduction]:
                 f"nan_{name}({acc[0]}, {value})" if floating else f"tl.{name}imum({acc[0]}, {value})"
             ],
             lambda acc, axis: (
-                f"tl.reduce({acc[0]}, {axis}, nan_{name})" if floating else f"tl.{name}({acc[0]}, {axis})"
+                f"tl.reduce({acc[0]}, {axis}, nan_{name})" if floating
+                else f"tl.{name}({acc[0]}, {axis}){_narrowed(dtype)}"
             ),
         )
 

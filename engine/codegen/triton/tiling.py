@@ -280,19 +280,24 @@ def _score(form: Form, tile: Tile) -> tuple[float, str]:
 
 
 def _rows_at_work(form: Form, tile: Tile, per_thread: float) -> float:
-    """How well threads are used where rows abound: measured on an H100, for softmax and layer norm of 128 to 8192
-    elements, masked, and behind a GELU.
+    """How well threads are used where rows abound: measured on an H100 and an H200, for softmax and layer norm of 128
+    to 8192 elements, masked, and behind a GELU.
 
     16 or 32 elements for each thread hide what loads wait for, as long as registers last; warps that share a row wait
-    for each other at each sum; and a multiprocessor holds so few programs that one warp for each leaves it half empty.
+    for each other at each sum, and those of a program where they meet; of programs of one warp a multiprocessor holds
+    so few that they leave it half empty, unless each thread has much to do.
     """
     rows = max(1, tile.x)
-    width = min(1.0, 0.7 + 0.3 * per_thread / 16)
-    loads = {(s.buffer, s.index) for b in form.bodies for s in b.statements if s.op == "load" and s.name in b.inner}
-    if per_thread > 16:
+    several = rows >= 2 * tile.warps  # rows of each warp
+    width = (0.7 + 0.3 * min(per_thread, 16) / 16) * (1.0 if per_thread >= 32 else 0.99)
+    if per_thread > 16 and not several:
+        loads = {(s.buffer, s.index) for b in form.bodies for s in b.statements if s.op == "load" and s.name in b.inner}
         width *= 0.85 if len(loads) > 4 else 0.93 if rows == 1 else 1.0
     together = 0.93 ** max(0.0, math.log2(tile.warps / rows))
-    return width * together * {1: 0.9, 2: 0.98}.get(tile.warps, 1.0) * min(1.0, 32 / per_thread)
+    meeting = {1: 0.9, 2: 0.98}.get(tile.warps, 1.0)
+    if several and per_thread >= 32:
+        meeting = 0.99 ** math.log2(tile.warps)
+    return width * together * meeting * min(1.0, 32 / per_thread)
 
 
 def _fill(numel: int, block: int) -> float:

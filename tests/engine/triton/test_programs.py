@@ -244,3 +244,14 @@ def test_values_on_a_gpu(name: str) -> None:
     function, inputs = programs.PROGRAMS[name]
     inputs = tuple(t.cuda() for t in inputs)
     _assert_same(programs.compiled(function, inputs)(*inputs), function(*inputs))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16])
+def test_sums_of_narrow_integers_wrap_around_before_they_are_used(device: str, dtype: torch.dtype) -> None:
+    """Seed 27009717: the sum stays in a register, for a maximum of another dtype."""
+    x, y = torch.full((3, 700), 99, dtype=dtype, device=device), torch.zeros((), device=device)
+    function = lambda x, y: (torch.maximum(x.sum(1, dtype=dtype), y), x.amax(1) * 3 + y)
+    runner = programs.compiled(function, (x, y))
+    for got, known in zip(runner(x, y), function(x, y)):
+        assert torch.equal(got, known)
