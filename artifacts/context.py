@@ -14,10 +14,11 @@ from functools import partial
 from types import CodeType
 from typing import Any, Generic, TypeVar
 
+from .artifact import Artifact
 from .external_exceptions import came_from_outside, ran_out_of_stack
 from .function_times import FunctionTimes
 from .interruptions import pause
-from .recorder import NullRecorder, Recorder
+from .recorder import NullRecorder, Recorder, record_stage
 from .records import AnyRecord, Decision, Location, Option, Ref
 from .subgraph_recorder import PartRecorder
 
@@ -209,9 +210,13 @@ class CompileContext:
         if not self.recording:
             return
         with self.timed("recording"):
+            made: list[Artifact] = []
             try:
-                for stage_name, name, record in records():
-                    self.recorder.record(str(self.id), stage_name, name, record)
+                try:
+                    for described in records():
+                        made.append(Artifact(*described))
+                finally:
+                    record_stage(self.recorder, str(self.id), made)
             except Exception as error:
                 if ran_out_of_stack(error) or came_from_outside(error):
                     raise

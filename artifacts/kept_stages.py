@@ -4,22 +4,28 @@ Nothing that a stage records holds the id of its compilation, so what is recorde
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..dependencies import msgspec, zstandard
-from .recorder import Recorder
+from .artifact import Artifact, Stored, compress, encode
+from .recorder import Recorder, StageRecorder, record_stage
 from .records import Absent, AnyRecord, Decision, Kernel
 
-Told = tuple[str, str, AnyRecord]
-"""A stage, the name of the artifact, and its record; of a Decision and of an Absent, which say both, "" and ""."""
+
+class Told(msgspec.Struct):
+    """What the stages of a compilation told a recorder."""
+
+    artifacts: list[Stored] = []
+    decisions: list[Decision] = []
+    absents: list[Absent] = []
 
 
-class KeepingRecorder:
+class KeepingRecorder(StageRecorder):
     """Passes everything on to `recorder`, and gathers what the stages told it in `told`."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.told: list[Told] = []
+        self.told = Told()
 
     def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
         """A compilation begins as a whole."""
@@ -27,17 +33,21 @@ class KeepingRecorder:
 
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """A stage left a record."""
-        self.told.append((stage, name, record))
-        self.recorder.record(compile_id, stage, name, record)
+        self.record_stage(compile_id, [Artifact(stage, name, record)])
+
+    def record_stage(self, compile_id: str, artifacts: Sequence[Artifact]) -> None:
+        """A stage left records."""
+        record_stage(self.recorder, compile_id, artifacts)
+        self.told.artifacts += [artifact.stored for artifact in artifacts]
 
     def absent(self, compile_id: str, stage: str, why: str) -> None:
         """A stage was not produced."""
-        self.told.append(("", "", Absent(stage, why)))
+        self.told.absents.append(Absent(stage, why))
         self.recorder.absent(compile_id, stage, why)
 
     def decision(self, compile_id: str, decision: Decision) -> None:
         """A choice was made."""
-        self.told.append(("", "", decision))
+        self.told.decisions.append(decision)
         self.recorder.decision(compile_id, decision)
 
     def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
@@ -49,28 +59,46 @@ class KeepingRecorder:
         self.recorder.source_file(path)
 
 
-def pack(told: list[Told]) -> bytes:
-    """What was told, compressed as the contents of a recording are."""
-    return zstandard.ZstdCompressor(level=1).compress(msgspec.json.encode(told, enc_hook=repr))
+class _Packed(msgspec.Struct, array_like=True):
+    artifacts: list[Stored]
+    rest: bytes  # the other fields of Told as JSON, compressed
 
 
-def unpack(content: bytes) -> list[Told]:
-    """What `pack` was given; the trees in records are as JSON has them (see `decode.py`), and kernels come from a
-    cache. Raises msgspec.DecodeError, msgspec.ValidationError or zstandard.ZstdError for anything else."""
-    told = msgspec.json.decode(zstandard.ZstdDecompressor().decompress(content), type=list[Told])
-    return [(stage, name, _from_cache(record)) for stage, name, record in told]
+class _Rest(msgspec.Struct):
+    decisions: list[Decision]
+    absents: list[Absent]
 
 
-def _from_cache(record: AnyRecord) -> AnyRecord:
-    return msgspec.structs.replace(record, cached=True) if isinstance(record, Kernel) else record
+def pack(told: Told) -> bytes:
+    """What was told; its contents are compressed already, as those of a recording are."""
+    return msgspec.msgpack.encode(_Packed(told.artifacts, compress(encode(_Rest(told.decisions, told.absents)))))
 
 
-def tell(told: list[Told], compile_id: str, recorder: Recorder) -> None:
-    """Record all of it, in order, as the compilation `compile_id`."""
-    for stage, name, record in told:
-        if isinstance(record, Absent):
-            recorder.absent(compile_id, record.stage, record.why)
-        elif isinstance(record, Decision):
-            recorder.decision(compile_id, record)
-        else:
-            recorder.record(compile_id, stage, name, record)
+def unpack(content: bytes) -> Told:
+    """What `pack` was given; kernels come from a cache. Raises msgspec.DecodeError, msgspec.ValidationError or
+    zstandard.ZstdError for anything else."""
+    packed = msgspec.msgpack.decode(content, type=_Packed)
+    rest = msgspec.json.decode(zstandard.ZstdDecompressor().decompress(packed.rest), type=_Rest)
+    return Told([_from_cache(stored) for stored in packed.artifacts], rest.decisions, rest.absents)
+
+
+def _from_cache(stored: Stored) -> Stored:
+    record = Artifact(stored.stage, stored.name, stored).record if stored.kind == Kernel.__name__ else None
+    if not isinstance(record, Kernel):
+        return stored
+    return Artifact(stored.stage, stored.name, msgspec.structs.replace(record, cached=True)).stored
+
+
+def kernels(told: Told) -> list[Kernel]:
+    """The kernels that were told of."""
+    found = [Artifact(s.stage, s.name, s).record for s in told.artifacts if s.kind == Kernel.__name__]
+    return [record for record in found if isinstance(record, Kernel)]
+
+
+def tell(told: Told, compile_id: str, recorder: Recorder) -> None:
+    """Record all of it, as the compilation `compile_id`."""
+    for absent in told.absents:
+        recorder.absent(compile_id, absent.stage, absent.why)
+    for decision in told.decisions:
+        recorder.decision(compile_id, decision)
+    record_stage(recorder, compile_id, [Artifact(stored.stage, stored.name, stored) for stored in told.artifacts])

@@ -1,9 +1,11 @@
 """Where the records of a compilation go: the interface, and the recorder that keeps nothing."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from .artifact import Artifact
 from .records import AnyRecord, Decision
 
 
@@ -21,6 +23,23 @@ class Recorder(Protocol):
     def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None: ...
 
     def source_file(self, path: str) -> None: ...
+
+
+class StageRecorder(ABC):
+    """A recorder that takes all that a stage left at once."""
+
+    @abstractmethod
+    def record_stage(self, compile_id: str, artifacts: Sequence[Artifact]) -> None:
+        """What `record` does, for each of `artifacts`."""
+
+
+def record_stage(recorder: Recorder, compile_id: str, artifacts: Sequence[Artifact]) -> None:
+    """Hand over all that a stage left: at once, if the recorder takes it so."""
+    if isinstance(recorder, StageRecorder):
+        recorder.record_stage(compile_id, artifacts)
+        return
+    for artifact in artifacts:
+        recorder.record(compile_id, artifact.stage, artifact.name, artifact.record)
 
 
 class NullRecorder:

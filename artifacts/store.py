@@ -32,25 +32,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
-from ..dependencies import msgspec, zstandard
+from ..dependencies import msgspec
 from ..version import __version__
+from .artifact import Artifact, Stored, compress, encode
 from .external_exceptions import came_from_outside, ran_out_of_stack
-from .facts import facts_of
-from .inner_graphs import graphs_in
 from .open_files import OpenFiles
 from .process_liveness import machine, process_start
-from .records import SCHEMA, AnyRecord, Decision, Graph, Pass, Runtime
+from .recorder import StageRecorder
+from .records import SCHEMA, AnyRecord, Decision, Runtime
 from .signature import sign, sign_place
 from .tables import DATABASE, RUNNING, TABLES, content_hash, stopped_mark
 
 P = ParamSpec("P")
 
 ENVIRONMENT = ("PTDEBUG_", "TORCH", "TRITON_", "OMP_", "MKL_", "CUDA_", "PYTHON", "CXX", "CC")
-# What counts as an item of a record, for the counts that lists show without reading it.
-ITEMS = (
-    "nodes", "instructions", "breaks", "guards", "statements", "candidates", "groups", "lines", "inputs", "kernels",
-    "saved",
-)
 DECISIONS_AT_ONCE = 256
 DECISIONS_AT_LATEST = 0.5  # seconds
 COUNTERS_AT_MOST = 2.0  # seconds between two writings of the run-time counters
@@ -88,7 +83,7 @@ def _guarded(method: Method[P]) -> Method[P]:
     return call
 
 
-class RecordingWriter:
+class RecordingWriter(StageRecorder):
     """A `Recorder` that writes into `folder` (made if it is not there). Safe to share between threads and to fork.
 
     `messages` holds what the person should be told after the program ends; `seconds` is the wall time that each method
@@ -107,11 +102,9 @@ class RecordingWriter:
         self._begun: set[str] = set()
         self._stopped = False
         self._decisions: deque[tuple[str, Decision]] = deque()
-        self._known: set[bytes] = set()
         self._sources: set[str] = set()
         self._versions_known = False
         self._last_commit = self._last_counters = time.monotonic()
-        self._compressor = zstandard.ZstdCompressor(level=1)
         self._db: sqlite3.Connection
         self._path = self.folder / DATABASE
         self._files: OpenFiles
@@ -140,16 +133,14 @@ class RecordingWriter:
         self._db.execute("INSERT OR REPLACE INTO compiles VALUES(?,?,?,?,?,?,?,?)",
                          (compile_id, function, file, line, time.time(), RUNNING, "", "{}"))
 
-    @_guarded
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Store `record`; it replaces an earlier one of the same compilation, stage and name."""
-        counted = record.graph if isinstance(record, Pass) else record
-        items = next((len(getattr(counted, field)) for field in ITEMS if hasattr(counted, field)), 1)
-        self._artifact(compile_id, stage, name, record, items)
-        if isinstance(record, Graph):  # inlined functions may come from other files than the frame's
-            nodes = [node for _, graph in graphs_in(record) for node in graph.nodes]
-            for path in {place.file for node in nodes for place in node.stack} - self._sources:
-                self._keep_source(path)
+        self.record_stage(compile_id, (Artifact(stage, name, record),))
+
+    @_guarded
+    def record_stage(self, compile_id: str, artifacts: Sequence[Artifact]) -> None:
+        """Store all of `artifacts`, as `record` does."""
+        self._store(compile_id, [artifact.stored for artifact in artifacts])
 
     @_guarded
     def absent(self, compile_id: str, stage: str, why: str) -> None:
@@ -169,7 +160,7 @@ class RecordingWriter:
     def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
         """A compilation ended: compiled, skipped, eager or failed."""
         self._db.execute("UPDATE compiles SET status=?, reason=?, seconds=? WHERE id=?",
-                         (status, reason, _encode(dict(seconds)).decode(), compile_id))
+                         (status, reason, encode(dict(seconds)).decode(), compile_id))
         self._set_meta("writer_seconds", self.seconds)
         if time.monotonic() - self._last_counters > COUNTERS_AT_MOST:
             self._last_counters = time.monotonic()
@@ -228,7 +219,6 @@ class RecordingWriter:
     def _open(self) -> None:
         main = self.folder / DATABASE
         self._path = self.folder / f"recording-{self._pid}.db" if main.exists() else main
-        self._known.clear()
         self._begun.clear()
         self._sources.clear()
         self._versions_known = False
@@ -288,42 +278,40 @@ class RecordingWriter:
             if waiting:
                 self._db.executemany(
                     "INSERT INTO decisions(compile, kind, subject, data) VALUES(?,?,?,?)",
-                    [(compile_id, d.kind, d.subject, _encode(d)) for compile_id, d in waiting],
+                    [(compile_id, d.kind, d.subject, encode(d)) for compile_id, d in waiting],
                 )
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            self._sources.clear()  # what was kept just now is not
             raise
         self._last_commit = time.monotonic()
 
     def _write_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
         for compile_id, runtime in runtimes.items():
-            self._artifact(compile_id, "runtime", "", runtime, 0)
+            stored = Artifact("runtime", "", runtime).stored
+            self._store(compile_id, [msgspec.structs.replace(stored, items=0)])
 
-    def _artifact(self, compile_id: str, stage: str, name: str, record: AnyRecord, items: int) -> None:
-        facts = facts_of(record)
-        self._db.execute(
+    def _store(self, compile_id: str, artifacts: Sequence[Stored]) -> None:
+        self._db.executemany("INSERT OR IGNORE INTO blobs VALUES(?,?,?)", [(a.hash, a.size, a.data) for a in artifacts])
+        self._db.executemany(
             "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash, facts) VALUES(?,?,?,?,?,?,?)",
-            (compile_id, stage, name, type(record).__name__, items, self._blob(_encode(record)),
-             _encode(facts).decode() if facts else ""),
+            [(compile_id, a.stage, a.name, a.kind, a.items, a.hash, a.facts) for a in artifacts],
         )
+        for path in {path for artifact in artifacts for path in artifact.files} - self._sources:
+            self._keep_source(path)
 
     def _keep_source(self, path: str) -> None:
         self._sources.add(path)
         if os.path.isfile(path):
-            self._db.execute("INSERT OR REPLACE INTO sources VALUES(?,?)", (path, self._blob(Path(path).read_bytes())))
-
-    def _blob(self, content: bytes) -> bytes:
-        key = content_hash(content)
-        if key not in self._known:
-            self._db.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)",
-                             (key, len(content), self._compressor.compress(content)))
-            self._known.add(key)
-        return key
+            content = Path(path).read_bytes()
+            key = content_hash(content)
+            self._db.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)", (key, len(content), compress(content)))
+            self._db.execute("INSERT OR REPLACE INTO sources VALUES(?,?)", (path, key))
 
     def _set_meta(self, key: str, value: Any) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, _encode(value).decode()))
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, encode(value).decode()))
 
     def _stop(self, error: Exception) -> None:
         self._stopped = True
@@ -353,10 +341,6 @@ def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:
             alive._after_fork()
 
     os.register_at_fork(after_in_child=after)
-
-
-def _encode(value: Any) -> bytes:
-    return msgspec.json.encode(value, enc_hook=repr)
 
 
 def _versions() -> dict[str, str]:

@@ -7,13 +7,14 @@ references to its nodes there begin with its path ("capture#inner_0.sin", see `i
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
 from ..dependencies import msgspec
+from .artifact import Artifact
 from .record_base import Location, TensorMeta
-from .recorder import Recorder
+from .recorder import Recorder, StageRecorder, record_stage
 from .records import AnyRecord, Decision, FusionCandidate, NodeRef, Option, Ref, ScheduledGroup, ref, split_ref
 from .stages import GRAPHS, PER_PART
 
@@ -23,7 +24,7 @@ _REFER_TO_NOTHING = (Location, NodeRef, Option, TensorMeta)
 """Records without references, of which others hold many."""
 
 
-class PartRecorder:
+class PartRecorder(StageRecorder):
     """Passes on to `recorder` the records of one part, under names of its own; `path` is where it was captured."""
 
     def __init__(self, recorder: Recorder, part: str, path: str = "") -> None:
@@ -38,6 +39,11 @@ class PartRecorder:
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Keep a record of the part."""
         self._recorder.record(compile_id, stage, self.name(name), self._renamed(record))
+
+    def record_stage(self, compile_id: str, artifacts: Sequence[Artifact]) -> None:
+        """Keep what a stage of the part left."""
+        renamed = [Artifact(a.stage, self.name(a.name), self._renamed(a.record)) for a in artifacts]
+        record_stage(self._recorder, compile_id, renamed)
 
     def absent(self, compile_id: str, stage: str, why: str) -> None:
         """A stage was not produced for this part."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ...artifacts import kept_stages
 from ...artifacts.context import CompileContext
 from ...artifacts.external_exceptions import came_from_outside
-from ...artifacts.records import Kernel
 from ...dependencies import msgspec
 from ..aot.autograd.entry import training_entry
 from ..graphs.functional_graph import Captured
@@ -78,10 +77,10 @@ def _keys_of(captured: Captured, context: CompileContext) -> _Keys:
 
 
 @contextmanager
-def _told(context: CompileContext) -> Iterator[list[kept_stages.Told]]:
+def _told(context: CompileContext) -> Iterator[kept_stages.Told]:
     """What the stages record meanwhile; nothing where they do not."""
     if not context.recording:
-        yield []
+        yield kept_stages.Told()
         return
     recorder = context.recorder
     keeping = context.recorder = kept_stages.KeepingRecorder(recorder)
@@ -89,7 +88,7 @@ def _told(context: CompileContext) -> Iterator[list[kept_stages.Told]]:
         yield keeping.told
     finally:
         context.recorder = recorder
-        keeping.told = []  # contexts of parts may live on
+        keeping.told = kept_stages.Told()  # contexts of parts may live on
 
 
 def _loaded(keys: _Keys, captured: Captured, context: CompileContext) -> Compiled | None:
@@ -100,7 +99,7 @@ def _loaded(keys: _Keys, captured: Captured, context: CompileContext) -> Compile
         if content is None:
             return None
         parts = decode(content)
-        told = kept_stages.unpack(parts.stages) if context.recording else []
+        told = kept_stages.unpack(parts.stages) if context.recording else kept_stages.Told()
         if not _libraries_are_there(told):
             return None
         call = _callable(parts, captured, context)
@@ -125,10 +124,10 @@ def _loaded(keys: _Keys, captured: Captured, context: CompileContext) -> Compile
     return call
 
 
-def _libraries_are_there(told: list[kept_stages.Told]) -> bool:
+def _libraries_are_there(told: kept_stages.Told) -> bool:
     """Whether the libraries that records of kernels name exist: a recording shows their machine code."""
-    kernels = [record for _, _, record in told if isinstance(record, Kernel)]
-    return all(os.path.exists(path) for record in kernels for path in record.path.split(os.pathsep) if path)
+    records = kept_stages.kernels(told)
+    return all(os.path.exists(path) for record in records for path in record.path.split(os.pathsep) if path)
 
 
 def _called(half: Half, context: CompileContext) -> Compiled:
@@ -157,7 +156,7 @@ def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Comp
 
 
 def _keep(
-    keys: _Keys, make: MakeParts, conditions: tuple[str, ...], told: list[kept_stages.Told], context: CompileContext
+    keys: _Keys, make: MakeParts, conditions: tuple[str, ...], told: kept_stages.Told, context: CompileContext
 ) -> None:
     try:
         parts = msgspec.structs.replace(make(), conditions=conditions)

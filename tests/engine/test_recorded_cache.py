@@ -251,7 +251,7 @@ def test_what_was_told_comes_back_in_order() -> None:
     keeping.decision("0/0", decision)
     keeping.absent("0/0", "joint", "inference")
     keeping.record("0/0", "kernels", "cpp", Kernel("cpp", "cpp", ()))
-    assert keeping.told[1] == ("", "", Absent("joint", "inference"))
+    assert keeping.told.absents == [Absent("joint", "inference")]
     kept_stages.tell(kept_stages.unpack(kept_stages.pack(keeping.told)), "1/0", second)
     assert first.decisions == second.decisions == [decision]
     assert first.absents == second.absents == {"joint": "inference"}
