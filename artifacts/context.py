@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from .artifact import Artifact
 from .external_exceptions import came_from_outside, ran_out_of_stack
 from .function_times import FunctionTimes
+from .garbage import DESCRIBING, fewer_collections
 from .interruptions import pause
 from .recorder import NullRecorder, Recorder, record_stage
 from .records import AnyRecord, Decision, Location, Option, Ref
@@ -209,7 +210,7 @@ class CompileContext:
         """
         if not self.recording:
             return
-        with self.timed("recording"):
+        with self.timed("recording"), fewer_collections(DESCRIBING):
             made: list[Artifact] = []
             try:
                 try:

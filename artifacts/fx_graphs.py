@@ -58,45 +58,51 @@ def _attribute(node: torch.fx.Node) -> Any:
 def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
     """One node as a record. A small constant (get_attr) carries its data, so that the graph can be run again.
 
-    Passes leave most nodes unchanged, so a node caches its last record, and what it was made from, in its meta.
+    Passes leave most nodes unchanged, so a node caches its last record, after what it was made from, in its meta.
     """
-    made_from = (node.meta.get("val"), node.args, node.kwargs, node.meta.get("origins"), origin_stage)
-    known: tuple[tuple[object, ...], Node] | None = node.meta.get("record")
-    if known is None:
-        known = (made_from, _node_record(node, origin_stage, _UNKNOWN))
-    elif any(a is not b for a, b in zip(made_from, known[0])):
-        described = known[1].value if known[0][0] is made_from[0] else _UNKNOWN  # a copy of a node has its value
-        known = (made_from, _node_record(node, origin_stage, described))
-    node.meta["record"] = known
-    return known[1]
+    meta = node.meta
+    value, args, kwargs, origins = meta.get("val"), node.args, node.kwargs, meta.get("origins")
+    known: _Known | None = meta.get("record")
+    described: Any = _UNKNOWN
+    if known is not None and known[0] is value:  # a copy of a node has its value
+        if known[1] is args and known[2] is kwargs and known[3] is origins and known[4] == origin_stage:
+            return known[5]
+        described = known[5].value
+    record = _node_record(node, origin_stage, described)
+    meta["record"] = value, args, kwargs, origins, origin_stage, record
+    return record
 
 
+_Known = tuple[Any, Any, Any, Any, str, Node]
 _UNKNOWN = object()
+_NONE: dict[str, Any] = {}
 
 
 def _node_record(node: torch.fx.Node, origin_stage: str, described: Any) -> Node:
     """`described` is the record of its value, where that is known."""
-    args = tuple(plain(a) for a in node.args)
-    if node.target in (operator.getitem, operator.setitem) and isinstance(node.args[1], list):
+    meta, op, target, own = node.meta, node.op, node.target, node.args
+    args = tuple([plain(a) for a in own])
+    if (target is operator.getitem or target is operator.setitem) and isinstance(own[1], list):
         args = (args[0], {"list": args[1]}, *args[2:])  # x[[1, 0]] is not x[1, 0]
-    value = node.meta.get("val")
-    if node.op == "get_attr":
+    value = meta.get("val")
+    if op == "get_attr":
         constant = _attribute(node)
         if not isinstance(constant, sys.modules["torch"].Tensor):
             value = None
         elif constant.numel() <= LIMIT_CONSTANT:
             args = (tensor_data(constant),)
+    origins = meta.get("origins", ())
     return Node(
-        id=node.name,
-        op=node.op,
-        target=target_name(node.target),
-        args=args,
-        kwargs={k: plain(v) for k, v in node.kwargs.items()},
-        value=value_record(value) if described is _UNKNOWN else described,
-        stack=tuple(node.meta.get("stack", ())),
-        module=node.meta.get("module", ""),
-        origins=tuple(f"{origin_stage}#{origin}" for origin in node.meta.get("origins", ())),
-        checkpoint=node.meta.get("checkpoint") or 0,
+        node.name,
+        op,
+        target_name(target),
+        args,
+        {k: plain(v) for k, v in node.kwargs.items()} if node.kwargs else _NONE,
+        value_record(value) if described is _UNKNOWN else described,
+        tuple(meta.get("stack", ())),
+        meta.get("module", ""),
+        tuple([f"{origin_stage}#{origin}" for origin in origins]) if origins else (),
+        meta.get("checkpoint") or 0,
     )
 
 
@@ -115,7 +121,7 @@ def target_name(target: Any) -> str:
     if isinstance(target, str):
         return target
     if isinstance(target, sys.modules["torch"]._ops.OpOverload):
-        return _printed(target)
+        return _operator_name(target._name)
     if target is operator.getitem:
         return "operator.getitem"
     if hasattr(target, PLAN):
@@ -159,20 +165,20 @@ def _found_by_value(module: str, target: Any) -> tuple[str, str] | None:
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     """Metadata of a (fake) strided tensor; symbolic sizes become strings."""
-    strided = tensor.layout == sys.modules["torch"].strided
+    strided = tensor.layout is sys.modules["torch"].strided
     return TensorMeta(
-        dtype=_printed(tensor.dtype).removeprefix("torch."),
-        shape=_sizes(tensor.shape),
-        stride=_sizes(tensor.stride()) if strided else (),
-        device=_printed(tensor.device),
-        requires_grad=tensor.requires_grad,
-        offset=size_record(tensor.storage_offset()) if strided else 0,
+        _dtype_name(tensor.dtype),
+        _sizes(tensor.shape),
+        _sizes(tensor.stride()) if strided else (),
+        _printed(tensor.device),
+        tensor.requires_grad,
+        size_record(tensor.storage_offset()) if strided else 0,
     )
 
 
 def _sizes(sizes: Sequence[Any]) -> tuple[int | str, ...]:
     known = tuple(sizes)
-    return known if set(map(type, known)) <= {int} else tuple([size_record(s) for s in known])
+    return known if {int}.issuperset(map(type, known)) else tuple([size_record(s) for s in known])
 
 
 def value_record(value: Any) -> TensorMeta | tuple[Any, ...] | str | None:
@@ -186,17 +192,23 @@ def value_record(value: Any) -> TensorMeta | tuple[Any, ...] | str | None:
     return str(value)
 
 
+_ATOMS = frozenset({int, str, bool, type(None)})
+
+
 def plain(value: Any) -> Any:
     """An argument tree as JSON-like data (forms: NodeRef, {"float": "-inf"}, {"torch": ...}, {"symbol": ...}, ...)."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
     torch = sys.modules["torch"]
     if isinstance(value, torch.fx.Node):
         return NodeRef(value.name)
-    if value is None or isinstance(value, (bool, int, str)):
+    if isinstance(value, (int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, (tuple, list)):
-        return [plain(v) for v in value]
+        return list(value) if {int}.issuperset(map(type, value)) else [plain(v) for v in value]
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, slice):
@@ -216,6 +228,18 @@ def size_record(value: Any) -> int | str:
         return value if type(value) is int else int(value)
     expression = getattr(getattr(value, "node", None), "expr", None)  # of a SymInt
     return str(value) if expression is None else _printed(expression)
+
+
+@lru_cache(maxsize=4096)
+def _operator_name(name: str) -> str:
+    """How an operator prints: aten::relu is "aten.relu.default"."""
+    whole, dot, overload = name.partition(".")
+    return f"{whole.replace('::', '.')}.{overload if dot else 'default'}"
+
+
+@lru_cache(maxsize=64)
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 @lru_cache(maxsize=4096)

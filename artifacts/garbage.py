@@ -13,15 +13,18 @@ from contextlib import contextmanager
 ALLOCATIONS = 20_000
 """Objects between two collections: a few megabytes may wait."""
 
+DESCRIBING = 1_000_000
+"""The same while a stage is described: its records are written, and die, before there is much else to collect."""
+
 
 @contextmanager
-def fewer_collections() -> Iterator[None]:
-    """Let the collector run only after each `ALLOCATIONS` new objects inside the block. The user's setting is restored
+def fewer_collections(allocations: int = ALLOCATIONS) -> Iterator[None]:
+    """Let the collector run only after each `allocations` new objects inside the block. The user's setting is restored
     afterwards, and kept throughout where it requests fewer collections or none, as is a setting that another thread
     makes meanwhile."""
     before = gc.get_threshold()
-    ours = (ALLOCATIONS, *before[1:])
-    if not 0 < before[0] < ALLOCATIONS:
+    ours = (allocations, *before[1:])
+    if not 0 < before[0] < allocations:
         yield
         return
     gc.set_threshold(*ours)

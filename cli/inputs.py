@@ -95,11 +95,13 @@ class InputSaver:
         number = self._calls if number is None else number
         name = f"inputs_{number}" if number else "inputs"
         self._calls = number + 1
+        self._context.record("runtime", lambda: self._saved(args, name, random), name)
+
+    def _saved(self, args: Sequence[Any], name: str, random: dict[str, torch.Tensor]) -> SavedInputs:
         try:
-            record = self._save(args, name, random)
+            return self._save(args, name, random)
         except Exception as error:
-            record = SavedInputs((), note=f"not saved: {type(error).__name__}: {error}")
-        self._context.record("runtime", lambda: record, name)
+            return SavedInputs((), note=f"not saved: {type(error).__name__}: {error}")
 
     def _save(self, args: Sequence[Any], name: str, random: dict[str, torch.Tensor]) -> SavedInputs:
         state, call = read_state(), self._call()
@@ -120,7 +122,8 @@ class InputSaver:
             flats = {f"input_{number}": piece.values() for number, piece in enumerate(found)}
             self._write(file, flats | {f"random:{device}": state for device, state in random.items()})
             self._session.input_bytes += size
-        inputs = tuple(_saved(n, a, found, bool(file)) for n, a in zip(names, args))
+        places = {name: place for place in enumerate(found) for name in place[1].offsets}
+        inputs = tuple(_described(n, a, places.get(n), bool(file)) for n, a in zip(names, args))
         return SavedInputs(inputs, file, note, state, call)
 
     def _call(self) -> CallIdentity | None:
@@ -175,10 +178,11 @@ def _unsaved(tensor: torch.Tensor) -> str:
     return "on the meta device" if tensor.is_meta else ""
 
 
-def _saved(name: str, value: Any, found: Sequence[Piece], kept: bool) -> SavedInput:
+def _described(name: str, value: Any, place: tuple[int, Piece] | None, kept: bool) -> SavedInput:
+    """The record of an input; `place` is the piece of memory that it lies in, with its number, if that is saved."""
     if not isinstance(value, torch.Tensor):
         return SavedInput(name, None, value=value if isinstance(value, LITERALS) else repr(value))
-    number, piece = next(((i, p) for i, p in enumerate(found) if name in p.offsets), (0, None))
+    number, piece = place if place is not None else (0, None)
     strided = value.layout is torch.strided
     offset = piece.offsets[name] if piece else int(value.storage_offset()) if strided else 0
     meta = TensorMeta(

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...artifacts.records import CallIdentity, ProcessState
-from .places import MISSING, look_in
+from .places import MISSING, Objects
 
 LITERALS = (bool, int, float, complex, str, bytes, type(None), type(...), range, torch.dtype, torch.device,
             torch.layout, torch.memory_format, torch.Size)
@@ -39,20 +39,23 @@ def identify(
     `guards` are (place, kind, code), `arguments` the names of the function's."""
     values: dict[str, str] = {}
     unsure = []
+    objects = Objects(variables, module)
     for place, kind, condition in guards:
         if kind == "DUPLICATE_INPUT" and condition.count(" is ") == 1:
-            found = describe_at(variables, module, condition)
+            found = describe_at(objects, condition)
             if found is not None:
                 values[condition] = found[0]
         elif kind not in ASIDE and not place.startswith(_OF_LIBRARIES):
-            found = describe_at(variables, module, place, kind)
+            question = _QUESTIONS.get(kind)
+            key = f"{question}({place})" if question else place
+            found = describe_at(objects, key)
             if found is not None:
-                values[_key(place, kind)] = found[0]
+                values[key] = found[0]
             if kind in ONE_OF_MANY and (found is None or not found[1]):
                 unsure.append(place)
     for name in arguments:
         place = f"L[{name!r}]"
-        found = describe_at(variables, module, place)
+        found = describe_at(objects, place)
         if found is not None and found[1]:
             values.setdefault(place, found[0])
     return CallIdentity(values, tuple(dict.fromkeys(unsure)), seconds, code.co_filename, code.co_firstlineno,
@@ -68,24 +71,20 @@ def describe_state(state: ProcessState) -> str:
 _OF_LIBRARIES = ("__import_module(", "__builtins")
 
 
-def _key(place: str, kind: str) -> str:
-    return {"TYPE_MATCH": f"type({place})", "LENGTH": f"len({place})", "DICT_KEYS": f"list({place})"}.get(kind, place)
+_QUESTIONS = {"TYPE_MATCH": "type", "LENGTH": "len", "DICT_KEYS": "list"}
 
 
-def describe_at(
-    variables: Mapping[str, Any], module: Mapping[str, Any], key: str, kind: str = ""
-) -> tuple[str, bool] | None:
+def describe_at(objects: Objects, key: str) -> tuple[str, bool] | None:
     """The description of what is at a place, or of a relation (`type(PLACE)`, `PLACE is PLACE`), and whether it is
     exact; None where there is nothing that can be looked at."""
-    key = _key(key, kind)
     one, _, other = key.partition(" is ")
     if other:
-        objects = [look_in(variables, module, place) for place in (one, other)]
-        return (str(objects[0] is objects[1]), True) if MISSING not in objects else None
+        found = [objects.at(place) for place in (one, other)]
+        return None if any(each is MISSING for each in found) else (str(found[0] is found[1]), True)
     question, place = "", key
     if key.startswith(("type(", "len(", "list(")) and key.endswith(")"):
         question, place = key[:-1].split("(", 1)
-    found = look_in(variables, module, place)
+    found = objects.at(place)
     if found is MISSING:
         return None
     return _answer(question, found)

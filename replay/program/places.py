@@ -42,13 +42,46 @@ def look_in(variables: Mapping[str, Any], module: Mapping[str, Any], name: str) 
     """The same where a frame's local and global variables are these."""
     found: Any = {"L": variables, "G": module}
     for by_attribute, key in _steps(name) or [(False, None)]:
-        if by_attribute and key in _WRAPPED and not hasattr(found, key):
-            continue  # nothing was compiled here: this is the object itself
-        try:
-            found = getattr(found, key) if by_attribute else found[key]
-        except Exception:  # the program's own __getattr__ may raise anything
+        found = _next(found, by_attribute, key)
+        if found is MISSING:
             return MISSING
     return found
+
+
+def _next(owner: Any, by_attribute: bool, key: Any) -> Any:
+    """One step of a walk."""
+    if by_attribute and key in _WRAPPED and not hasattr(owner, key):
+        return owner  # nothing was compiled here: this is the object itself
+    try:
+        return getattr(owner, key) if by_attribute else owner[key]
+    except Exception:  # the program's own __getattr__ may raise anything
+        return MISSING
+
+
+class Objects:
+    """What is at many places at one time, where local and global variables are these: shared steps are gone once."""
+
+    def __init__(self, variables: Mapping[str, Any], module: Mapping[str, Any]) -> None:
+        self._roots = {"L": variables, "G": module}
+        self._found: dict[str, Any] = {}
+
+    def at(self, name: str) -> Any:
+        """What is at a place, or MISSING."""
+        if name not in self._found:
+            last = _LAST.fullmatch(name)
+            if last is not None:
+                self._found[name] = self._after(*last.groups())
+            else:
+                self._found[name] = look_in(self._roots["L"], self._roots["G"], name)
+        return self._found[name]
+
+    def _after(self, before: str, attribute: str | None, number: str | None, one: str | None, other: str) -> Any:
+        owner = self._roots[before] if before in self._roots else self.at(before)
+        if owner is MISSING:
+            return MISSING
+        if attribute is not None:
+            return _next(owner, True, attribute)
+        return _next(owner, False, int(number) if number is not None else other if one is None else one)
 
 
 _WRAPPED = ("_ptdebug_original", "_orig_mod")
@@ -58,6 +91,7 @@ _WRAPPED = ("_ptdebug_original", "_orig_mod")
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(-?(?:0|[1-9]\d*))|'([^'\\\n]*)'|\"([^\"\\\n]*)\")\]", re.ASCII)
 _PLAIN = re.compile(rf"([LG])((?:{_STEP.pattern})+)", re.ASCII)
 """Nearly all places are written so; a call has a thousand of them."""
+_LAST = re.compile(rf"(.+)(?:{_STEP.pattern})", re.ASCII)
 
 
 def _steps(name: str) -> list[tuple[bool, Any]] | None:

@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_leaves
 from ..recorded.state import random_state, read_state, start_random
 from .identity import code_digest, describe_at, describe_state
 from .lines import Lines
-from .places import look
+from .places import Objects, look
 
 
 class Probe:
@@ -142,9 +142,9 @@ def _agreement(frame: FrameType, call: dict[str, Any]) -> tuple[int, str]:
 
 def _comparisons(frame: FrameType, call: dict[str, Any]) -> Iterator[tuple[str, bool]]:
     """(what is compared, whether it is the same), the cheap ones first."""
-    variables, module = frame.f_locals, frame.f_globals
+    objects = Objects(frame.f_locals, frame.f_globals)
     for key, wanted in call["values"].items():
-        found = describe_at(variables, module, key)
+        found = describe_at(objects, key)
         yield key, found is not None and found[0] == wanted
     for place, wanted in call["numbers"]:
         yield place, _is_that(look(frame, place), wanted)

@@ -18,6 +18,7 @@ from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Autocast
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.program.identity import describe, describe_at, identify
+from ptdebug.replay.program.places import Objects
 from ptdebug.replay.recorded.inputs import clones, kept_or_made_up, load_random
 from ptdebug.replay.recorded.memory import pieces, seen
 from ptdebug.replay.recorded.state import FLAGS, deterministic, read_state, restored
@@ -247,6 +248,6 @@ def test_what_no_description_distinguishes_is_said() -> None:
     assert found.unsure == ("L['b']", "L['q'][f()]")
     assert found.values["L['z'] is L['x']"] == "True" and found.values["L['y']"] == "int 3"
     for key, value in found.values.items():
-        again = describe_at(variables, {}, key)
+        again = describe_at(Objects(variables, {}), key)
         assert again is not None and again[0] == value, key
-    assert describe_at({**variables, "z": torch.ones(2)}, {}, "L['z'] is L['x']") == ("False", True)
+    assert describe_at(Objects({**variables, "z": torch.ones(2)}, {}), "L['z'] is L['x']") == ("False", True)

@@ -16,13 +16,13 @@ from typing import Any
 from ...artifacts.context import CompileContext, CompileId
 from ...artifacts.external_exceptions import came_from_outside, ran_out_of_stack
 from ...artifacts.interruptions import Interrupted
-from ...artifacts.records import Recompile
+from ...artifacts.records import Guards, Recompile
 from ...dependencies import msgspec
 from ..breaks.raised_errors import TO_THE_PROGRAM, BackendCompilerFailed, kept_in_eager
 from ..fx.backend_call import CompileOptions
 from ..guards import build_tree, explain_recompile, measured, record_guards
+from ..guards.build import BuiltTree
 from ..guards.describe import describe
-from ..guards.kinds import check_code
 from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.dynamo_stubs import without_dynamo
@@ -175,15 +175,18 @@ class Compilation:
             kind = TracerError if self.alone else DisturbedError
             raise kind(f"its guards reject the call that was compiled: {why}")
         guards.watch(tree.watched, describe)
-        nodes, story = converted.needed_by, converted.story
-        self.context.record("guards", lambda: record_guards(
-            tree.checks, nodes, story, self.code, measured(tree, converted.guards)))
-        if self.context.recording:  # what the recorder knows the call by
-            self.context.guarded = tuple((c.source.expression, c.kind, check_code(c)) for c in tree.checks)
-            self.context.code = self.code
+        self.context.record("guards", lambda: self._guards(tree, converted))
         REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
         converted.guards.forget()
         return eval_frame.install(converted.code, guards)
+
+    def _guards(self, tree: BuiltTree, converted: ConvertedFrame) -> Guards:
+        """The record of the guards, by which the recorder also knows the call."""
+        costs = measured(tree, converted.guards)
+        record = record_guards(tree.checks, converted.needed_by, converted.story, self.code, costs)
+        self.context.guarded = tuple([(guard.source, guard.kind, guard.code) for guard in record.guards])
+        self.context.code = self.code
+        return record
 
     def _failed(self, error: Exception) -> str:
         internal_error(self.code, error)

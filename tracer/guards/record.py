@@ -14,7 +14,7 @@ from ..sources.display_names import display_name
 from ..sources.source import Source
 from .builder import GuardBuilder
 from .cost import UNMEASURED, Costs
-from .kinds import KINDS, check_code
+from .kinds import KINDS
 from .spec import Check
 
 
@@ -31,8 +31,8 @@ def record_guards(
     in_program = name_stack_arguments(code) if code is not None else str
     told = [Symbol(s.name, in_program(s.subject), s.source, s.value, in_program(s.why),
                    (*s.events, *_asked_of(s.source, checks))) for s in symbols]
-    return Guards(tuple(_record(check, first, nodes or {}, in_program, costs) for check in checks), tuple(told),
-                  costs.all)
+    needed = nodes or {}
+    return Guards(tuple([_record(check, first, needed, in_program, costs) for check in checks]), tuple(told), costs.all)
 
 
 def _asked_of(number: str, checks: Sequence[Check]) -> Iterator[SymbolEvent]:
@@ -61,7 +61,7 @@ def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str
     return found
 
 
-_VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
+_VARIABLE = re.compile(r"[LG](?<!\w[LG])\['(\w+)'\]")  # a pattern that begins with \b takes three times as long
 _GLOBALS = re.compile(r"\bin G$")
 
 
@@ -69,21 +69,22 @@ def _record(
     check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref], in_program: Callable[[str], str],
     costs: Costs,
 ) -> Guard:
-    kind = KINDS[check.kind]
+    kind, expectation, expression = KINDS[check.kind], check.expectation, check.source.expression
+    name = display_name(check.source)
     cost = costs.each.get(check.index)
-    node = nodes.get(check.source.expression)
+    node = nodes.get(expression)
     return Guard(
         id=f"g{check.index}",
-        source=check.source.expression,
+        source=expression,
         kind=check.kind,
-        code=check_code(check),
-        expected=kind.expected(check.expectation),
-        subject=kind.subject(check.expectation),
+        code=kind.code(expression, expectation),
+        expected=kind.expected(expectation),
+        subject=kind.subject(expectation),
         location=check.location,
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
-        name=in_program(display_name(check.source)),
-        text=in_program(_check_text(check)),
+        name=in_program(name),
+        text=in_program(_expression_text(kind.code(name, expectation))),
         implicit=check.location is None and check.kind == "TYPE_MATCH",
         check_ns=None if cost is None else cost.nanoseconds,
         together=1 if cost is None else cost.guards,
@@ -95,7 +96,8 @@ def _check_text(check: Check) -> str:
 
 
 def _expression_text(code: str) -> str:
-    return _GLOBALS.sub("in globals()", _VARIABLE.sub(r"\1", code))
+    text = _VARIABLE.sub(r"\1", code) if "['" in code else code
+    return _GLOBALS.sub("in globals()", text) if text.endswith("in G") else text
 
 
 def _parent(source: Source, first: Mapping[Source, str]) -> str:

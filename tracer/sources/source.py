@@ -146,7 +146,7 @@ class ItemSource(ChainedSource):
         owner = self.owner
         if isinstance(owner, AttrSource) and owner.name in DICTS_OF_ATTRIBUTES and isinstance(self.key, str):
             name = f"{owner.owner.display_name}.{self.key}"
-            return re.sub(r"\.(\d+)$", r"[\1]", name)
+            return re.sub(r"\.(\d+)$", r"[\1]", name) if name[-1:].isdigit() else name
         if isinstance(owner, CallSource) and owner.function == "values_of":
             return f"value {self.key} of {owner.owner.display_name}"
         return f"{owner.display_name}[{self.key_text}]"
