@@ -9,7 +9,7 @@ A `Loop` runs over the current range of its axis. That is all of it, unless a no
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import sympy
@@ -477,13 +477,17 @@ def inside(node: Node) -> Nodes:
     return body
 
 
-def walk(nodes: Nodes) -> Iterator[Node]:
+def walk(nodes: Nodes) -> list[Node]:
     """All nodes, from the outside in."""
+    found: list[Node] = []
     for node in nodes:
-        yield node
-        yield from walk(inside(node))
+        found.append(node)
+        body = inside(node)
+        if body:
+            found += walk(body)
         if isinstance(node, JammedRows):
-            yield from walk(node.rest)
+            found += walk(node.rest)
+    return found
 
 
 def rewritten(nodes: Nodes, axis: Axis, change: Callable[[Loop], Nodes], through: tuple[type, ...]) -> Nodes:

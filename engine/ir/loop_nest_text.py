@@ -7,7 +7,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .ir import Axis, Statement
@@ -55,19 +55,21 @@ from .tiles import Tile
 def format_nest(nest: LoopNest, statements: bool = True) -> list[str]:
     """The lines of a nest; without `statements`, only which operations are where."""
     head = f"kernel {nest.group.kernel}" + ("" if nest.vector_bits == 512 else f", {nest.vector_bits}-bit vectors")
-    return [head, *_lines(nest.body, "  ", statements)]
+    lines = [head]
+    _add_lines(lines, nest.body, "  ", statements)
+    return lines
 
 
-def _lines(nodes: Nodes, indent: str, statements: bool) -> Iterator[str]:
+def _add_lines(lines: list[str], nodes: Nodes, indent: str, statements: bool) -> None:
     for node in nodes:
         if isinstance(node, Compute):
-            yield from [indent + text for text in _computed(node, statements)]
+            lines += [indent + text for text in _computed(node, statements)]
             continue
-        yield indent + HEADS[type(node)](node)
-        yield from _lines(inside(node), indent + "  ", statements)
+        lines.append(indent + HEADS[type(node)](node))
+        _add_lines(lines, inside(node), indent + "  ", statements)
         if isinstance(node, JammedRows) and node.rest:
-            yield f"{indent}rows that remain"
-            yield from _lines(node.rest, indent + "  ", statements)
+            lines.append(f"{indent}rows that remain")
+            _add_lines(lines, node.rest, indent + "  ", statements)
 
 
 def _computed(node: Compute, statements: bool) -> list[str]:
@@ -79,7 +81,7 @@ def _computed(node: Compute, statements: bool) -> list[str]:
 
 
 def _brief(s: Statement) -> str:
-    return " ".join(filter(None, (s.op, s.mode, s.buffer)))
+    return " ".join([word for word in (s.op, s.mode, s.buffer) if word])
 
 
 def _extent(axis: Axis) -> str:

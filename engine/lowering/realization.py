@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,28 +38,28 @@ def kind_of(node: torch.fx.Node) -> str | None:
 def scattered(graph: torch.fx.Graph) -> frozenset[str]:
     """Names of the nodes whose several uses do not end in one loop body (uses count through views)."""
     nodes = [n for n in graph.nodes if n.op == "call_function"]
+    kinds = {n: _kind(n) for n in nodes}
     depth: dict[Any, int] = {None: 0}  # None is the root: everything that leaves the loops
     parent: dict[Any, Any] = {None: None}  # as seen by a node's producers
     uses: dict[Any, int] = {}
     meeting: dict[Any, Any] = {}  # the immediate post-dominator of a node
     for node in reversed(nodes):
         users = [u for u in node.users if u.op != "output"]
-        leaves = len(users) != len(node.users) or any(_kind(u) in (None, COMPOSITE) for u in users)
+        leaves = len(users) != len(node.users) or any(kinds[u] in (None, COMPOSITE) for u in users)
         meet = None if leaves or not users else users[0]
         for user in users[1:]:
             if meet is None:
                 break
             meet = _common(meet, user, parent, depth)
-        counts = [uses[u] if _kind(u) in (RESHAPE, VIEW) else 1 for u in users]
+        counts = [uses[u] if kinds[u] in (RESHAPE, VIEW) else 1 for u in users]
         parts = [u for u in users if uses[u]]
-        if not leaves and _are_apart(parts) and not any(_ends_outside(u, meeting) for u in parts):
+        if not leaves and _are_apart(parts) and not any(_ends_outside(u, meeting, kinds) for u in parts):
             meeting[node], uses[node] = parts[0], max(counts)  # an element is used where its slice is, and only there
         else:
             meeting[node], uses[node] = meet, sum(counts) + len(node.users) - len(users)
-        kind = _kind(node)
-        parent[node] = meet if kind in (POINTWISE, RESHAPE) else None
+        parent[node] = meet if kinds[node] in (POINTWISE, RESHAPE) else None
         depth[node] = depth[parent[node]] + 1
-    return frozenset(n.name for n in nodes if uses[n] > 1 and _ends_outside(n, meeting))
+    return frozenset(n.name for n in nodes if uses[n] > 1 and _ends_outside(n, meeting, kinds))
 
 
 def _kind(node: torch.fx.Node) -> str | None:
@@ -69,8 +69,10 @@ def _kind(node: torch.fx.Node) -> str | None:
 
 def _are_apart(users: Sequence[torch.fx.Node]) -> bool:
     """Whether `users` of a value are views of several parts of it along one dimension, none of which overlap."""
+    if len(users) < 2:
+        return False
     parts = [part for part in map(_part, users) if part is not None]
-    if len(parts) < max(2, len(users)) or len({dim for dim, _, _ in parts}) > 1:
+    if len(parts) < len(users) or len({dim for dim, _, _ in parts}) > 1:
         return False
     ranges = sorted((start, end) for _, start, end in parts)
     return all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
@@ -97,9 +99,11 @@ def _part(view: torch.fx.Node) -> tuple[int, int, int] | None:
 def leaving(graph: torch.fx.Graph) -> frozenset[str]:
     """Names of the nodes whose value, or a view of it, goes to a library call or out of the graph."""
     names: set[str] = set()
+    kinds: dict[torch.fx.Node, str | None] = {}
     for node in reversed(graph.nodes):
+        kinds[node] = None if node.op == "output" else kind_of(node)
         for user in node.users:
-            kind = None if user.op == "output" else kind_of(user)
+            kind = kinds[user]
             if kind is None or (kind in (RESHAPE, VIEW) and user.name in names):
                 names.add(node.name)
     return frozenset(names)
@@ -219,9 +223,11 @@ def _common(a: Any, b: Any, parent: dict[Any, Any], depth: dict[Any, int]) -> An
     return a
 
 
-def _ends_outside(node: torch.fx.Node, meeting: dict[Any, Any]) -> bool:
+def _ends_outside(
+    node: torch.fx.Node, meeting: Mapping[Any, Any], kinds: Mapping[torch.fx.Node, str | None]
+) -> bool:
     """True when no single node post-dominates the uses of a value, followed through views."""
     meet = meeting[node]
-    while meet is not None and _kind(meet) in (RESHAPE, VIEW):
+    while meet is not None and kinds[meet] in (RESHAPE, VIEW):
         meet = meeting[meet]
     return meet is None

@@ -76,7 +76,8 @@ def elements(tensor: torch.Tensor) -> int:
     """How many; an expanded dimension (stride 0) counts once, as it is in memory."""
     total = 1
     for size, stride in zip(tensor.shape, tensor.stride() if tensor.layout is torch.strided else tensor.shape):
-        total *= 1 if not isinstance(stride, torch.SymInt) and stride == 0 else hinted(size)
+        if type(stride) is not int or stride:
+            total *= size if type(size) is int else hinted(size)
     return total
 
 

@@ -65,11 +65,11 @@ def eager_saved(joint: JointGraph) -> int:
 def _peak(nodes: list[Node], counted: set[Node], given: set[Node], ends: set[Node]) -> int:
     """Bytes alive at once: `counted` from where they are made, `given` from the start, to the last use of any view."""
     roots: dict[Node, Node] = {}
-    for node in nodes:
-        roots[node] = roots[node.all_input_nodes[0]] if is_view(node) else node
     last: dict[Node, int] = {}
     for position, node in enumerate(nodes):
-        for used in node.all_input_nodes:
+        inputs = node.all_input_nodes
+        roots[node] = roots[inputs[0]] if is_view(node) else node
+        for used in inputs:
             last[roots[used]] = position
     for node in ends:
         last[roots[node]] = len(nodes)
@@ -86,6 +86,7 @@ def _peak(nodes: list[Node], counted: set[Node], given: set[Node], ends: set[Nod
             now += size
             end = last.get(node, position)
             freed[end] = freed.get(end, 0) + size
-        highest = max(highest, now)
+        if now > highest:
+            highest = now
         now -= freed.get(position, 0)
     return highest

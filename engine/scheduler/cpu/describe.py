@@ -36,20 +36,20 @@ from .foreach import PARTS
 
 def loop_schedule(nest: LoopNest, shared: bool = False) -> LoopSchedule:
     """The record of a nest; `shared`: it is that of the members of a `Foreach`, which threads share."""
-    nodes = list(walk(nest.body))
+    nodes = walk(nest.body)
     there = set(map(type, nodes))
 
     def found(*kinds: type) -> tuple[str, ...]:
         if there.isdisjoint(kinds):
             return ()
-        return tuple(dict.fromkeys(describe_node(node) for node in nodes if isinstance(node, kinds)))
+        return tuple(dict.fromkeys([describe_node(node) for node in nodes if isinstance(node, kinds)]))
 
     tiles, scatters = found(TileBlocks), found(Owners, Privatized)
     scratch = [f"{node.buffer}: {node.elements} elements" for node in nodes if isinstance(node, Allocate)]
-    threads = tuple(dict.fromkeys(text for node in nodes for text in _threads(node)))
+    threads = tuple(dict.fromkeys([text for node in nodes for text in _threads(node)]))
     if shared:
         threads = f"{PARTS} parts of the work of all members",
-    moded = any(s.op == "store" and s.mode for n in nodes if isinstance(n, Compute) for s in n.statements)
+    moded = any(s.mode and s.op == "store" for n in nodes if isinstance(n, Compute) for s in n.statements)
     return LoopSchedule(
         threads=threads,
         vectors=_vectors(nodes, nest.vector_bits),
@@ -76,7 +76,7 @@ def _threads(node: Node) -> tuple[str, ...]:
     """What threads share because of a node."""
     if isinstance(node, Parallel):
         return ", ".join(_loops_under(node, node.collapse)),
-    if isinstance(node, Chunks | Owners | Privatized) or (isinstance(node, Loop) and node.threads is not None):
+    if isinstance(node, (Chunks, Owners, Privatized)) or (isinstance(node, Loop) and node.threads is not None):
         return describe_node(node),
     return ()
 
@@ -84,7 +84,7 @@ def _threads(node: Node) -> tuple[str, ...]:
 def _loops_under(node: Node, count: int) -> list[str]:
     """The symbols of the outermost loops inside of a node."""
     for first in inside(node):
-        symbol = [first.axis.symbol.name] if isinstance(first, Loop | Lanes) else []
+        symbol = [first.axis.symbol.name] if isinstance(first, (Loop, Lanes)) else []
         if isinstance(first, TileBlocks):
             tile = first.tile
             symbol = [a.symbol.name for a in ((tile.row, tile.column) if isinstance(tile, Tile) else (tile.row,))]
@@ -94,7 +94,7 @@ def _loops_under(node: Node, count: int) -> list[str]:
 
 
 def _vectors(nodes: list[Node], bits: int) -> tuple[str, ...]:
-    axes = [node.axis for node in nodes if isinstance(node, Loop | InterleavedLoop) and node.kind == VECTOR]
+    axes = [node.axis for node in nodes if isinstance(node, (Loop, InterleavedLoop)) and node.kind == VECTOR]
     axes += [node.lane for node in nodes if isinstance(node, JammedRows)]
     width = "" if bits == 512 else f", {bits} bits"
     return tuple(dict.fromkeys(f"{a.symbol.name}{width}" for a in axes))
