@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any, Generic, TypeVar
 
@@ -140,7 +140,7 @@ class CompileContext:
             wanted = self.recorded.get(key, "")
             chosen = wanted if wanted in [o if isinstance(o, str) else o.name for o in options] else default
         if self.recording:
-            full = tuple(Option(o) if isinstance(o, str) else o for o in options)
+            full = _alternatives(tuple(options))
             reason = f"forced by {by} (default: {default}; {why})" if forced else why
             self.recorder.decision(
                 str(self.id), Decision(key, kind, subject, full, default, chosen, reason, forced, location, origins)
@@ -239,6 +239,18 @@ class CompileContext:
             if found is not None:
                 return found
         return None
+
+
+def _alternatives(options: tuple[str | Option, ...]) -> tuple[Option, ...]:
+    """Options of a decision as records; decisions of one kind share them."""
+    if set(map(type, options)) == {str}:
+        return _named(options)
+    return tuple([Option(option) if isinstance(option, str) else option for option in options])
+
+
+@lru_cache(maxsize=1024)
+def _named(names: tuple[str, ...]) -> tuple[Option, ...]:
+    return tuple(map(Option, names))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class PartRecorder(StageRecorder):
         self._recorder = recorder
         self.part = part
         self.path = path
+        self._references: dict[Ref, Ref] = {}
 
     def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
         """A compilation begins as a whole."""
@@ -51,7 +52,10 @@ class PartRecorder(StageRecorder):
 
     def decision(self, compile_id: str, decision: Decision) -> None:
         """Keep a decision, whose id has the part's name already."""
-        self._recorder.decision(compile_id, self._renamed(decision))
+        if decision.origins:
+            origins = tuple([self.reference(origin) for origin in decision.origins])
+            decision = msgspec.structs.replace(decision, origins=origins)
+        self._recorder.decision(compile_id, decision)
 
     def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
         """A compilation ends as a whole."""
@@ -68,6 +72,12 @@ class PartRecorder(StageRecorder):
 
     def reference(self, reference: Ref) -> Ref:
         """A reference that a stage of the part made, as one within the compilation."""
+        known = self._references.get(reference)
+        if known is None:
+            known = self._references[reference] = self._within(reference)
+        return known
+
+    def _within(self, reference: Ref) -> Ref:
         stage, name, item = split_ref(reference)
         if stage == "capture":
             return ref(stage, self.path + item, name)
@@ -85,14 +95,14 @@ class PartRecorder(StageRecorder):
             if not value:
                 continue
             if field == "origins":
-                changes[field] = tuple(map(self.reference, value))
+                changes[field] = tuple([self.reference(reference) for reference in value])
             elif field in names:
                 changes[field] = self.name(value) if isinstance(value, str) else tuple(map(self.name, value))
             elif field == "decision":
                 decided, _, subject = value.partition(":")
                 changes[field] = f"{decided}:{self.name(subject)}"
             elif isinstance(value, tuple):
-                changes[field] = tuple([self._renamed(v) if _may_refer(v) else v for v in value])
+                changes[field] = tuple([self._renamed(v) for v in value]) if _fields_that_refer(type(value[0])) else value
             elif _may_refer(value):
                 changes[field] = self._renamed(value)
         return msgspec.structs.replace(record, **changes) if changes else record
@@ -100,7 +110,8 @@ class PartRecorder(StageRecorder):
 
 @cache  # types of records
 def _fields_that_refer(kind: Any) -> tuple[str, ...]:
-    """The fields of a record whose values may hold references or names, as their types say."""
+    """The fields of a record whose values may hold references or names, as their types say: trees of arguments (Any)
+    hold none."""
     own = ("origins", "decision", *NAMES.get(kind, ()))
     return tuple(field.name for field in msgspec.structs.fields(kind)
                  if field.name in own or any(map(_is_record, _parts(field.type))))
@@ -112,9 +123,7 @@ def _parts(annotation: Any) -> list[Any]:
 
 
 def _is_record(kind: Any) -> bool:
-    if isinstance(kind, type):
-        return issubclass(kind, msgspec.Struct) and kind not in _REFER_TO_NOTHING
-    return kind is Any
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in _REFER_TO_NOTHING
 
 
 def _may_refer(value: object) -> bool:
