@@ -73,6 +73,14 @@ def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
     return record
 
 
+def keep_record(node: torch.fx.Node, copy: torch.fx.Node) -> None:
+    """Let a copy of a node have its record, where that is known: a copy with the same name and metadata, whose
+    arguments are copies with their names, too."""
+    known: _Known | None = node.meta.get("record")
+    if known is not None and known[1] is node.args and known[2] is node.kwargs:
+        copy.meta["record"] = (known[0], copy.args, copy.kwargs, *known[3:])
+
+
 _Known = tuple[Any, Any, Any, Any, str, Node]
 _UNKNOWN = object()
 _NONE: dict[str, Any] = {}

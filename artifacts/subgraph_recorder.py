@@ -102,7 +102,8 @@ class PartRecorder(StageRecorder):
                 decided, _, subject = value.partition(":")
                 changes[field] = f"{decided}:{self.name(subject)}"
             elif isinstance(value, tuple):
-                changes[field] = tuple([self._renamed(v) for v in value]) if _fields_that_refer(type(value[0])) else value
+                if _may_refer(value[0]):  # they are all of one type
+                    changes[field] = tuple([self._renamed(v) for v in value])
             elif _may_refer(value):
                 changes[field] = self._renamed(value)
         return msgspec.structs.replace(record, **changes) if changes else record
@@ -127,4 +128,5 @@ def _is_record(kind: Any) -> bool:
 
 
 def _may_refer(value: object) -> bool:
-    return isinstance(value, msgspec.Struct) and type(value) not in _REFER_TO_NOTHING
+    kind: Any = type(value)
+    return isinstance(value, msgspec.Struct) and bool(_fields_that_refer(kind))

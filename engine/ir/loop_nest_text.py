@@ -170,7 +170,7 @@ HEADS: Mapping[type, Callable[[Any], str]] = {
     Band: _band,
     Blocks: lambda x: _blocks(x.axis, x.size),
     Chunks: _chunks,
-    Interleave: lambda x: f"{x.count} {'accumulators' if x.reductions else 'elements'} along {x.axis.symbol}",
+    Interleave: lambda x: f"{x.count} {'accumulators' if x.reductions else 'elements'} along {x.axis.symbol.name}",
     InterleavedLoop: lambda x: f"{'for' if x.kind == SERIAL else 'vector'} {_extent(x.axis)}, {x.count} at a time"
     + (", the rest masked" if x.rest == "masked" else ""),
     JammedRows: lambda x: f"{x.rows} rows of {_extent(x.axis)} at a time, vector {_extent(x.lane)}",

@@ -69,6 +69,7 @@ def format_number(value: Any) -> str:
     return repr(value)
 
 
+@lru_cache(maxsize=64)
 def dtype_name(dtype: torch.dtype) -> str:
     """float32, not torch.float32."""
     return str(dtype).removeprefix("torch.")

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...artifacts.records import LoopAxis, Loops, LoopStatement, TensorMeta, ref
+import sympy
+
+from ...artifacts.records import LoopAxis, Loops, LoopStatement, TensorMeta
 from ..ir.ir import Axis, Buffer, LoopBody, Program, Statement
 from ..ir.printer import dtype_name, format_expr, format_statement
 
@@ -37,15 +39,17 @@ def describe_body(body: LoopBody, buffer: Buffer | None = None, name: str = "") 
 
 
 def _statement(s: Statement, identifier: str) -> LoopStatement:
-    args = (*s.args, *((s.mask,) if s.mask else ()))
+    args = (*s.args, s.mask) if s.mask else tuple(s.args)
     return LoopStatement(identifier, s.op, format_statement(s), dtype_name(s.dtype), args,
-                         tuple(ref("forward", origin) for origin in s.origins))
+                         tuple([f"forward#{origin}" for origin in s.origins]))
 
 
 def _axes(axes: Sequence[Axis]) -> tuple[LoopAxis, ...]:
-    return tuple(LoopAxis(a.symbol.name, format_expr(a.extent)) for a in axes)
+    return tuple([LoopAxis(a.symbol.name, format_expr(a.extent)) for a in axes])
 
 
-def _number(size: object) -> int | str:
+def _number(size: sympy.Expr) -> int | str:
+    if size.is_Integer:
+        return int(size.p)
     text = format_expr(size)
     return int(text) if text.lstrip("-").isdigit() else text

@@ -13,6 +13,7 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from ....artifacts.fx_graphs import keep_record
 from ....operators.unbacked import needed, unbacked_in
 from ...graphs.autograd_graphs import BACKWARD, JointGraph
 from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, FromInput, Output
@@ -134,6 +135,7 @@ class _Copy:
     def __init__(self) -> None:
         self.graph = torch.fx.Graph()
         self.made: dict[Node, Node] = {}
+        self._same_names = True  # so far
 
     def node(self, node: Node) -> None:
         """Copy one node, whose arguments are there."""
@@ -143,12 +145,17 @@ class _Copy:
         made.args, made.kwargs = torch.fx.node.map_arg(node.args, load), torch.fx.node.map_arg(node.kwargs, load)
         made.meta = dict(node.meta)
         self.made[node] = made
+        if self._same_names and made.name == node.name:
+            keep_record(node, made)
+        else:
+            self._same_names = False
 
     def placeholder(self, node: Node) -> None:
         """A placeholder for the value of `node`."""
         made = self.graph.placeholder(node.name)
         made.meta = {k: v for k, v in node.meta.items() if k != "record"}
         self.made[node] = made
+        self._same_names &= made.name == node.name
 
 
 def _in_order(region: Region, given: Iterable[Node], tangents: list[Node]) -> Iterator[Node]:

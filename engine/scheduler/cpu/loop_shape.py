@@ -90,8 +90,9 @@ def _in_lanes(group: Group, bodies: Sequence[LoopBody], free: bool, context: Com
     lanes = prefers_lanes(bodies, lane)
     if not (free and context.asked):
         return lanes
-    why = f"memory is contiguous along {lane.symbol}" if lanes else f"memory is contiguous inside of {lane.symbol}"
-    options = (Option(INNER, why="along the innermost loops"), Option(IN_LANES, why=f"along {lane.symbol}"))
+    symbol = lane.symbol.name
+    why = f"memory is contiguous {'along' if lanes else 'inside of'} {symbol}"
+    options = (Option(INNER, why="along the innermost loops"), Option(IN_LANES, why=f"along {symbol}"))
     return context.decide("vector-axis", group.kernel, options, IN_LANES if lanes else INNER, why,
                           origins=group.origins) == IN_LANES
 
@@ -102,9 +103,10 @@ def _parallel(
     """Which loops threads share (a decision): of `ways`, each one of `Shape.parallel`."""
     if not context.asked:
         return default
+    operations = "" if default == "nests" else f"about {work.p if work.is_Integer else work} operations"
     why = {
-        "": f"about {work} operations are done before a thread has woken up",
-        "outer": f"about {work} operations, and the shared loops run often enough",
+        "": f"{operations} are done before a thread has woken up",
+        "outer": f"{operations}, and the shared loops run often enough",
         "nests": f"the shared loops run less than {FEW} times",
     }[default]
     names = [PARALLEL[way] for way in ways]
