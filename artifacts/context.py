@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import CodeType
 from typing import Any, Generic, TypeVar
 
@@ -91,6 +91,10 @@ class CompileContext:
     progress: Callable[[str], None] = lambda text: None  # told of work that may take long, "" at its end
     thorough: bool = False  # also make a decision of what has always one answer: each lowering, each match of a pass
 
+    @cached_property
+    def _id(self) -> str:
+        return str(self.id)
+
     @property
     def searched(self) -> bool:
         """Whether decisions are made that few ask for: somebody looks for the one to blame, or forces some."""
@@ -142,9 +146,8 @@ class CompileContext:
         if self.recording:
             full = _alternatives(tuple(options))
             reason = f"forced by {by} (default: {default}; {why})" if forced else why
-            self.recorder.decision(
-                str(self.id), Decision(key, kind, subject, full, default, chosen, reason, forced, location, origins)
-            )
+            decision = Decision(key, kind, subject, full, default, chosen, reason, forced, location, origins)
+            self.recorder.decision(self._id, decision)
         return chosen
 
     def number(self, kind: str, subject: str, default: int, why: str, *, least: int = 1) -> int:

@@ -212,9 +212,13 @@ def _compile_document(info: CompileInfo, facts: _PerCompile, display_name: str) 
     }
 
 
+_IN_DESCRIBED = ("record_stage", "record")  # as it is called, and was
+"""The writer's methods whose time is part of a compilation's `recording`."""
+
+
 def _overhead(infos: list[CompileInfo], writer: dict[str, float]) -> float:
-    described = sum(info.seconds.get("recording", 0.0) for info in infos)  # holds the time of `record` too
-    rest = sum(seconds for method, seconds in writer.items() if method != "record" or not described)
+    described = sum(info.seconds.get("recording", 0.0) for info in infos)  # holds the time of `record_stage` too
+    rest = sum(seconds for method, seconds in writer.items() if method not in _IN_DESCRIBED or not described)
     return described + rest
 
 
