@@ -41,6 +41,17 @@ def test_an_error_in_describing_costs_the_record_only() -> None:
     assert "KeyError: 'no such node'" in kept.missing["passes"]
 
 
+def test_what_was_described_before_an_error_is_kept() -> None:
+    kept = Kept()
+
+    def broken() -> Any:
+        yield "passes", "00", Graph("first", ())
+        raise KeyError("no such node")
+
+    CompileContext(CompileId(0, 0), kept, recording=True).describe("passes", broken)
+    assert kept.records == {("passes", "00"): Graph("first", ())} and "KeyError" in kept.missing["passes"]
+
+
 def test_records_of_a_part_with_arguments_of_all_forms() -> None:
     kept = Kept()
     node = Node("conv", "call_function", "aten.convolution", (NodeRef("x"), [1, 1], None), origins=("forward#relu",))

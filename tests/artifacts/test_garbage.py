@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import ptdebug
 import pytest
 import torch
-from ptdebug.artifacts.garbage import ALLOCATIONS, fewer_collections
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.artifacts.garbage import ALLOCATIONS, DESCRIBING, fewer_collections
+from ptdebug.artifacts.recorder import NullRecorder
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +30,20 @@ def test_the_programs_settings_are_back(program):
         raise ZeroDivisionError
     assert gc.get_threshold() == program
     assert during == (program if program[0] in (0, 10**6) else (ALLOCATIONS, *program[1:]))
+
+
+@pytest.mark.parametrize("program", [(700, 10, 10), (0, 10, 10), (ALLOCATIONS, 5, 5), (10**7, 1, 1)])
+def test_describing_leaves_the_programs_settings(program):
+    gc.set_threshold(*program)
+    during = []
+
+    def described():
+        during.append(gc.get_threshold())
+        return ()
+
+    CompileContext(recorder=NullRecorder(), recording=True).describe("passes", described)
+    assert gc.get_threshold() == program
+    assert during == [program if program[0] in (0, 10**7) else (DESCRIBING, *program[1:])]
 
 
 def test_what_is_set_meanwhile_stays():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ptdebug.artifacts import records as r
+from ptdebug.artifacts.artifact import Artifact
 from ptdebug.artifacts.failures import failures
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.store import RecordingWriter
@@ -37,6 +38,48 @@ def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
         (_, blobs), = recording._rows("SELECT count(*) FROM blobs", tuple[int])
         assert blobs == 1
     assert sorted(p.name for p in (tmp_path / "rec").iterdir()) == ["recording.db"]  # no WAL files are left
+
+
+def test_a_stage_is_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = RecordingWriter(tmp_path / "rec")
+    writer.begin("0/0", "f", "f.py", 1)
+    transactions = []
+    work = writer._transaction
+    monkeypatch.setattr(writer, "_transaction", lambda made: (transactions.append(made), work(made)))
+    writer.record_stage("0/0", [Artifact("loop_ir", f"buf{i}", r.Loops(f"buf{i}", (), (), (), (), ())) for i in range(9)])
+    assert len(transactions) == 1
+    writer.close()
+    with Recording.open(tmp_path / "rec") as recording:
+        assert [recording.artifact("0/0", "loop_ir", f"buf{i}").name for i in range(9)] == [f"buf{i}" for i in range(9)]
+
+
+def test_what_an_undone_transaction_wrote_is_written_again(tmp_path: Path) -> None:
+    source = tmp_path / "f.py"
+    source.write_text("x = 1\n")
+    place = r.Location(str(source), 1)
+    graph = r.Graph("capture", (r.Node("x", "placeholder", "x", stack=(place,)),))
+    stored = Artifact("capture", "", graph).stored
+    assert stored.files == (str(source),)
+    writer = RecordingWriter(tmp_path / "rec")
+    writer.begin("0/0", "f", str(source), 1)
+
+    def interrupted() -> None:
+        writer._store("0/0", [stored])
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        writer._transaction(interrupted)
+    writer.record("0/0", "capture", "", graph)
+    writer.close()
+    with Recording.open(tmp_path / "rec") as recording:
+        assert recording.artifact("0/0", "capture") == graph and recording.source(str(source)) == "x = 1\n"
+
+
+def test_an_artifact_that_is_stored_has_its_record() -> None:
+    stored = Artifact("capture", "", GRAPH).stored
+    again = Artifact(stored.stage, stored.name, stored)
+    assert again.record == GRAPH and again.stored is stored
+    assert (stored.kind, stored.items, stored.facts) == ("Graph", 2, '{"operations":0}')
 
 
 def test_recording_the_same_artifact_again_replaces_it(tmp_path: Path) -> None:
@@ -70,6 +113,7 @@ def test_a_recording_is_readable_while_it_is_written(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, time
 from ptdebug.artifacts import records as r
+from ptdebug.artifacts.artifact import Artifact
 from ptdebug.artifacts.store import RecordingWriter
 writer = RecordingWriter(sys.argv[1], command=["killed"])
 number = 0
@@ -240,6 +284,7 @@ def test_counters_are_kept_while_the_program_runs(tmp_path: Path, monkeypatch: p
 CLOSING = """
 import os, sys
 from ptdebug.artifacts import records as r
+from ptdebug.artifacts.artifact import Artifact
 from ptdebug.artifacts.store import RecordingWriter
 writer = RecordingWriter(sys.argv[1])
 writer.begin("0/0", "f", "f.py", 1)

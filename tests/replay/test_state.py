@@ -18,7 +18,7 @@ from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Autocast
 from ptdebug.replay.failures.case import Case
 from ptdebug.replay.program.identity import describe, describe_at, identify
-from ptdebug.replay.program.places import Objects
+from ptdebug.replay.program.places import MISSING, Objects, look_in
 from ptdebug.replay.recorded.inputs import clones, kept_or_made_up, load_random
 from ptdebug.replay.recorded.memory import pieces, seen
 from ptdebug.replay.recorded.state import FLAGS, deterministic, read_state, restored
@@ -251,3 +251,23 @@ def test_what_no_description_distinguishes_is_said() -> None:
         again = describe_at(Objects(variables, {}), key)
         assert again is not None and again[0] == value, key
     assert describe_at(Objects({**variables, "z": torch.ones(2)}, {}), "L['z'] is L['x']") == ("False", True)
+
+
+class Held:
+    def __init__(self) -> None:
+        self.b = {"x.y": [1, {"": 5, "q']": 7, 'w"': 8, "a][b": 9}], True: 2}
+
+
+PLACES = (
+    "L['a'].b['x.y'][0]", "L['a'].b['x.y'][-1]['']", "L['a'].b['x.y'][1][\"q']\"]", "L['a'].b['x.y'][1]['w\"']",
+    "L['a'].b['x.y'][1]['a][b']", "L['a']._orig_mod.b", "L['a'] .b", "L['a'].b[True]",
+)
+NOWHERE = ("L", "", "L['z']", "G['a']", "L['a'].c.d", "f(L['a']).b", "L['a'].b['x.y'][01]", "L['a'].b[None]")
+
+
+@pytest.mark.parametrize("place", PLACES + NOWHERE)
+def test_shared_steps_lead_where_single_walks_do(place: str) -> None:
+    variables = {"a": Held()}
+    found = Objects(variables, {}).at(place)
+    assert found is look_in(variables, {}, place)
+    assert (found is MISSING) == (place in NOWHERE)
