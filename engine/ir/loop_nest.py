@@ -481,12 +481,7 @@ def walk(nodes: Nodes) -> list[Node]:
     """All nodes, from the outside in."""
     found: list[Node] = []
     for node in nodes:
-        found.append(node)
-        body = inside(node)
-        if body:
-            found += walk(body)
-        if isinstance(node, JammedRows):
-            found += walk(node.rest)
+        found += [node, *walk(inside(node)), *(walk(node.rest) if isinstance(node, JammedRows) else ())]
     return found
 
 

@@ -46,7 +46,8 @@ def test_a_stage_is_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     transactions = []
     work = writer._transaction
     monkeypatch.setattr(writer, "_transaction", lambda made: (transactions.append(made), work(made)))
-    writer.record_stage("0/0", [Artifact("loop_ir", f"buf{i}", r.Loops(f"buf{i}", (), (), (), (), ())) for i in range(9)])
+    bodies = [r.Loops(f"buf{i}", (), (), (), (), ()) for i in range(9)]
+    writer.record_stage("0/0", [Artifact("loop_ir", body.name, body) for body in bodies])
     assert len(transactions) == 1
     writer.close()
     with Recording.open(tmp_path / "rec") as recording:
