@@ -45,19 +45,17 @@ def measured(tree: BuiltTree, frame: GuardedFrame) -> Costs:
 def check_nanoseconds(root: Any, f_locals: Mapping[str, Any]) -> int:
     """How long one check of all guards below `root` takes on the frame that was compiled: the shortest of some samples,
     0 where it does not pass any more."""
-    clock, found, took = time.perf_counter_ns, [], 0
-    until = clock() + BUDGET
-    for sample in range(1 + SAMPLES):  # the first warms up, and tells how many checks there is time for
-        checks = max(1, min(CHECKS, BUDGET // took)) if took else 1
-        start = clock()
-        for _ in range(checks):
+    found: list[int] = []
+    until = time.perf_counter_ns() + BUDGET
+    for _ in range(SAMPLES):
+        start = time.perf_counter_ns()
+        for _ in range(CHECKS):
             if not root.check(f_locals):
                 return 0
-        took = (clock() - start) // checks
-        if sample:
-            found.append(took)
-            if clock() > until:
-                break
+        now = time.perf_counter_ns()
+        found.append((now - start) // CHECKS)
+        if now > until:
+            break
     return min(found)
 
 
@@ -65,8 +63,8 @@ def _each(tree: BuiltTree, frame: GuardedFrame) -> dict[int, Cost]:
     """The cost of each guard that C++ can check alone, while there is time. What calling it from Python takes is not
     its cost: the cheapest guard that there is, called in the same way, tells how much that is."""
     sources: dict[str, Source] = {check.source.expression: check.source for check in tree.checks}
-    functions = {source.expression: indices for source, indices in tree.functions.items()}
     sources |= {source.expression: source for source in tree.functions}
+    functions = {source.expression: indices for source, indices in tree.functions.items()}
     found: dict[int, Cost] = {}
     until = time.perf_counter_ns() + BUDGET
     call = _cheapest_call()
@@ -96,17 +94,14 @@ def _each(tree: BuiltTree, frame: GuardedFrame) -> dict[int, Cost]:
 
 
 def _nanoseconds(guard: Any, value: Any) -> float:
-    """How long one call takes, the shortest of some samples, as many as there is time for."""
+    """How long one call takes, the shortest of some samples."""
     clock, found = time.perf_counter_ns, []
-    start = clock()
-    guard(value)
-    calls, samples = (CHECKS, SAMPLES) if (clock() - start) * CHECKS < BUDGET else (1, 1)
-    for _ in range(samples):
+    for _ in range(SAMPLES):
         start = clock()
-        for _ in repeat(None, calls):
+        for _ in repeat(None, CHECKS):
             guard(value)
         found.append(clock() - start)
-    return min(found) / calls
+    return min(found) / CHECKS
 
 
 def _cheapest_call() -> float:
