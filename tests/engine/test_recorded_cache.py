@@ -98,10 +98,13 @@ def _artifacts(path: Path) -> dict[tuple[str, str, str], Any]:
         }
 
 
+MEASURED = ("seconds", "cached", "check_ns", "together", "traced")
+
+
 def _plain(record: Any) -> Any:
     def bare(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: bare(v) for k, v in value.items() if k not in ("seconds", "cached", "check_ns", "together", "traced")}
+            return {k: bare(v) for k, v in value.items() if k not in MEASURED}
         if isinstance(value, list):
             return [bare(v) for v in value]
         return re.sub(r"0x[0-9a-f]+", "0x", value) if isinstance(value, str) else value
