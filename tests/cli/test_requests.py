@@ -1,8 +1,8 @@
 """What `compile` is asked for and cannot do is refused as stock refuses it; its errors are caught as stock's are."""
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import torch
 from ptdebug.artifacts.recording import Recording
 from ptdebug.cli import api
 from ptdebug.cli.compile_options import inductor_options
+
+from tests.warm_process import WarmProcess
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -31,11 +33,15 @@ def fails(_graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any
     raise ValueError("not in the mood")
 
 
-def isolated(program: str) -> str:
-    """What a program prints in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def isolated(warm_process: WarmProcess, tmp_path: Path) -> Callable[[str], str]:
+    """What a program prints in a process of its own, where torch is loaded, and Dynamo is not."""
+    def run(program: str) -> str:
+        done = warm_process.run(["-c", program], cwd=tmp_path, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.mark.parametrize("wish", [
@@ -156,7 +162,7 @@ def test_suppressed_errors_and_skipped_frames_stay_in_eager(tmp_path: Path) -> N
     assert "SkipFrame" in reasons[0] and "suppress_errors" in reasons[1]
 
 
-def test_the_errors_of_fullgraph_are_caught_as_dynamos() -> None:
+def test_the_errors_of_fullgraph_are_caught_as_dynamos(isolated: Callable[[str], str]) -> None:
     """Dynamo is not loaded until the program names its class."""
     assert isolated("""
 import sys, torch, ptdebug
@@ -179,7 +185,7 @@ except torch._dynamo.exc.FailOnRecompileLimitHit as error:
 """) == "True True\n2 True\n"
 
 
-def test_errors_raised_before_dynamo_is_loaded_are_its_too() -> None:
+def test_errors_raised_before_dynamo_is_loaded_are_its_too(isolated: Callable[[str], str]) -> None:
     assert isolated("""
 import sys, torch, ptdebug
 def fails(graph, inputs):
@@ -407,7 +413,7 @@ def test_an_unknown_stance_is_refused() -> None:
         api.set_stance("nosuch")
 
 
-def test_dynamo_tells_of_our_work_under_run(ptdebug: Command, tmp_path: Path) -> None:
+def test_dynamo_tells_of_our_work_under_run(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("""
 import torch
 def f(x):
@@ -428,5 +434,5 @@ for subject in (f, fast):
 fast(torch.ones(4))
 assert counters["stats"]["unique_graphs"] > 2
 """)
-    done = ptdebug("run", "program.py")
+    done = warm("run", "program.py")
     assert done.returncode == 0, done.stderr
