@@ -5,13 +5,10 @@ import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from tests.warm_process import WarmProcess
 
 os.environ.setdefault("PTDEBUG_GRAPH_CACHE", "0")  # each test compiles what it tests
 os.environ.setdefault("PTDEBUG_VERIFY", "1")  # what flows between the stages is checked
@@ -56,11 +53,3 @@ def sample_module() -> ModuleType:
 def sample(sample_module: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording with a record for every stage, in a home of its own."""
     return sample_module.write_sample(tmp_path_factory.mktemp("home") / ".ptdebug" / "model-1")
-
-
-@pytest.fixture(scope="session")
-def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    """One for all tests of a worker."""
-    process = WarmProcess(tmp_path_factory.mktemp("warm"))
-    yield process
-    process.close()

@@ -1,65 +1,58 @@
 """Programs and `ptdebug` commands in copies of one process that has loaded torch and the product, and run nothing.
 
-A new interpreter takes about three seconds of processor time to load them, a copy a hundredth. It is the main module
-of this process that forks, and the copy returns from it: the program's exit code, its last exception, threads and atexit
-handlers are the interpreter's, as in a process of its own. What is about how a process starts (which modules are loaded,
-and when) is tested in new ones: the fixture `ptdebug`.
+A new interpreter takes about three seconds of processor time to load them, a copy a hundredth. What forks is the main
+module of that process, and a copy returns from it: the program's exit code, its last exception, its threads and atexit
+handlers are the interpreter's, as in a process of its own. What a process does first (which modules it loads, and when)
+is tested in new ones.
 """
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, NoReturn
 
-STREAMS = ("stdin", "stdout", "stderr")
+STREAMS = ("stdout", "stderr")
 
 
-class WarmProcess:
-    """Starts at the first use; `folder` is where it keeps what copies print."""
+def in_copy(
+    *words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 120.0
+) -> CompletedProcess[str]:
+    """`python WORDS`, or `ptdebug ...` for words that begin so, in a copy of this worker's warm process, which starts
+    at the first use. Raises subprocess.TimeoutExpired."""
+    with tempfile.TemporaryDirectory(prefix="warm-") as folder:
+        files = {stream: str(Path(folder, stream)) for stream in STREAMS}
+        code = _answer({"words": words, "cwd": str(cwd), "env": dict(os.environ if env is None else env),
+                        "timeout": timeout, "files": files})
+        out, errors = (Path(files[stream]).read_text(errors="replace") for stream in STREAMS)
+    if code is None:
+        raise subprocess.TimeoutExpired(words, timeout, out, errors)
+    return CompletedProcess(words, code, out, errors)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.process: subprocess.Popen[str] | None = None
-        self.count = 0
 
-    def run(self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], input: str = "",
-            timeout: float = 120.0) -> CompletedProcess[str]:
-        """`python WORDS`, or `ptdebug WORDS` for `words` that begin so. Raises subprocess.TimeoutExpired."""
-        files = {stream: self.folder / f"{self.count}.{stream}" for stream in STREAMS}
-        self.count += 1
-        files["stdin"].write_text(input)
-        request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "timeout": timeout,
-                   "files": {stream: str(file) for stream, file in files.items()}}
-        code = self._ask(request)
-        out, errors = (files[stream].read_text(errors="replace") for stream in STREAMS[1:])
-        if code is None:
-            raise subprocess.TimeoutExpired(list(words), timeout, out, errors)
-        return CompletedProcess(list(words), code, out, errors)
+def _answer(request: dict[str, Any]) -> int | None:
+    process = _process()
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    assert answer, "the warm process has ended"
+    code: int | None = json.loads(answer)
+    return code
 
-    def _ask(self, request: dict[str, Any]) -> int | None:
-        if self.process is None:
-            self.process = subprocess.Popen(
-                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        process = self.process
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-        assert answer, "the warm process has ended"
-        code: int | None = json.loads(answer)
-        return code
 
-    def close(self) -> None:
-        """End it."""
-        if self.process is not None:
-            self.process.communicate()
+@functools.cache
+def _process() -> subprocess.Popen[str]:
+    """It ends with this one, whose end of the pipe it reads from."""
+    return subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def load() -> None:
@@ -69,7 +62,7 @@ def load() -> None:
     import ptdebug.cli.main
     import ptdebug.cli.recorded_run
     import ptdebug.engine.compile
-    import ptdebug.replay.ladder.training  # noqa: F401
+    import ptdebug.replay.ladder.training
 
     assert callable(ptdebug.compile)  # loads the tracer
     gc.collect()
@@ -108,8 +101,9 @@ def _code(copy: int, until: float) -> int | None:
 def become(request: Mapping[str, Any]) -> None:
     """Take on the folder, environment, streams and command line of a request."""
     os.setpgid(0, 0)
-    for number, stream in enumerate(STREAMS):
-        file = os.open(request["files"][stream], os.O_CREAT | (os.O_RDONLY if number == 0 else os.O_WRONLY))
+    places = [os.devnull, *(request["files"][stream] for stream in STREAMS)]
+    for number, place in enumerate(places):
+        file = os.open(place, os.O_CREAT | os.O_WRONLY if number else os.O_RDONLY)
         os.dup2(file, number)
         os.close(file)
     os.environ.clear()
@@ -118,8 +112,10 @@ def become(request: Mapping[str, Any]) -> None:
     words = list(request["words"])
     command = [str(Path(sys.executable).parent / words[0]) if words[0] == "ptdebug" else words[0], *words[1:]]
     sys.orig_argv[:] = [sys.executable, *command]
-    sys.argv[:] = command if words[0] == "ptdebug" else command[command[0] == "-c":]
+    sys.argv[:] = command
     sys.path[0] = os.path.dirname(command[0]) if words[0] != "-c" else ""
+    others = request["env"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [other for other in others if other and other not in sys.path]
 
 
 def start(words: Sequence[str]) -> NoReturn:
@@ -128,8 +124,8 @@ def start(words: Sequence[str]) -> NoReturn:
         from ptdebug.cli.main import main
 
         sys.exit(main())
-    from ptdebug.cli.launch import execute
     from ptdebug.cli.commands.run import parse_program
+    from ptdebug.cli.launch import execute
 
     execute(parse_program(words), lambda code: None)
 

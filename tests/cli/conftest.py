@@ -1,15 +1,16 @@
 """Fixtures that start the command in processes of its own, or in copies of a warm one."""
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.warm_process import WarmProcess
+from tests.warm_process import in_copy
 
 COMMAND = Path(sys.executable).parent / "ptdebug"
 
@@ -33,13 +34,6 @@ def ptdebug(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subpro
 
 
 @pytest.fixture
-def warm(
-    tmp_path: Path, environment: dict[str, str], warm_process: WarmProcess
-) -> Callable[..., subprocess.CompletedProcess[str]]:
+def warm(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`warm(*words)`: the same in a copy of a process that has loaded torch and ptdebug."""
-    def run(
-        *words: str, env: Mapping[str, str] = environment, timeout: float = 120.0
-    ) -> subprocess.CompletedProcess[str]:
-        return warm_process.run(["ptdebug", *words], cwd=tmp_path, env=env, timeout=timeout)
-
-    return run
+    return functools.partial(in_copy, "ptdebug", cwd=tmp_path, env=environment)

@@ -1,7 +1,6 @@
 """What `compile` is asked for and cannot do is refused as stock refuses it; its errors are caught as stock's are."""
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from ptdebug.artifacts.recording import Recording
 from ptdebug.cli import api
 from ptdebug.cli.compile_options import inductor_options
 
-from tests.warm_process import WarmProcess
+from tests.warm_process import in_copy
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -33,15 +32,11 @@ def fails(_graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any
     raise ValueError("not in the mood")
 
 
-@pytest.fixture
-def isolated(warm_process: WarmProcess, tmp_path: Path) -> Callable[[str], str]:
+def isolated(program: str, folder: Path) -> str:
     """What a program prints in a process of its own, where torch is loaded, and Dynamo is not."""
-    def run(program: str) -> str:
-        done = warm_process.run(["-c", program], cwd=tmp_path, env=os.environ)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
+    done = in_copy("-c", program, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("wish", [
@@ -162,7 +157,7 @@ def test_suppressed_errors_and_skipped_frames_stay_in_eager(tmp_path: Path) -> N
     assert "SkipFrame" in reasons[0] and "suppress_errors" in reasons[1]
 
 
-def test_the_errors_of_fullgraph_are_caught_as_dynamos(isolated: Callable[[str], str]) -> None:
+def test_the_errors_of_fullgraph_are_caught_as_dynamos(tmp_path: Path) -> None:
     """Dynamo is not loaded until the program names its class."""
     assert isolated("""
 import sys, torch, ptdebug
@@ -182,10 +177,10 @@ try:
         limited(torch.ones(1), "a" * n)
 except torch._dynamo.exc.FailOnRecompileLimitHit as error:
     print(n, "2 times" in str(error))
-""") == "True True\n2 True\n"
+""", tmp_path) == "True True\n2 True\n"
 
 
-def test_errors_raised_before_dynamo_is_loaded_are_its_too(isolated: Callable[[str], str]) -> None:
+def test_errors_raised_before_dynamo_is_loaded_are_its_too(tmp_path: Path) -> None:
     assert isolated("""
 import sys, torch, ptdebug
 def fails(graph, inputs):
@@ -195,7 +190,7 @@ try:
 except RuntimeError as error:
     assert "torch._dynamo" not in sys.modules
     print(isinstance(error, torch._dynamo.exc.BackendCompilerFailed), str(error))
-""") == "True backend='fails' raised:\nValueError: no\n"
+""", tmp_path) == "True backend='fails' raised:\nValueError: no\n"
 
 
 @pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])

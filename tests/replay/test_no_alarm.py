@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.warm_process import in_copy
+
 HERE = Path(__file__).parent / "scripts"
 CALLS = (HERE / "calls_of_every_kind.py").read_text()
 TRAINING = (HERE / "training_of_every_kind.py").read_text()
@@ -20,6 +22,8 @@ CANNOT_BE_TOLD = {"of_python": "random.random"}
 
 
 def ptdebug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if arguments[0] == "run":
+        return in_copy("ptdebug", *arguments, cwd=folder, timeout=600)
     return subprocess.run(
         [sys.executable, "-m", "ptdebug", *arguments], cwd=folder, capture_output=True, text=True, timeout=600
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_process import in_copy
+
 SCRIPT = """
 import torch
 
@@ -45,6 +47,8 @@ for dtype in (numpy.float32, numpy.float64):
 
 
 def ptdebug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if arguments[0] == "run":
+        return in_copy("ptdebug", *arguments, cwd=folder)
     return subprocess.run(
         [sys.executable, "-m", "ptdebug", *arguments], cwd=folder, capture_output=True, text=True, timeout=300
     )
