@@ -110,6 +110,7 @@ def test_a_selector_without_a_recording_is_one_clear_line(recorded):
 
 
 RUNS = """
+import sys
 import torch
 from pathlib import Path
 
@@ -128,6 +129,7 @@ def outer(x):
 def noisy(x):
     return torch.dropout(x, 0.5, True) * 2
 
+assert "torch._dynamo" not in sys.modules  # nor where the program runs in eager
 with torch.no_grad():
     outer(torch.ones(2))
     inner(torch.ones(2) * 2)
