@@ -9,7 +9,7 @@ import pytest
 
 FAKES = """
     import sys, torch
-    from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
+    from ptdebug.operators.dynamo_stubs import without_dynamo
     from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
     from ptdebug.tracer.shapes.frame_shapes import FrameShapes
     from ptdebug.tracer.sources.roots import LocalSource
@@ -58,7 +58,7 @@ def test_stock_compile_works_in_the_same_process(before):
         import torch._C._dynamo.guards as cpp
         with without_dynamo():
             root = cpp.RootGuardManager()
-            from ptdebug.tracer.runtime.dynamo_stubs import guard_manager_type
+            from ptdebug.operators.dynamo_stubs import guard_manager_type
             root.framelocals_manager(key=("x", 0), source="x", example_value=1,
                                      guard_manager_enum=guard_manager_type().GUARD_MANAGER)
         compiled = torch.compile(lambda x: x.sin() + 1, backend="eager", fullgraph=True)
