@@ -51,8 +51,10 @@ def _answer(request: dict[str, Any]) -> int | None:
 
 @functools.cache
 def _process() -> subprocess.Popen[str]:
-    """It ends with this one, whose end of the pipe it reads from."""
-    return subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    """It ends with this one, whose end of the pipe it reads from. To ask whether there is a GPU must not start what
+    copies cannot use."""
+    return subprocess.Popen([sys.executable, __file__], env=os.environ | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def load() -> None:
