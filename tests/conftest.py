@@ -15,6 +15,7 @@ import pytest
 
 os.environ.setdefault("PTDEBUG_GRAPH_CACHE", "0")  # each test compiles what it tests
 os.environ.setdefault("PTDEBUG_VERIFY", "1")  # what flows between the stages is checked
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # a thread that spins takes its core from another worker's
 if "PTDEBUG_TESTS_CONFIG" not in os.environ:  # a key of the tests' own for signatures; workers of xdist inherit it
     os.environ["PTDEBUG_TESTS_CONFIG"] = os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="ptdebug-config-")
 
