@@ -1,11 +1,12 @@
 """Fake tensors and guards without TorchDynamo; and TorchDynamo unharmed when it is used after all."""
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
+from tests.warm_process import in_copy
 
 FAKES = """
     import sys, torch
@@ -36,7 +37,7 @@ FAKES = """
 
 def run(script: str) -> str:
     program = textwrap.dedent(FAKES) + textwrap.dedent(script)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = in_copy("-c", program, cwd=Path.cwd())
     assert done.returncode == 0, done.stderr
     return done.stdout
 
