@@ -2,8 +2,9 @@
 
 A new interpreter takes about three seconds of processor time to load them, a copy a hundredth. What forks is the main
 module of that process, and a copy returns from it: the program's exit code, its last exception, its threads and atexit
-handlers are the interpreter's, as in a process of its own. What a process does first (which modules it loads, and when)
-is tested in new ones.
+handlers are the interpreter's, as in a process of its own. Two things are tested in new ones: what a process does first
+(which modules it loads, and when), and what the objects that it holds at its end do then (the collector leaves those of
+before the fork alone, and what they refer to).
 """
 from __future__ import annotations
 
