@@ -5,8 +5,8 @@ Read in this order: `stages.py` (the table of stages) and `records.py` (the type
 records); `context.py` (what the compiler calls to hand over records and decisions), `recorder.py` (where they go) and
 `artifact.py` (the form in which records are stored), `function_times.py`, `decision_kinds.py`, `decision_words.py`,
 `decision_links.py`, `subgraph_recorder.py` (records of a part), `external_exceptions.py` and `interruptions.py`
-(exceptions of signal handlers, tracing functions and threads);
-`tables.py` and `store.py` (writing a recording), `garbage.py`, `open_files.py`, `signature.py`, `process_liveness.py`.
+(exceptions of signal handlers, tracing functions and threads); `tables.py` and `store.py` (writing a recording),
+`garbage.py`, `open_files.py`, `fork_lock.py`, `signature.py`, `process_liveness.py`.
 Then what reads it: `database.py`, `decode.py` and `recording.py`, `selector.py` and `home.py` (which recording),
 `files.py`, `facts.py` and `kept_stages.py`, `provenance.py` (which lines of the stages belong together), `summary.py`,
 `search.py`, `why.py` with `related_decisions.py`, `break_costs.py`, `break_edits.py`, `guard_costs.py`, `failures.py`,

@@ -13,7 +13,8 @@ raises), `meta.py` (corrects what fake kernels say), `fake_mode.py` (a fake tens
 (random numbers, writes, data-dependent errors), `probing.py` (asks eager itself, on a few zeros: needs no list; try it
 first), `overlap.py` and `refused_writes.py` (elements that share memory), `unbacked.py` (unbacked symbols),
 `custom_ops.py` (operators that are not torch's). `autograd_plans.py` and `graph_calls.py` hold what a graph may call
-that is no operator: ptdebug's own.
+that is no operator: ptdebug's own. `dynamo_stubs.py` lets torch's fake tensors and guard tree work without importing
+TorchDynamo.
 
 Nothing here imports another room but artifacts.
 """

@@ -1,10 +1,13 @@
 """Fixtures that several rooms use."""
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +15,7 @@ import pytest
 
 os.environ.setdefault("PTDEBUG_GRAPH_CACHE", "0")  # each test compiles what it tests
 os.environ.setdefault("PTDEBUG_VERIFY", "1")  # what flows between the stages is checked
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # a thread that spins takes its core from another worker's
 if "PTDEBUG_TESTS_CONFIG" not in os.environ:  # a key of the tests' own for signatures; workers of xdist inherit it
     os.environ["PTDEBUG_TESTS_CONFIG"] = os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="ptdebug-config-")
 
@@ -21,6 +25,19 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """Workers of xdist take tests from each other: long ones stand together, so one would be left with them."""
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "worksteal"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is loaded now stays: the garbage collector need not walk it, neither meanwhile nor in each test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+        atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...artifacts.garbage import fewer_collections
 from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording
 from ...artifacts.signature import is_signed
@@ -90,10 +91,11 @@ def _is_script(word: str) -> bool:
 # ---- a recording ----------------------------------------------------------------------------------------------------
 def _of_recording(text: str, arguments: argparse.Namespace) -> int:
     fresh = "torch" not in sys.modules
-    from ...replay.bisect.recorded import bisect_graphs  # imports torch
-    from ...replay.workers.client import Workers
-    from ...replay.workers.pool import LIMIT, Pool
-    from ...replay.workers.progress import Progress
+    with fewer_collections():
+        from ...replay.bisect.recorded import bisect_graphs  # imports torch
+        from ...replay.workers.client import Workers
+        from ...replay.workers.pool import LIMIT, Pool
+        from ...replay.workers.progress import Progress
 
     with closing(Workers(fork=fresh)) as workers, selected(text) as (recording, selector):
         ids = [selector.compile] if selector.compile else _captured(recording)
@@ -193,7 +195,8 @@ class _OfScript:
 
 
 def _of_script(words: Sequence[str], arguments: argparse.Namespace) -> int:
-    from ...replay.failures.case import ScriptCase  # imports torch
+    with fewer_collections():
+        from ...replay.failures.case import ScriptCase  # imports torch
     from .run import parse_program
 
     parse_program(words).check()
@@ -210,10 +213,11 @@ def _of_script(words: Sequence[str], arguments: argparse.Namespace) -> int:
 
 
 def _bisect_script(case: ScriptCase, arguments: argparse.Namespace, limit: float = 0.0) -> _OfScript:
-    from ...replay.bisect.script import ScriptBisection
-    from ...replay.workers.pool import Pool
-    from ...replay.workers.progress import Progress
-    from ...replay.workers.scripts import LIMIT, Scripts
+    with fewer_collections():
+        from ...replay.bisect.script import ScriptBisection
+        from ...replay.workers.pool import Pool
+        from ...replay.workers.progress import Progress
+        from ...replay.workers.scripts import LIMIT, Scripts
 
     progress = Progress("bisect")
     entry = f"{__name__.rpartition('.commands.')[0]}.main:main"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from ...artifacts.garbage import fewer_collections
 from ...artifacts.listing import Line, plural, printable
 from ...artifacts.recording import Recording
 from ...artifacts.records import Decision
@@ -36,10 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile the graph under both options, and compare."""
-    from ...replay.failures.case import Case  # imports torch
-    from ...replay.measure.flip import flip, other_option
-    from ...replay.recorded.graphs import ReplayError
-    from ...replay.workers.pool import Pool
+    with fewer_collections():
+        from ...replay.failures.case import Case  # imports torch
+        from ...replay.measure.flip import flip, other_option
+        from ...replay.recorded.graphs import ReplayError
+        from ...replay.workers.pool import Pool
 
     with selected(arguments.selector) as (recording, selector):
         owner, decision = _decision(recording, selector.compile, arguments.decision)

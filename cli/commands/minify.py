@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from ...artifacts.garbage import fewer_collections
 from ..errors import CommandError
 from ..printing import add_json, say
 from ..settings import read_overrides
@@ -64,17 +65,16 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandError(f"can't open file '{arguments.target}'")
         if arguments.slow:
             raise CommandError("--slow is for recorded compilations: record the script first (ptdebug run)")
-        from ..scripts.report import run_script
-
-        return run_script(arguments)
+        return _of_script(arguments)
     if arguments.program or arguments.check or arguments.match or arguments.graph_break or arguments.recompile:
         raise CommandError("--check, --match, --break, --recompile and arguments are for scripts (FILE.py)")
     if arguments.dry_run:
         raise CommandError("--dry-run is for scripts; `ptdebug replay` says what a recorded compilation shows")
     fresh = "torch" not in sys.modules
-    from ...replay.workers.client import Workers
-    from ...replay.workers.warm import one_thread
-    from ..minify_recording import GraphsAreRight, run_recording
+    with fewer_collections():
+        from ...replay.workers.client import Workers
+        from ...replay.workers.warm import one_thread
+        from ..minify_recording import GraphsAreRight, run_recording
 
     try:
         with closing(Workers(fork=fresh)) as workers, one_thread():  # the program may run in forks of this process
@@ -83,7 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
         if not right.program or arguments.slow:
             raise
         say(f"ptdebug: {right}; now the program as a whole")
-        from ..scripts.report import run_script
-
         arguments.target, arguments.program = right.program[0], list(right.program[1:])
-        return run_script(arguments)
+        return _of_script(arguments)
+
+
+def _of_script(arguments: argparse.Namespace) -> int:
+    with fewer_collections():
+        from ..scripts.report import run_script  # imports torch
+
+    return run_script(arguments)

@@ -10,6 +10,7 @@ import argparse
 import re
 from pathlib import Path
 
+from ...artifacts.garbage import fewer_collections
 from ..errors import CommandError
 from ..printing import add_selector, print_json, say, selected
 
@@ -31,9 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the script; with --check, run it, and return its exit code's meaning: 1 if the failure shows."""
-    from ...replay.program.program import is_ours
-    from ...replay.repro.recorded import repro  # imports torch
-    from ...replay.repro.verify import verify
+    with fewer_collections():
+        from ...replay.program.program import is_ours
+        from ...replay.repro.recorded import repro  # imports torch
+        from ...replay.repro.verify import verify
 
     text, stage, name = arguments.selector, "", ""
     if named := _NAMED.match(text):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...artifacts.garbage import fewer_collections
 from ...replay.failures.observe import load_import
 from ...replay.failures.signature import Signature, normalized
 from ...replay.reduce.ddmin import Reduction
@@ -99,13 +100,14 @@ def look(
 
 def warm_up() -> None:
     """Import here what each fork would import."""
-    from ...replay.workers.warm import warm_up as compile_something
-    from .. import api, wiring
+    with fewer_collections():
+        from ...replay.workers.warm import warm_up as compile_something
+        from .. import api, wiring
 
-    assert api
-    wiring._engine()
-    wiring._compiler()
-    compile_something()
+        assert api
+        wiring._engine()
+        wiring._compiler()
+        compile_something()
     gc.collect()
     gc.freeze()  # forks share what a collection would write to
     atexit.register(gc.unfreeze)

@@ -17,6 +17,7 @@ from ...artifacts.input_names import in_words
 from ...artifacts.recorder import NullRecorder, Recorder
 from ...engine.compile import compile_graph
 from ...engine.graphs.functional_graph import Captured
+from ...operators.dynamo_stubs import without_dynamo
 from ..ladder.rungs import run_graph
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import bind_symbols, clones
@@ -114,8 +115,9 @@ def _compiled(case: Case, saved: tuple[Any, ...], recorder: Recorder | None) -> 
     context = CompileContext(
         CompileId(0, 0), recorder or NullRecorder(), dict(case.forced), recording=recorder is not None,
         thorough=recorder is not None, **case.options)
-    captured: Captured = rebuild(case, saved)
-    compiled = compile_graph(captured, context)
+    with without_dynamo():
+        captured: Captured = rebuild(case, saved)
+        compiled = compile_graph(captured, context)
     asked = context.way == "eager"
     if context.fallback and not asked:
         why, internal, error = context.fallback.rpartition(INTERNAL)

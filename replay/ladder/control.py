@@ -33,6 +33,7 @@ from ...engine.graphs.functional_graph import AtenGraph, Captured as EngineCaptu
 from ...engine.lowering import lowerings
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import INFERENCE, TRAINING, Wrapped
+from ...operators.dynamo_stubs import without_dynamo
 from ..recorded.graphs import ReplayError, graph_module, size_value
 from ..recorded.inputs import bind_symbols, clones
 from ..recorded.precision import in_recorded_precision
@@ -144,6 +145,7 @@ class ControlLadder(Ladder):
         return ""  # each part tells for itself
 
     # ---- making the parts
+    @without_dynamo()
     def _generated(self, forced: Mapping[str, str], collector: Collector, expose: bool = False) -> Built:
         built = Built()
         fakes = self._fakes()

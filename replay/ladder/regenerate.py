@@ -25,6 +25,7 @@ from ...artifacts.stages import NAMES, REPLAYED, order_of
 from ...dependencies import msgspec
 from ...engine.ir.ir import Group
 from ...engine.scheduler.cpu import loop_nests
+from ...operators.dynamo_stubs import without_dynamo
 from ...operators.fake_mode import FaithfulFakeMode
 from ..recorded.graphs import ReplayError
 from ..recorded.precision import in_recorded_precision
@@ -95,7 +96,7 @@ def context(
 
 def made(stages: Sequence[Stage[Any, Any] | FanOut], value: Any, context: CompileContext) -> Any:
     """What the stages make of a value, with random numbers and precision as they were."""
-    with deterministic(), in_recorded_precision():
+    with deterministic(), in_recorded_precision(), without_dynamo():
         return run_stages(stages, value, context)
 
 
@@ -147,6 +148,7 @@ class _Named(Source):
         return self.symbol
 
 
+@without_dynamo()
 def fakes(
     values: tuple[Any, ...], kept: Iterable[SavedInput], placeholders: Iterable[Node], symbols: Mapping[str, float],
     device: str, module: torch.fx.GraphModule | None = None,

@@ -29,6 +29,7 @@ from ...engine.graphs.functional_graph import AtenGraph
 from ...engine.lowering import lowerings
 from ...engine.runtime.entry import eager_form
 from ...engine.stages import TRAINING, Trained
+from ...operators.dynamo_stubs import without_dynamo
 from ..recorded.graphs import ReplayError, graph_module
 from ..recorded.inputs import clones
 from ..recorded.precision import in_recorded_precision
@@ -100,7 +101,7 @@ class TrainingLadder(Ladder):
             if isinstance(fake, torch.Tensor):
                 node.meta["autograd"] = (fake.requires_grad, False)  # so that it may be changed in place
         captured = Captured(self.captured, fakes, grad_enabled=self._recorded_grad)
-        with deterministic(), in_recorded_precision():
+        with deterministic(), in_recorded_precision(), without_dynamo():
             joint = trace_joint(captured, self._context(forced or {}, collector), lowerings())
         self.traced = captured
         if joint is None:

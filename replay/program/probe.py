@@ -1,16 +1,15 @@
 """Runs a program in eager until certain calls of its functions, and saves what those calls returned.
 
-    python -m ptdebug.replay.program.probe SPEC.json
-
-It is a process of its own, started by `program.py`. A call matches if it sees what the recorded one saw: the state of
-torch; descriptions of objects (`identity.py`); local tensors bit for bit; those inside of objects, such as parameters
-that eager has trained since, up to rounding (the call then runs on the recorded numbers); and which of them share
-memory. It starts from the recorded state of the random number generators, as the graphs do. The process ends when the
-last call has returned, or one that used random numbers from another state than the program's: what follows would be
-another program (parameters trained with other noise).
+It is a process of its own, started by `program.py` with the path of a file of JSON, the spec. A call matches if it
+sees what the recorded one saw: the state of torch; descriptions of objects (`identity.py`); local tensors bit for
+bit; those inside of objects, such as parameters that eager has trained since, up to rounding (the call then runs on
+the recorded numbers); and which of them share memory. It starts from the recorded state of the random number
+generators, as the graphs do. The process ends when the last call has returned, or one that used random numbers from
+another state than the program's: what follows would be another program (parameters trained with other noise).
 """
 from __future__ import annotations
 
+import functools
 import json
 import os
 import runpy
@@ -214,12 +213,21 @@ def _as_tensor(value: Any) -> Any:
         return value
 
 
+def _uncompiled(model: Any = None, **_options: Any) -> Any:
+    """`torch.compile` while it is turned off, without loading Dynamo, which takes longer than torch itself."""
+    return _uncompiled if model is None else model
+
+
 def main(path: str) -> None:
-    """Run the program that the spec names. The environment has turned torch.compile off (TORCHDYNAMO_DISABLE)."""
+    """Run the program that the spec names. The environment has turned Dynamo off (TORCHDYNAMO_DISABLE), also where the
+    program calls it by another name than `torch.compile`."""
     spec = json.loads(Path(path).read_text())
+    torch.compile = functools.wraps(torch.compile)(_uncompiled)
     sys.argv = list(spec["command"])
     os.chdir(spec["folder"])
     probe = Probe(spec)
+    if sys.path[:1] == [""]:  # of `python -c`, which runs this
+        del sys.path[0]
     if sys.argv[0] == "-m":
         module = sys.argv[1]
         sys.argv = sys.argv[1:]
@@ -230,7 +238,3 @@ def main(path: str) -> None:
         sys.path.insert(0, os.path.dirname(os.path.realpath(sys.argv[0])))
         sys.setprofile(probe)
         runpy.run_path(sys.argv[0], run_name="__main__")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from ...artifacts.garbage import loading
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Breaks, CallIdentity, Frame, Guards, SavedInputs
 from ...artifacts.signature import is_signed, was_written_here
@@ -158,7 +159,7 @@ def was_made_here(recording: Recording) -> bool:
 
 def _run_probe(spec: Path) -> str:
     """Run the program that `spec` describes to its end or its last call; why a call that it did not meet is absent."""
-    command = [sys.executable, "-m", f"{__package__}.probe", str(spec)]
+    command = [sys.executable, "-c", loading(f"{__package__}.probe", "main", str(spec))]
     environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
     try:
         ran = subprocess.run(

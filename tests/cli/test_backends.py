@@ -76,7 +76,7 @@ def test_a_written_input_that_shares_memory(backend: Any) -> None:
     assert compiled(x[:3], x[:3]).tolist() == [9, 9, 9]
 
 
-def test_how_a_graph_runs_is_a_decision(tmp_path: Path, ptdebug: Command) -> None:
+def test_how_a_graph_runs_is_a_decision(tmp_path: Path, warm: Command) -> None:
     """`aot_eager` makes no kernels, `eager` no ATen graph; replay follows."""
     (tmp_path / "program.py").write_text("""
 import torch
@@ -85,7 +85,7 @@ def f(x):
 for backend in ("eager", "aot_eager", "inductor"):
     torch.compile(f, backend=backend)(torch.ones(3))
 """)
-    done = ptdebug("run", "program.py")
+    done = warm("run", "program.py")
     assert done.returncode == 0, done.stderr
     recording = Recording.open(next((tmp_path / "recordings").iterdir()))
     ways = {owner: d.chosen for owner, d in recording.decisions() if d.id == "compile:graph"}
@@ -97,7 +97,7 @@ for backend in ("eager", "aot_eager", "inductor"):
     assert "kernels" in stages[kernels]
     whys = {a.why for owner, a in recording.absents(eager) if a.stage == "forward"}
     assert whys == {"the backend asked for runs captured graphs in eager"}
-    replayed = ptdebug("replay", f"@:{aten}", "--json")
+    replayed = warm("replay", f"@:{aten}", "--json")
     assert json.loads(replayed.stdout)["verdict"] == "equal", replayed.stdout
 
 

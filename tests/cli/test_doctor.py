@@ -25,9 +25,9 @@ def test_doctor(ptdebug: Command) -> None:
         assert document["works"] and found["openmp"]["status"] == checks.OK
 
 
-def test_without_a_compiler(ptdebug: Command, tmp_path: Path) -> None:
+def test_without_a_compiler(warm: Command, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": "/nowhere", "CXX": "", "PTDEBUG_CACHE_DIR": "/proc/nowhere"}
-    done = ptdebug("doctor", env=environment)
+    done = warm("doctor", env=environment)
     assert done.returncode == 1 and "cannot compile here" in done.stdout
     assert "apt-get install g++" in done.stdout
 

@@ -40,9 +40,9 @@ f(torch.ones(5))
 """
 
 
-def test_from_the_exception_to_the_node(ptdebug: Command, tmp_path: Path) -> None:
+def test_from_the_exception_to_the_node(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "index.py").write_text(INDEX)
-    done = ptdebug("run", "--name", "r", "--keep-output", "3", "--json", "s.json", "index.py")
+    done = warm("run", "--name", "r", "--keep-output", "3", "--json", "s.json", "index.py")
     assert done.returncode == 1 and done.stdout.splitlines()[-1] == "second"
     assert "raised at index.py:7 in f (compilation 0/0, node getitem): raised while this graph ran" in done.stderr
     assert "repro: ptdebug repro @:0/0 --call 1 -o repro.py" in done.stderr
@@ -51,11 +51,11 @@ def test_from_the_exception_to_the_node(ptdebug: Command, tmp_path: Path) -> Non
     assert (found["kind"], found["line"], found["node"]) == ("exception", 7, "capture#getitem")
     assert found["title"].startswith("IndexError: index 9 is out of bounds")
     assert document["output"].splitlines()[-1].startswith("IndexError") and document["options"]["keep-output"] == 3
-    shown = ptdebug("show", "r").stdout
+    shown = warm("show", "r").stdout
     assert "what failed" in shown and "return h[index].sum()" in shown and "traceback" in shown
     command = next(line.split("ptdebug ")[1] for line in shown.splitlines() if "look at" in line)
-    assert "getitem = " in ptdebug(*command.split()).stdout
-    assert ptdebug("repro", "r:0/0", "--call", "1", "-o", "repro.py").returncode == 0
+    assert "getitem = " in warm(*command.split()).stdout
+    assert warm("repro", "r:0/0", "--call", "1", "-o", "repro.py").returncode == 0
     assert "index 9" not in (tmp_path / "repro.py").read_text() and "9])" in (tmp_path / "repro.py").read_text()
 
 
@@ -76,10 +76,10 @@ def test_inputs_that_a_call_wrote_before_it_raised_are_not_kept(writes: bool, tm
     assert kept == (["inputs"] if writes else ["inputs", "inputs_1"])
 
 
-def test_a_compilation_that_fails(ptdebug: Command, tmp_path: Path) -> None:
+def test_a_compilation_that_fails(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text(WHOLE)
-    assert ptdebug("run", "--name", "r", "whole.py").returncode == 1
-    [found] = json.loads(ptdebug("show", "r", "--json").stdout)["failures"]
+    assert warm("run", "--name", "r", "whole.py").returncode == 1
+    [found] = json.loads(warm("show", "r", "--json").stdout)["failures"]
     assert (found["kind"], found["compile"], found["stage"], found["line"]) == ("exception", "0/0", "capture", 7)
     assert "fullgraph=True" in found["title"]
 

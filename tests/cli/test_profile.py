@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from ptdebug.cli.profile import Profiler
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 PROGRAM = """
 import torch
@@ -27,18 +29,13 @@ print(any("addmm" in event.name for event in own.events()))
 """
 
 
-def test_what_graphs_ran_is_in_the_timeline(tmp_path: Path) -> None:
+def test_what_graphs_ran_is_in_the_timeline(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
 
-    def ptdebug(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "ptdebug", *words], cwd=tmp_path, text=True, capture_output=True, timeout=300,
-            env=os.environ | {"PTDEBUG_HOME": str(tmp_path / "recordings")})
-
-    ran = ptdebug("run", "--profile", "60", "program.py")
+    ran = warm("run", "--profile", "60", "program.py")
     assert ran.returncode == 0 and ran.stdout == "True\n", ran.stderr
     assert "until the program began to profile itself: 6 calls of graphs" in ran.stderr and "USDT" not in ran.stderr
-    assert ptdebug("trace", "@", "-o", "trace.json").returncode == 0
+    assert warm("trace", "@", "-o", "trace.json").returncode == 0
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     seen = [event for event in events if event.get("cat", "").startswith("profiled,")]
     graphs = [event for event in seen if event["cat"] == "profiled,graph"]
@@ -49,7 +46,7 @@ def test_what_graphs_ran_is_in_the_timeline(tmp_path: Path) -> None:
     assert sum(event["name"] == "aten::addmm" for event in inside) == 6, "two of each call"
     assert not any("sin" in event["name"] or "randn" in event["name"] for event in seen)
     kernel = next(event for event in inside if event["cat"] == "profiled,kernel" and "layer_norm" in event["name"])
-    shown = ptdebug(*kernel["args"]["show"].split()[1:])
+    shown = warm(*kernel["args"]["show"].split()[1:])
     assert shown.returncode == 0 and kernel["args"]["kernel"] in shown.stdout
 
 

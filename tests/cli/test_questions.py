@@ -191,7 +191,7 @@ def test_all_changes_of_a_recompilation_are_listed(tmp_path: Path) -> None:
     assert "  and: 3 more" in shown
 
 
-def test_distributed_data_parallel_is_left_to_eager_and_its_module_compiled(ptdebug: Command, tmp_path: Path) -> None:
+def test_distributed_data_parallel_is_left_to_eager_and_its_module_compiled(warm: Command, tmp_path: Path) -> None:
     if not torch.distributed.is_available():
         pytest.skip("this torch is built without torch.distributed")
     (tmp_path / "program.py").write_text("""
@@ -212,7 +212,7 @@ torch.testing.assert_close(got, want)
 torch.testing.assert_close(net[0].weight.grad, grad)
 dist.destroy_process_group()
 """)
-    done = ptdebug("run", "--json", "summary.json", "program.py", timeout=300)
+    done = warm("run", "--json", "summary.json", "program.py", timeout=300)
     assert done.returncode == 0, done.stderr
     counts = json.loads((tmp_path / "summary.json").read_text())["counts"]
     assert (counts["graphs"], counts["graph_breaks"]) == (1, 0)

@@ -93,12 +93,12 @@ def test_impossible_targets(ptdebug: Command, target: str) -> None:
     assert (done.returncode, done.stdout) == (2, "") and f"--target {target}: " in done.stderr
 
 
-def test_unknown_kinds(ptdebug: Command, tmp_path: Path) -> None:
+def test_unknown_kinds(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import torch\ntorch.compile(lambda x: x + 1)(torch.ones(1))\n")
-    assert ptdebug("run", "--name", "r", "program.py").returncode == 0
+    assert warm("run", "--name", "r", "program.py").returncode == 0
     for command, kind, there in (("guards", "FOO", "TENSOR_MATCH"), ("decisions", "fus", "frame")):
         for words in ((), ("--json",)):
-            done = ptdebug(command, "r", "--kind", kind, *words)
+            done = warm(command, "r", "--kind", kind, *words)
             assert (done.returncode, done.stdout) == (2, "") and there in done.stderr
-    assert ptdebug("decisions", "r", "--kind", "horizontal-fusion").returncode == 0  # there is none here
-    assert "TENSOR_MATCH" in ptdebug("guards", "r", "--kind", "TENSOR_MATCH").stdout
+    assert warm("decisions", "r", "--kind", "horizontal-fusion").returncode == 0  # there is none here
+    assert "TENSOR_MATCH" in warm("guards", "r", "--kind", "TENSOR_MATCH").stdout

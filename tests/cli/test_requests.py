@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import torch
 from ptdebug.artifacts.recording import Recording
 from ptdebug.cli import api
 from ptdebug.cli.compile_options import inductor_options
+
+from tests.warm_process import in_copy
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -31,9 +32,9 @@ def fails(_graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any
     raise ValueError("not in the mood")
 
 
-def isolated(program: str) -> str:
-    """What a program prints in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+def isolated(program: str, folder: Path) -> str:
+    """What a program prints in a process of its own, where torch is loaded, and Dynamo is not."""
+    done = in_copy("-c", program, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -156,7 +157,7 @@ def test_suppressed_errors_and_skipped_frames_stay_in_eager(tmp_path: Path) -> N
     assert "SkipFrame" in reasons[0] and "suppress_errors" in reasons[1]
 
 
-def test_the_errors_of_fullgraph_are_caught_as_dynamos() -> None:
+def test_the_errors_of_fullgraph_are_caught_as_dynamos(tmp_path: Path) -> None:
     """Dynamo is not loaded until the program names its class."""
     assert isolated("""
 import sys, torch, ptdebug
@@ -176,10 +177,10 @@ try:
         limited(torch.ones(1), "a" * n)
 except torch._dynamo.exc.FailOnRecompileLimitHit as error:
     print(n, "2 times" in str(error))
-""") == "True True\n2 True\n"
+""", tmp_path) == "True True\n2 True\n"
 
 
-def test_errors_raised_before_dynamo_is_loaded_are_its_too() -> None:
+def test_errors_raised_before_dynamo_is_loaded_are_its_too(tmp_path: Path) -> None:
     assert isolated("""
 import sys, torch, ptdebug
 def fails(graph, inputs):
@@ -189,7 +190,7 @@ try:
 except RuntimeError as error:
     assert "torch._dynamo" not in sys.modules
     print(isinstance(error, torch._dynamo.exc.BackendCompilerFailed), str(error))
-""") == "True backend='fails' raised:\nValueError: no\n"
+""", tmp_path) == "True backend='fails' raised:\nValueError: no\n"
 
 
 @pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])
@@ -407,7 +408,7 @@ def test_an_unknown_stance_is_refused() -> None:
         api.set_stance("nosuch")
 
 
-def test_dynamo_tells_of_our_work_under_run(ptdebug: Command, tmp_path: Path) -> None:
+def test_dynamo_tells_of_our_work_under_run(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("""
 import torch
 def f(x):
@@ -428,5 +429,5 @@ for subject in (f, fast):
 fast(torch.ones(4))
 assert counters["stats"]["unique_graphs"] > 2
 """)
-    done = ptdebug("run", "program.py")
+    done = warm("run", "program.py")
     assert done.returncode == 0, done.stderr

@@ -139,26 +139,26 @@ def test_the_workbench_without_a_terminal_says_so(ptdebug: Command) -> None:
         assert done.stderr == f"ptdebug: the workbench needs a terminal; as text: ptdebug show {selector}\n"
 
 
-def test_summary_goes_to_stderr_in_ten_lines(ptdebug: Command, tmp_path: Path) -> None:
+def test_summary_goes_to_stderr_in_ten_lines(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import sys, torch\n"
         + "".join(f"@torch.compile\ndef f{i}(x):\n    x = x + 1\n    print('{i}')\n    return x.sin()\n"
                   for i in range(12))
         + "".join(f"f{i}(torch.ones(2))\n" for i in range(12)))
-    done = ptdebug("run", "program.py")
+    done = warm("run", "program.py")
     assert done.stdout == "".join(f"{i}\n" for i in range(12)), done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) <= 10
     assert lines[-1].strip() == "look closer: ptdebug tui @"
 
 
-def test_a_killed_program_leaves_a_readable_recording(ptdebug: Command, tmp_path: Path) -> None:
+def test_a_killed_program_leaves_a_readable_recording(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(COMPILING + "import os\nos.kill(os.getpid(), 9)\n")
-    assert ptdebug("run", "program.py").returncode == -signal.SIGKILL
-    document = json.loads(ptdebug("show", "@", "--json").stdout)
+    assert warm("run", "program.py").returncode == -signal.SIGKILL
+    document = json.loads(warm("show", "@", "--json").stdout)
     assert document["exit_code"] is None
     assert [c["status"] for c in document["compiles"]] == ["compiled"]
-    assert "sin" in ptdebug("show", "@:0/0:capture").stdout
+    assert "sin" in warm("show", "@:0/0:capture").stdout
 
 
 @pytest.mark.parametrize("end, code", [("raise KeyboardInterrupt", -signal.SIGINT), ("raise SystemExit(130)", 130)])
@@ -169,21 +169,21 @@ def test_an_interrupted_program_ends_by_the_signal(ptdebug: Command, tmp_path: P
     assert json.loads(ptdebug("show", "@", "--json").stdout)["exit_code"] == 130
 
 
-def test_a_cache_that_cannot_be_written(ptdebug: Command, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(COMPILING)
     (tmp_path / "file").write_text("")
     places = {"PTDEBUG_CACHE_DIR": str(tmp_path / "file"), "PTDEBUG_HOME": str(tmp_path / "recordings")}
-    done = ptdebug("run", "program.py", env={**os.environ, **places})
+    done = warm("run", "program.py", env={**os.environ, **places})
     assert (done.returncode, done.stdout) == (0, "sum 8.0\n"), done.stderr
     assert "set PTDEBUG_CACHE_DIR to a folder that you can write to" in done.stderr
     assert "internal error" not in done.stderr
 
 
-def test_without_a_compiler(ptdebug: Command, tmp_path: Path) -> None:
+def test_without_a_compiler(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(COMPILING)
     environment = {**os.environ, "PATH": "/nowhere", "CXX": "", "PTDEBUG_CACHE_DIR": str(tmp_path / "cache"),
                    "PTDEBUG_HOME": str(tmp_path / "recordings")}
-    done = ptdebug("run", "--json", "summary.json", "program.py", env=environment)
+    done = warm("run", "--json", "summary.json", "program.py", env=environment)
     assert (done.returncode, done.stdout) == (0, "sum 8.0\n"), done.stderr
     assert done.stderr.count("no C++ compiler found") == 1
     document = json.loads((tmp_path / "summary.json").read_text())

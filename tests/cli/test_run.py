@@ -26,10 +26,10 @@ def f(x):
 """
 
 
-def summary(ptdebug: Command, folder: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:
+def summary(command: Command, folder: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:
     """Run a program that must succeed; its summary and its output."""
     (folder / "program.py").write_text(text)
-    done = ptdebug("run", *options, "--json", "summary.json", "program.py", timeout=300)
+    done = command("run", *options, "--json", "summary.json", "program.py", timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "summary.json").read_text()), done.stdout
 
@@ -40,11 +40,11 @@ def summary(ptdebug: Command, folder: Path, text: str, *options: str) -> tuple[d
     ("mlp_batches", {"graphs": 3, "graph_breaks": 0, "recompiles": 2}),
     ("graph_breaks", {"graph_breaks": 2}),  # its .item() stays in the graph
 ])
-def test_examples(ptdebug: Command, tmp_path: Path, name: str, counts: dict[str, int]) -> None:
+def test_examples(ptdebug: Command, warm: Command, tmp_path: Path, name: str, counts: dict[str, int]) -> None:
     """The program's own output is that of eager, and says that values agree."""
     program = str(EXAMPLES / f"{name}.py")
     done = ptdebug("run", "--json", "summary.json", program, timeout=300)
-    eager = ptdebug("run", "--no-record", "--compiler", "eager", program)
+    eager = warm("run", "--no-record", "--compiler", "eager", program)
     assert (done.returncode, done.stdout) == (0, eager.stdout), done.stderr
     assert "True" in done.stdout and "False" not in done.stdout
     document = json.loads((tmp_path / "summary.json").read_text())
@@ -53,7 +53,7 @@ def test_examples(ptdebug: Command, tmp_path: Path, name: str, counts: dict[str,
     assert document["counts"]["kernels"] > 0 and document["exit_code"] == 0
 
 
-def test_the_summary_says_how_often(ptdebug: Command, tmp_path: Path) -> None:
+def test_the_summary_says_how_often(warm: Command, tmp_path: Path) -> None:
     raises = """
 for n in (3, 3, 4, 5, 6): f(torch.ones(n, 2))
 for _ in range(2):
@@ -62,7 +62,7 @@ for _ in range(2):
     except IndexError:
         pass
 """
-    document, _ = summary(ptdebug, tmp_path, FUNCTION + raises)
+    document, _ = summary(warm, tmp_path, FUNCTION + raises)
     first, second = document["compiles"][:2]
     [note] = document["notes"]
     assert note.startswith("2 calls ran in eager a second time: a graph raised IndexError")
@@ -80,13 +80,13 @@ def test_nobody_compiles(ptdebug: Command, tmp_path: Path) -> None:
     assert document["counts"]["graphs"] == 0 and out.endswith("False f\n")
 
 
-def test_no_record(ptdebug: Command, tmp_path: Path) -> None:
-    document, _ = summary(ptdebug, tmp_path, FUNCTION + "f(torch.ones(3))", "--no-record")
+def test_no_record(warm: Command, tmp_path: Path) -> None:
+    document, _ = summary(warm, tmp_path, FUNCTION + "f(torch.ones(3))", "--no-record")
     assert (document["recording"], document["counts"]["graphs"], document["counts"]["ops"]) == (None, 1, 3)
     assert not (tmp_path / "recordings").exists()
 
 
-def test_compile_all(ptdebug: Command, tmp_path: Path) -> None:
+def test_compile_all(warm: Command, tmp_path: Path) -> None:
     program = """
 import pickle, torch
 net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
@@ -94,40 +94,40 @@ with torch.no_grad():
     print(net(torch.ones(2, 3)).shape, sorted(net.state_dict()))
     print(pickle.loads(pickle.dumps(net))(torch.ones(2, 3)).shape)
 """
-    document, out = summary(ptdebug, tmp_path, program)
+    document, out = summary(warm, tmp_path, program)
     assert document["counts"]["graphs"] == 0
-    compiled, same = summary(ptdebug, tmp_path, program, "--compile-all")
+    compiled, same = summary(warm, tmp_path, program, "--compile-all")
     assert compiled["counts"]["graphs"] >= 1 and same == out
 
 
-def test_override(ptdebug: Command, tmp_path: Path) -> None:
+def test_override(warm: Command, tmp_path: Path) -> None:
     program = FUNCTION + "print(f(torch.ones(3)).item())"
-    plain, out = summary(ptdebug, tmp_path, program)
+    plain, out = summary(warm, tmp_path, program)
     (tmp_path / "override.toml").write_text("[compile]\ngraph = 'eager'\n")
-    forced, same = summary(ptdebug, tmp_path, program, "--override", "override.toml")
+    forced, same = summary(warm, tmp_path, program, "--override", "override.toml")
     assert (same, plain["counts"]["kernels"] > 0, forced["counts"]["kernels"]) == (out, True, 0)
     (tmp_path / "override.json").write_text('{"compile:*": "eager"}')
-    forced, _ = summary(ptdebug, tmp_path, program, "--override", "override.json")
+    forced, _ = summary(warm, tmp_path, program, "--override", "override.json")
     assert forced["counts"]["kernels"] == 0
 
 
-def test_every_fusion_off(ptdebug: Command, tmp_path: Path) -> None:
+def test_every_fusion_off(warm: Command, tmp_path: Path) -> None:
     program = FUNCTION + "print(f(torch.arange(12.0).reshape(3, 4)).tolist())"
-    plain, out = summary(ptdebug, tmp_path, program)
+    plain, out = summary(warm, tmp_path, program)
     (tmp_path / "separate.toml").write_text('"fuse:*" = "separate"\n')
-    separate, same = summary(ptdebug, tmp_path, program, "--override", "separate.toml")
+    separate, same = summary(warm, tmp_path, program, "--override", "separate.toml")
     assert (same, separate["counts"]["kernels"] > plain["counts"]["kernels"]) == (out, True)
 
 
-def test_target(ptdebug: Command, tmp_path: Path) -> None:
-    document, _ = summary(ptdebug, tmp_path, FUNCTION + "f(torch.ones(3, 4))", "--target", "cuda:90")
+def test_target(warm: Command, tmp_path: Path) -> None:
+    document, _ = summary(warm, tmp_path, FUNCTION + "f(torch.ones(3, 4))", "--target", "cuda:90")
     recording = Recording.open(Path(document["recording"]))
     targets = {recording.artifact(i.compile, i.stage, i.name).target for i in recording.artifacts(kind="Kernel")}
     assert targets == {"cpu", "cuda:90"}
 
 
 @pytest.mark.parametrize("kind, files", [("none", 0), ("meta", 0), ("first", 1), ("all", 3)])
-def test_inputs(ptdebug: Command, tmp_path: Path, kind: str, files: int) -> None:
+def test_inputs(warm: Command, tmp_path: Path, kind: str, files: int) -> None:
     program = """
 import torch
 @torch.compile
@@ -137,7 +137,7 @@ base = torch.arange(12.0).reshape(3, 4)
 for _ in range(3):
     f(base[1:, ::2], base[1:], torch.ones(2, 2))
 """
-    document, _ = summary(ptdebug, tmp_path, program, "--inputs", kind)
+    document, _ = summary(warm, tmp_path, program, "--inputs", kind)
     folder = Path(document["recording"])
     assert len(list(folder.glob("tensors/*.safetensors"))) == files
     if kind == "none":
@@ -158,8 +158,8 @@ for _ in range(3):
     assert sorted(bool(i.alias_of) for i in saved.inputs) == [False, False, True]
 
 
-def test_inputs_over_the_limit(ptdebug: Command, tmp_path: Path) -> None:
-    document, _ = summary(ptdebug, tmp_path, FUNCTION + "f(torch.ones(1000))", "--inputs-limit", "1K")
+def test_inputs_over_the_limit(warm: Command, tmp_path: Path) -> None:
+    document, _ = summary(warm, tmp_path, FUNCTION + "f(torch.ones(1000))", "--inputs-limit", "1K")
     saved = Recording.open(Path(document["recording"])).artifact("0/0", "runtime", "inputs")
     assert isinstance(saved, SavedInputs) and not saved.file and "--inputs-limit" in saved.note
 
@@ -223,7 +223,7 @@ assert not any(name.startswith(("torch._dynamo", "torch._inductor")) for name in
     assert not [c for c in document["compiles"] if c["status"] in ("failed", "eager")], document["compiles"]
 
 
-def test_a_program_that_uses_dynamo_directly(ptdebug: Command, tmp_path: Path) -> None:
+def test_a_program_that_uses_dynamo_directly(warm: Command, tmp_path: Path) -> None:
     program = """
 import torch, torch._dynamo, torch._dynamo.testing
 torch._dynamo.config.suppress_errors = True
@@ -245,80 +245,80 @@ counter = torch._dynamo.testing.CompileCounter()
 assert torch.compile(lambda x: x * 3, backend=counter)(x).tolist() == [3.0] * 5 and counter.frame_count == 1
 assert not torch._dynamo.is_compiling()
 """
-    document, _ = summary(ptdebug, tmp_path, program)
+    document, _ = summary(warm, tmp_path, program)
     assert sorted({b["code"] for b in document["graph_breaks"]}) == ["disabled-function", "graph-break-requested"]
 
 
-def test_uncaught_exception_of_compiled_code(ptdebug: Command, tmp_path: Path) -> None:
+def test_uncaught_exception_of_compiled_code(warm: Command, tmp_path: Path) -> None:
     """The traceback names the program's lines; exit code 1; the recording is whole."""
     (tmp_path / "program.py").write_text(
         "import torch\n@torch.compile\ndef f(x):\n    y = x + 1\n    raise ValueError('of the program')\n"
         "f(torch.ones(2))\n")
-    done = ptdebug("run", "program.py")
+    done = warm("run", "program.py")
     assert done.returncode == 1
     trace = done.stderr.partition("ptdebug:")[0].splitlines()
     assert [line.strip() for line in trace if line.startswith("  File")] == [
         f'File "{tmp_path / "program.py"}", line {number}, in {name}' for number, name in ((6, "<module>"), (5, "f"))]
     assert trace[-1] == "ValueError: of the program"
-    assert json.loads(ptdebug("show", "@", "--json").stdout)["exit_code"] == 1
+    assert json.loads(warm("show", "@", "--json").stdout)["exit_code"] == 1
 
 
-def test_machine_code_is_recorded(ptdebug: Command, tmp_path: Path) -> None:
+def test_machine_code_is_recorded(warm: Command, tmp_path: Path) -> None:
     """After the program has ended, so that it costs the program nothing."""
     if shutil.which("objdump") is None:
         pytest.skip("no objdump here")
-    done = ptdebug("run", "--name", "r", str(EXAMPLES / "mlp_batches.py"), timeout=300)
+    done = warm("run", "--name", "r", str(EXAMPLES / "mlp_batches.py"), timeout=300)
     assert done.returncode == 0, done.stderr
-    shown = ptdebug("show", "r:0/0:kernels:cpp.asm")
+    shown = warm("show", "r:0/0:kernels:cpp.asm")
     assert shown.returncode == 0, shown.stderr
     assert "fused_" in shown.stdout and "ret" in shown.stdout
 
 
-def test_the_stack_of_a_frame_starts_in_the_program(ptdebug: Command, tmp_path: Path) -> None:
-    document, _ = summary(ptdebug, tmp_path, FUNCTION + "\ndef main():\n    f(torch.ones(3))\n\nmain()\n")
+def test_the_stack_of_a_frame_starts_in_the_program(warm: Command, tmp_path: Path) -> None:
+    document, _ = summary(warm, tmp_path, FUNCTION + "\ndef main():\n    f(torch.ones(3))\n\nmain()\n")
     with Recording.open(document["recording"]) as recording:
         [(_, frame)] = recording.records(Frame)
     assert [place.function for place in frame.stack] == ["<module>", "main"]
     assert {Path(place.file).name for place in frame.stack} == {"program.py"}
 
 
-def test_overrides_that_cannot_be_followed_are_told(ptdebug: Command, tmp_path: Path) -> None:
+def test_overrides_that_cannot_be_followed_are_told(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(FUNCTION + "print(f(torch.ones(3)).item())\n")
     (tmp_path / "wrong.toml").write_text('"compile:*" = "kernels"\n"column-sum:*" = "by-rows"\n')
-    done = ptdebug("run", "--override", "wrong.toml", "program.py")
+    done = warm("run", "--override", "wrong.toml", "program.py")
     assert done.returncode == 0
     assert float(done.stdout) == pytest.approx(3.5244, abs=1e-3)
     assert "no decision answers to the override column-sum:* " in done.stderr
     (tmp_path / "wrong.toml").write_text('"fuse:*" = "nope"\n')  # such a thing is refused before the program starts
-    done = ptdebug("run", "--override", "wrong.toml", "program.py")
+    done = warm("run", "--override", "wrong.toml", "program.py")
     assert (done.returncode, done.stdout) == (2, "") and "'nope' is no option of fuse" in done.stderr
 
 
-def test_what_an_autograd_function_does_is_shown_and_replayed(ptdebug: Command, tmp_path: Path) -> None:
+def test_what_an_autograd_function_does_is_shown_and_replayed(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import torch\n\nclass Sq(torch.autograd.Function):\n"
         "    @staticmethod\n    def forward(ctx, x):\n        ctx.save_for_backward(x)\n        return x * x\n\n"
         "    @staticmethod\n    def backward(ctx, g):\n        return 2 * ctx.saved_tensors[0] * g\n\n"
         "@torch.compile\ndef f(x):\n    return Sq.apply(x.sin()).sum()\n\n"
         "f(torch.ones(5, requires_grad=True)).backward()\n")
-    assert ptdebug("run", "program.py").returncode == 0
-    shown = ptdebug("show", "@:0/0:capture").stdout
+    assert warm("run", "program.py").returncode == 0
+    shown = warm("show", "@:0/0:capture").stdout
     assert "    class Sq(torch.autograd.Function):\n        def forward(\n" in shown
     assert "# program.py:11 in Sq.backward: return 2 * ctx.saved_tensors[0] * g" in shown
-    document, = json.loads(ptdebug("show", "@:0/0:capture", "--json").stdout)["artifacts"]
+    document, = json.loads(warm("show", "@:0/0:capture", "--json").stdout)["artifacts"]
     assert [node["id"] for node in document["record"]["inner"]["sq"]["forward"]["nodes"]][1:] == ["mul", "output"]
-    replayed = ptdebug("replay", "@")
+    replayed = warm("replay", "@")
     assert replayed.returncode == 0 and "kernels" in replayed.stdout and "absent" not in replayed.stdout, replayed
 
 
-def test_what_torch_compiles_inside_itself_raises_nothing(ptdebug: Command, tmp_path: Path) -> None:
+def test_what_torch_compiles_inside_itself_raises_nothing(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import torch\nfrom torch.nn.attention.flex_attention import flex_attention\n\n"
         "q = torch.ones(1, 8, 2, 16).transpose(1, 2)\nprint(flex_attention(q, q, q).sum().item())\n\n"
         "def broken(x):\n    print('here')\n    return x + 1\n\n"
         "layer = torch.nn.Linear(2, 2)\nlayer.forward = broken\nlayer.compile(fullgraph=True)\n"
         "try:\n    layer(torch.ones(2))\nexcept Exception as error:\n    print(type(error).__name__)\n")
-    done = ptdebug("run", "program.py")
+    done = warm("run", "program.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["256.0", "FullGraphError"]
 

@@ -31,7 +31,8 @@ def fresh() -> Iterator[None]:
 
 
 def test_children_that_may_have_compiled(ptdebug: Command, tmp_path: Path) -> None:
-    (tmp_path / "child.py").write_text("import torch\nprint(torch.compile(lambda x: x + 1)(torch.ones(1)).item())\n")
+    (tmp_path / "child.py").write_text(
+        "import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)).item())\n")
     (tmp_path / "parent.py").write_text(
         "import subprocess, sys, torch\nsubprocess.run([sys.executable, '-I', 'child.py'], check=True)\n")
     done = ptdebug("run", "parent.py", timeout=300)

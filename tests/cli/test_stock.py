@@ -160,7 +160,9 @@ def test_recompile_texts_in_words() -> None:
         assert "was ," not in text and "is now  " not in text and not text.rstrip().endswith("is now"), text
 
 
-def test_recording_of_stock(ptdebug: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:
+def test_recording_of_stock(
+    ptdebug: Callable[..., CompletedProcess[str]], warm: Callable[..., CompletedProcess[str]], tmp_path: Path,
+) -> None:
     (tmp_path / "program.py").write_text(
         "import torch\n@torch.compile\ndef f(x):\n    x = x.sin()\n    print('broken')\n    return x + 1\n"
         "print(f(torch.ones(3)).sum().item())\n")
@@ -175,7 +177,7 @@ def test_recording_of_stock(ptdebug: Callable[..., CompletedProcess[str]], tmp_p
     assert {"capture", "forward", "guards", "wrapper", "breaks"} <= set(first["stages"])
     absent = {entry["stage"] for entry in summary["absent"] if entry["compile"] == first["id"]}
     assert {"bytecode", "fusion", "decisions"} <= absent
-    assert ptdebug("run", "--name", "ours", "program.py", timeout=300).returncode == 0
+    assert warm("run", "--name", "ours", "program.py").returncode == 0
     differences = ptdebug("diff", "ours", Path(summary["recording"]).name).stdout
     assert "schedule" in first["stages"] and "alike: " in differences
     assert "-- schedule: " not in differences and "is new" not in differences and "is gone" not in differences

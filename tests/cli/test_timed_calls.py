@@ -28,15 +28,15 @@ print(torch.rand(()).item())
 """
 
 
-def test_each_function_is_timed_once(ptdebug: Command, tmp_path: Path) -> None:
+def test_each_function_is_timed_once(warm: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = ptdebug("run", "--time-calls", "--name", "r", "program.py")
+    done = warm("run", "--time-calls", "--name", "r", "program.py")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "as eager (call 5" in line]
     assert len(lines) == 2 and "seldom" not in done.stderr
     assert "f (program.py:5): compiled" in "".join(lines) and "Linear (linear.py:" in "".join(lines)
-    assert done.stdout == ptdebug("run", "--no-record", "program.py").stdout  # the same random numbers
-    assert "f (program.py:5): compiled" in ptdebug("show", "r").stdout
+    assert done.stdout == warm("run", "--no-record", "program.py").stdout  # the same random numbers
+    assert "f (program.py:5): compiled" in warm("show", "r").stdout
 
 
 def test_kernels_that_only_one_side_runs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ptdebug.cli.edited_run import _outputs
 from ptdebug.cli.main import main
+
+from tests.warm_process import in_copy
 
 PROGRAM = """\
 import torch
@@ -41,7 +41,7 @@ def test_an_edit_is_tried_on_a_copy(tmp_path: Path, monkeypatch, capsys) -> None
     (program.parent / "beside.py").write_text("def twice(x):\n    return x * 2\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PTDEBUG_HOME", str(tmp_path / "home"))
-    subprocess.run([sys.executable, "-m", "ptdebug", "run", "-q", "-o", "home", "src/program.py"], check=True)
+    in_copy("ptdebug", "run", "-q", "-o", "home", "src/program.py", cwd=tmp_path).check_returncode()
     assert main(["breaks"]) == 0
     out = capsys.readouterr().out
     assert '+     if not torch.compiler.is_compiling(): print("sum", y.sum().item())' in out

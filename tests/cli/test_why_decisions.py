@@ -87,17 +87,17 @@ def test_a_refused_pair_says_which_of_both_it_is(recording: Recording, ptdebug: 
             assert pair.why.startswith("illegal: ") and not pair.decision
 
 
-def test_a_refused_override_is_told_at_the_end(tmp_path: Path, ptdebug: Command) -> None:
+def test_a_refused_override_is_told_at_the_end(tmp_path: Path, warm: Command) -> None:
     script = tmp_path / "prog.py"
     script.write_text("import torch\n"
                       "f = torch.compile(lambda x: x.cumsum(0).flip(0) * x.amax())\n"
                       "f(torch.randn(300, 40))\n")
-    ptdebug("run", "-q", "--name", "first", str(script))
+    warm("run", "-q", "--name", "first", str(script))
     with Recording.open(tmp_path / "recordings" / "first") as first:
         pair = next(c for _, fusion in first.records(Fusion) for c in fusion.candidates if not c.legal)
     forced = tmp_path / "forced.toml"
     forced.write_text(f'"fuse:{pair.id}" = "fuse"\n')
-    done = ptdebug("run", "--name", "second", "--override", str(forced), str(script))
+    done = warm("run", "--name", "second", "--override", str(forced), str(script))
     assert f'the override "fuse:{pair.id}" = "fuse" is refused: illegal: ' in done.stderr
 
 

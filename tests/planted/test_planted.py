@@ -34,6 +34,14 @@ OF_CAPTURE = ("operands_exchanged", "guard_on_a_string_dropped", "appended_item_
 """Replay shows them only where it runs the program again."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def all_functions_are_found():
+    """What is planted is looked for among all objects, those that `conftest.py` has frozen among them."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 def test_there_are_at_least_sixty_over_all_stages():
     assert len(FAULTS) >= 60
     assert {fault.stages[0] for fault in FAULTS.values()} >= {

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_process import in_copy
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 PROGRAM = """
@@ -75,6 +77,8 @@ def ptdebug(tmp_path: Path) -> Command:
     environment |= {"PTDEBUG_HOME": "recordings", "PTDEBUG_CACHE_DIR": "cache", "PYTHONPATH": os.pathsep.join(paths)}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
+        if words[0] == "run":
+            return in_copy("ptdebug", *words, cwd=tmp_path, env=environment)
         return subprocess.run([sys.executable, "-m", "ptdebug", *words], cwd=tmp_path, env=environment, timeout=400,
                               text=True, capture_output=True)
 

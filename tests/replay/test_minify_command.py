@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_process import in_copy
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 HERE = Path(__file__).parent
@@ -49,6 +51,8 @@ def ptdebug(tmp_path: Path) -> Command:
                     "PYTHONPATH": os.pathsep.join(paths)}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
+        if words[0] == "run":
+            return in_copy("ptdebug", *words, cwd=tmp_path, env=environment)
         return subprocess.run([sys.executable, "-m", "ptdebug", *words], cwd=tmp_path, env=environment, timeout=600,
                               text=True, capture_output=True)
 

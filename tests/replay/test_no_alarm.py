@@ -12,14 +12,20 @@ from typing import Any
 
 import pytest
 
+from tests.warm_process import in_copy
+
 HERE = Path(__file__).parent / "scripts"
 CALLS = (HERE / "calls_of_every_kind.py").read_text()
 TRAINING = (HERE / "training_of_every_kind.py").read_text()
+Replayed = dict[str, list[dict[str, Any]]]
+"""All rungs of the compilations of each function."""
 CANNOT_BE_TOLD = {"of_python": "random.random"}
 """Functions whose call nothing identifies."""
 
 
 def ptdebug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if arguments[0] == "run":
+        return in_copy("ptdebug", *arguments, cwd=folder, timeout=600)
     return subprocess.run(
         [sys.executable, "-m", "ptdebug", *arguments], cwd=folder, capture_output=True, text=True, timeout=600
     )
@@ -32,37 +38,25 @@ def record(folder: Path, name: str, script: str) -> Path:
     return folder
 
 
-def rungs_by_function(folder: Path, name: str) -> dict[str, list[dict[str, Any]]]:
+def rungs_by_function(folder: Path, name: str) -> Replayed:
     """All rungs of the compilations of each function."""
     ran = ptdebug(folder, "replay", name, "--program", "--json")
     assert ran.returncode in (0, 1) and not ran.stderr, ran.stderr
     compiles = json.loads(ptdebug(folder, "show", name, "--json").stdout)["compiles"]
     functions = {one["id"]: one["function"] for one in compiles}
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: Replayed = {}
     for rung in json.loads(ran.stdout)["rungs"]:
         found.setdefault(functions[rung["compile"]], []).append(rung)
     return found
 
 
-@pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record(tmp_path_factory.mktemp("calls"), "calls", CALLS)
-
-
-@pytest.fixture(scope="module", params=["calls", "training"])
-def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    if request.param == "calls":
-        return rungs_by_function(request.getfixturevalue("calls"), "calls")
-    return rungs_by_function(record(tmp_path_factory.mktemp("training"), "training", TRAINING), "training")
-
-
-def test_nothing_is_wrong(replayed: dict[str, list[dict[str, Any]]]) -> None:
+def nothing_is_wrong(replayed: Replayed) -> None:
     wrong = [(function, rung) for function, rungs in replayed.items() for rung in rungs
              if rung["verdict"] == "different" or rung["class"] == "bug"]
     assert not wrong, [(function, rung["compile"], rung["stage"], rung["why"]) for function, rung in wrong]
 
 
-def test_the_program_is_met_at_the_recorded_call(replayed: dict[str, list[dict[str, Any]]]) -> None:
+def the_program_is_met_at_the_recorded_call(replayed: Replayed) -> None:
     for function, rungs in replayed.items():
         told = [rung for rung in rungs if rung["class"] == "uninitialized-memory"]
         assert ["empty (calls.py:" in rung["explanation"] for rung in told] == [True] * (function == "unwritten"), told
@@ -79,7 +73,16 @@ ABSENT = ("no pass changed the graph", "shares memory", "lazily conjugated", "ra
           "nothing has written")
 
 
-def test_every_rung_runs(replayed: dict[str, list[dict[str, Any]]]) -> None:
+def every_rung_runs(replayed: Replayed) -> None:
     absent = [(function, rung["compile"], rung["stage"], rung["why"]) for function, rungs in replayed.items()
               for rung in rungs if rung["verdict"] == "absent" and not any(why in rung["why"] for why in ABSENT)]
     assert not absent
+
+
+@pytest.mark.parametrize("name, script", [("calls", CALLS), ("training", TRAINING)])
+def test_right_programs(name: str, script: str, tmp_path: Path) -> None:
+    """One test, which one worker runs: several would each record and replay the programs."""
+    replayed = rungs_by_function(record(tmp_path, name, script), name)
+    nothing_is_wrong(replayed)
+    the_program_is_met_at_the_recorded_call(replayed)
+    every_rung_runs(replayed)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_process import in_copy
+
 SCRIPT = """
 import torch
 
@@ -45,6 +47,8 @@ for dtype in (numpy.float32, numpy.float64):
 
 
 def ptdebug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if arguments[0] == "run":
+        return in_copy("ptdebug", *arguments, cwd=folder)
     return subprocess.run(
         [sys.executable, "-m", "ptdebug", *arguments], cwd=folder, capture_output=True, text=True, timeout=300
     )
@@ -106,6 +110,7 @@ def test_a_selector_without_a_recording_is_one_clear_line(recorded):
 
 
 RUNS = """
+import sys
 import torch
 from pathlib import Path
 
@@ -124,6 +129,7 @@ def outer(x):
 def noisy(x):
     return torch.dropout(x, 0.5, True) * 2
 
+assert "torch._dynamo" not in sys.modules  # nor where the program runs in eager
 with torch.no_grad():
     outer(torch.ones(2))
     inner(torch.ones(2) * 2)

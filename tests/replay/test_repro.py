@@ -29,20 +29,21 @@ from ptdebug.replay.repro.script import Header, Repro
 from ptdebug.replay.repro.tensors import Tensors
 from ptdebug.replay.repro.verify import verified, verify
 
+from tests.warm_process import in_copy
+
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
 
 
 def record(home: Path, script: Path, name: str, *options: str) -> Recording:
-    command = [sys.executable, "-m", "ptdebug", "run", "-o", str(home), "--name", name, *options, str(script)]
-    subprocess.run(command, check=True, capture_output=True, timeout=280)
+    words = ("run", "-o", str(home), "--name", name, *options, str(script))
+    in_copy("ptdebug", *words, cwd=Path.cwd(), timeout=280).check_returncode()
     return Recording.open(home / name)
 
 
 def run_all(folder: Path, *arguments: str) -> dict[str, tuple[int, str]]:
-    """The outcomes of all scripts of a folder, run in one fresh process."""
-    command = [sys.executable, str(HERE / "run_scripts.py"), str(folder), *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    """The outcomes of all scripts of a folder, run in one process of their own."""
+    ran = in_copy(str(HERE / "run_scripts.py"), str(folder), *arguments, cwd=folder, timeout=280)
     return {name: tuple(found) for name, found in json.loads(ran.stdout.splitlines()[-1]).items()}
 
 

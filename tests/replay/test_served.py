@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,8 @@ from ptdebug.replay.ladder.calls import call_rungs
 from ptdebug.replay.program.program import ProgramAbsent
 from ptdebug.replay.program.served import Blame, Served, ServedCalls
 from ptdebug.replay.verdicts.compare import Comparison
+
+from tests.warm_process import in_copy
 
 PROGRAM = '''
 import random
@@ -65,8 +65,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of the program."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "ptdebug", "run", "-q", "-o", ".", "--name", "r", "program.py"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
+    in_copy("ptdebug", "run", "-q", "-o", ".", "--name", "r", "program.py", cwd=folder).check_returncode()
     return folder / "r"
 
 

@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +11,8 @@ from ptdebug.tui.act_screen import ActScreen
 from ptdebug.tui.app import workbench
 from ptdebug.tui.code_view import CodeView
 from textual.pilot import Pilot
+
+from tests.warm_process import in_copy
 
 MOST = 12
 PROGRAM = """\
@@ -42,8 +42,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The home of a recording of the program, which is real."""
     folder = tmp_path_factory.mktemp("tasks")
     (folder / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "ptdebug", "run", "-q", "--name", "tasks", "-o", str(folder / "home")]
-    subprocess.run([*command, "program.py"], cwd=folder, check=True)
+    words = ("run", "-q", "--name", "tasks", "-o", str(folder / "home"), "program.py")
+    in_copy("ptdebug", *words, cwd=folder).check_returncode()
     return folder / "home"
 
 

@@ -18,6 +18,7 @@ from ...artifacts.external_exceptions import came_from_outside, ran_out_of_stack
 from ...artifacts.interruptions import Interrupted
 from ...artifacts.records import Guards, Recompile
 from ...dependencies import msgspec
+from ...operators.dynamo_stubs import without_dynamo
 from ..breaks.raised_errors import TO_THE_PROGRAM, BackendCompilerFailed, kept_in_eager
 from ..fx.backend_call import CompileOptions
 from ..guards import build_tree, explain_recompile, measured, record_guards
@@ -25,7 +26,6 @@ from ..guards.build import BuiltTree
 from ..guards.describe import describe
 from ..guards.read import Scope
 from ..runtime import eval_frame
-from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.skips import program_frames, skip_reason
 from ..runtime.statistics import STATISTICS

@@ -24,6 +24,7 @@ import torch
 from ...artifacts import interruptions
 from ...artifacts.context import CompileId
 from ...artifacts.external_exceptions import came_from_outside, ran_out_of_stack
+from ...artifacts.fork_lock import ForkLock
 from ...artifacts.interruptions import Interrupted, Waiting
 from ...artifacts.records import LIMIT_REACHED, Recompile, Runtime
 from ..breaks.raised_errors import (
@@ -40,7 +41,6 @@ from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
 from ..runtime.dispatch_modes import current_observer, has_own_dispatch_mode
 from ..runtime.dynamo_settings import compiles_nothing, dynamic_by_settings, setting
 from ..runtime.eval_frame import EntryGuards, Verdict
-from ..runtime.fork_lock import ForkLock
 from ..runtime.global_modes import keeping_modes
 from ..runtime.skips import involves_tensors, is_own, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS

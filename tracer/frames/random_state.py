@@ -13,9 +13,9 @@ import sys
 import threading
 from typing import Any
 
+from ...artifacts.fork_lock import ForkLock
 from ..guards.interrupted import from_the_start, keep
 from ..runtime.eval_frame import PUTS_RANDOM_STATE_BACK
-from ..runtime.fork_lock import ForkLock
 
 _put_back = random.setstate
 _lock = ForkLock(threading.Lock)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..runtime.dynamo_stubs import tensors_always_checked, without_dynamo
+from ...operators.dynamo_stubs import tensors_always_checked, without_dynamo
 from ..sources.source import Source
 from .builder import GuardBuilder
 from .filtering import Filter, kept_guards

@@ -17,8 +17,8 @@ import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ...artifacts.records import Location, Recompile
+from ...operators.dynamo_stubs import without_dynamo
 from ..bytecode.resume_function import name_stack_arguments
-from ..runtime.dynamo_stubs import without_dynamo
 from ..sources.computed import ComputedSource
 from ..sources.display_names import display_name
 from ..sources.roots import GLOBAL_STATE

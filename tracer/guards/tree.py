@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._C._dynamo import guards as cpp
 
-from ..runtime.dynamo_stubs import guard_manager_type
+from ...operators.dynamo_stubs import guard_manager_type
 from ..runtime.eval_frame import local_indices
 from ..shapes.conditions import ShapeGuard
 from ..shapes.frame_shapes import FrameShapes

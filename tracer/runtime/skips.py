@@ -33,7 +33,7 @@ _CHECKPOINTS = os.path.join(_TORCH, "distributed", "algorithms", "_checkpoint", 
 _CONTAINERS = str(torch.nn.modules.container.__file__)
 _WRAPPERS = (
     *(os.path.join(_TORCH, *parts) + os.sep for parts in (("nn", "parallel"), ("distributed",), ("_dynamo",))),
-    str(torch._compile.__file__), os.path.join(_PACKAGE, "tracer", "runtime", "dynamo_stubs.py"),
+    str(torch._compile.__file__), os.path.join(_PACKAGE, "operators", "dynamo_stubs.py"),
 )
 """What does around a module of the program what no graph can, where that is worth compiling: wrapper modules of torch,
 and what disables a function, which has one code for all of them."""

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
+from ptdebug.operators.dynamo_stubs import without_dynamo
 from ptdebug.tracer.frames.convert import ConvertedFrame, Skip, convert_frame
 from ptdebug.tracer.frames.dispatch import optimize, reset
 from ptdebug.tracer.fx.backend_call import CapturedGraph, CompileOptions
-from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
 from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
 
 

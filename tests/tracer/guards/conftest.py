@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from ptdebug.operators.dynamo_stubs import without_dynamo
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.guards import GuardBuilder, build_tree, explain_recompile
 from ptdebug.tracer.guards.describe import describe
 from ptdebug.tracer.guards.read import Scope
-from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
 from ptdebug.tracer.runtime.eval_frame import EntryGuards
 from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
 from ptdebug.tracer.shapes.frame_shapes import FrameShapes

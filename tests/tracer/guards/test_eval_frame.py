@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch._C._dynamo.guards as cpp
+from ptdebug.operators.dynamo_stubs import guard_manager_type, without_dynamo
 from ptdebug.tracer.runtime import eval_frame
-from ptdebug.tracer.runtime.dynamo_stubs import guard_manager_type, without_dynamo
 
 pytestmark = pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable())
 

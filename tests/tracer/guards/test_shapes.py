@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
+from ptdebug.operators.dynamo_stubs import without_dynamo
 from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
 from ptdebug.tracer.shapes.frame_shapes import FrameShapes
 from ptdebug.tracer.sources.roots import LocalSource

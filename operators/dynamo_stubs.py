@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch._guards import Source
 
-from .fork_lock import ForkLock
+from ..artifacts.fork_lock import ForkLock
 
 _PACKAGE = "torch._dynamo"
 _lock = ForkLock(threading.RLock)
@@ -206,7 +206,7 @@ def without_dynamo() -> Iterator[None]:
     """While active, torch's own look-ups in torch._dynamo do not import it. May be nested, and used by several threads
     at once.
 
-    The tracer compiles inside this block; the user's code does not run in it.
+    Graphs are captured and compiled inside this block; the user's code does not run in it.
     """
     with _lock.lock:
         _users.append(threading.get_ident())

@@ -1,15 +1,16 @@
 """Fake tensors and guards without TorchDynamo; and TorchDynamo unharmed when it is used after all."""
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from tests.warm_process import in_copy
+
 FAKES = """
     import sys, torch
-    from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
+    from ptdebug.operators.dynamo_stubs import without_dynamo
     from ptdebug.tracer.shapes.dynamic_policy import DynamicPolicy
     from ptdebug.tracer.shapes.frame_shapes import FrameShapes
     from ptdebug.tracer.sources.roots import LocalSource
@@ -36,7 +37,7 @@ FAKES = """
 
 def run(script: str) -> str:
     program = textwrap.dedent(FAKES) + textwrap.dedent(script)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = in_copy("-c", program, cwd=Path.cwd())
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,7 +59,7 @@ def test_stock_compile_works_in_the_same_process(before):
         import torch._C._dynamo.guards as cpp
         with without_dynamo():
             root = cpp.RootGuardManager()
-            from ptdebug.tracer.runtime.dynamo_stubs import guard_manager_type
+            from ptdebug.operators.dynamo_stubs import guard_manager_type
             root.framelocals_manager(key=("x", 0), source="x", example_value=1,
                                      guard_manager_enum=guard_manager_type().GUARD_MANAGER)
         compiled = torch.compile(lambda x: x.sin() + 1, backend="eager", fullgraph=True)
