@@ -29,6 +29,7 @@ def branching(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 TRACED = torch.jit.trace(lambda x: x.sin() + 1, torch.ones(4))
 LINEAR = torch.nn.Linear(4, 4)
+LINEAR.load_state_dict({"weight": torch.arange(16.0).view(4, 4), "bias": torch.ones(4)})  # no sum is rounded
 OURS, STOCK = ptdebug.compile(double), torch.compile(double, backend="eager")
 OUR_MODULE, STOCK_MODULE = ptdebug.compile(LINEAR), torch.compile(LINEAR, backend="eager")
 
