@@ -48,6 +48,30 @@ def _reasons(aten: AtenGraph, plan: Plan) -> Iterator[str]:
             yield f"{name} is in memory of the CPU, which a replay would not read again"
     if any(isinstance(output, FromGraph) and output.lazily for output in aten.outputs):
         yield "a result is lazily conjugated or negated"
+    yield from _around_inputs(aten)
+
+
+def _around_inputs(aten: AtenGraph) -> Iterator[str]:
+    """A capture has copies of its inputs' elements, and nothing of what lies between and behind them."""
+    inputs = {}
+    for node in aten.module.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        storage = value.untyped_storage()._cdata
+        if node.op == "placeholder":
+            inputs[storage] = node
+        elif node.target is torch.ops.aten.as_strided.default and storage in inputs:
+            if not _lies_within(value, inputs[storage].meta["val"]):
+                yield f"as_strided may read memory around the elements of {inputs[storage]}"
+
+
+def _lies_within(window: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether all that is read of `base` are elements of it, as far as sizes tell."""
+    if any(type(n) is not int for t in (window, base) for n in (*t.shape, *t.stride(), t.storage_offset())):
+        return False
+    last = window.storage_offset() + sum([(n - 1) * s for n, s in zip(window.shape, window.stride())])
+    return window.numel() == 0 or base.is_contiguous() and base.storage_offset() == 0 and last < base.numel()
 
 
 def _of_kernel(item: Group, plan: Plan) -> Iterator[str]:

@@ -48,12 +48,18 @@ twice.register_fake(torch.empty_like)
     (lambda x: x * x.sum().item(), (), "sizes or numbers that depend on data"),
     (lambda x: torch.ops.aten.index_put(x, [x > 0], x.sum()), (), "sizes or numbers that depend on data"),
     (lambda x: x.sin() + 1, ("arg0",), "arg0 is in memory of the CPU"),
+    (lambda x: x.as_strided((2, 2), (4, 2)).sin(), (), ""),
 ])
 def test_reasons(monkeypatch, function, keep, why):
     aten, plan = compiled_plan(monkeypatch, function, torch.randn(4, 4))
     assert conditions.why_not(aten, plan) == conditions.NO_GPU
     found = conditions.why_not(aten, on_gpu(plan, keep))
     assert why in found if why else not found, found
+
+
+def test_a_window_on_what_lies_between_elements(monkeypatch):
+    aten, plan = compiled_plan(monkeypatch, lambda x: x.as_strided((2, 2), (2, 1)).sin(), torch.randn(4, 4)[:, :2])
+    assert "memory around the elements of arg0" in conditions.why_not(aten, on_gpu(plan))
 
 
 def test_the_decision(monkeypatch):
