@@ -174,7 +174,8 @@ class Program:
     `inputs` are names of graph inputs in order (tensors have a Buffer; sizes and scalars are symbols); `symbols` says
     how each size symbol is found at run time: (input index, "size" | "stride" | "value", dimension). `outputs` are
     View, sympy.Expr, Python constants or None. `copies` are (View of the new value, input name): inputs that the
-    program mutates, written back before it returns, in order. `constants` are tensors that the graph holds.
+    program mutates, written back before it returns, in order. `constants` are tensors that the graph holds. `sizes` are
+    the values of symbols in the call that the graph was compiled for, which costs are estimated by.
     """
 
     inputs: tuple[str, ...]
@@ -184,6 +185,7 @@ class Program:
     steps: tuple[LoopBody | ExternCall, ...]
     outputs: tuple[Any, ...]
     copies: tuple[tuple[View, str], ...] = ()
+    sizes: Mapping[sympy.Symbol, int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ class GraphLowering:
         self.steps: list[LoopBody | ExternCall] = []
         self.constants: dict[str, torch.Tensor] = {}
         self.symbols: dict[sympy.Symbol, tuple[int, str, int]] = {}
+        self.sizes: dict[sympy.Symbol, int] = {}
         self.inputs: list[str] = []
         self.values: dict[torch.fx.Node, Any] = {}
         self.node: torch.fx.Node = None  # type: ignore[assignment]  # the node that is being lowered

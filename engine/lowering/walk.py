@@ -54,7 +54,7 @@ class Walk(GraphLowering):
                 results.append(self._output(out))
         self.stored.record_inlined()
         return Program(tuple(self.inputs), self.symbols, self.buffers, self.constants, tuple(self.steps),
-                       tuple(results), tuple(copies))
+                       tuple(results), tuple(copies), self.sizes)
 
     def _new_value(self, value: Value, name: str, mutations: Mapping[int, str]) -> View:
         """What is copied to the mutated input `name`: not memory that an earlier copy has already changed. The input
@@ -79,17 +79,24 @@ class Walk(GraphLowering):
             number = symbolic(value)
             if isinstance(number, sympy.Symbol):
                 self.symbols[number] = (position, "value", 0)
+                self._remember(number, value)
                 if isinstance(value, torch.SymFloat):
                     self._add_scalar(number)
             return number
         base = self.given(value, node.name)
         self._add_buffer(node.name, base, "input")
         base.buffer = node.name
-        for kind, numbers in (("size", base.size), ("stride", base.stride)):
-            for d, number in enumerate(numbers):
+        for kind, numbers, given in (("size", base.size, value.shape), ("stride", base.stride, value.stride())):
+            for d, (number, known) in enumerate(zip(numbers, given)):
                 if isinstance(number, sympy.Symbol):
                     self.symbols.setdefault(number, (position, kind, d))
+                    self._remember(number, known)
         return Value(base, base.size)
+
+    def _remember(self, symbol: sympy.Symbol, value: Any) -> None:
+        """What `symbol` is in the call that the graph is compiled for, where that is known and a size."""
+        if isinstance(value, torch.SymInt) and value.node.expr == symbol and value.node.hint is not None:
+            self.sizes[symbol] = int(value.node.hint)
 
     def _is_lowered(self, value: Any, of_view: bool) -> bool:
         """Whether loops can read all symbolic numbers in an argument tree, of a view or another operator."""

@@ -153,7 +153,8 @@ def _triton(call: KernelCall, header: Header, text: str) -> tuple[Header, list[s
     """The header, the buffers, and the lines of the kernel and of `launch`."""
     try:
         context = CompileContext(CompileId(0, 0), NullRecorder())
-        source = generate(call.group, dict(call.part.work.plan.program.buffers), context)
+        program = call.part.work.plan.program
+        source = generate(call.group, dict(program.buffers), context, program.sizes)
     except EngineUnsupported as error:
         raise ReplayError(f"there is no Triton form of {call.group.kernel}: {error}") from error
     if text.strip() != source.text.strip():  # sizes were dynamic, and are those of the inputs now

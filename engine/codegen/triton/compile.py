@@ -41,7 +41,7 @@ def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Ite
         if not isinstance(group, Group):
             continue
         try:
-            source = generate(group, buffers, context)
+            source = generate(group, buffers, context, plan.program.sizes)
             begun.append((source, _begin(source, target)))
         except TritonUnsupported as error:
             context.absent("kernels", f"{group.kernel} for {target}: {error}")

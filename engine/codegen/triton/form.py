@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
 import sympy
 
 from ...ir.ir import Axis, Buffer, Group, LoopBody, Statement
 
+Sizes = Mapping[sympy.Symbol, int]
+"""What symbols were in the call that a graph was compiled for, where that is known."""
+
+NO_SIZES: Sizes = MappingProxyType({})
 _SPACE_NAMES = "rqpkjmn"
+UNKNOWN_SIZE = 1024  # assumed for a symbol that a graph itself computes
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,11 @@ class Form:
     bodies: tuple[TileBody, ...]
     buffers: Mapping[str, Buffer]
     internal: frozenset[str]
+    sizes: Sizes
+
+    def hint(self, size: Any) -> int:
+        """`size` in the call that the graph was compiled for, as far as that is known."""
+        return hint(size, self.sizes)
 
     @property
     def numel(self) -> sympy.Expr:
@@ -142,7 +154,16 @@ def product(sizes: Iterable[sympy.Expr]) -> sympy.Expr:
     return total
 
 
-def form_of(group: Group, buffers: Mapping[str, Buffer]) -> Form:
+def hint(size: Any, sizes: Sizes) -> int:
+    """`size` as a number: its symbols have the values in `sizes`; each other one counts as UNKNOWN_SIZE."""
+    expr = sympy.sympify(size)
+    if expr.is_Integer:
+        return int(expr)
+    number = expr.subs({symbol: sizes.get(symbol, UNKNOWN_SIZE) for symbol in expr.free_symbols})
+    return int(number) if number.is_Integer else UNKNOWN_SIZE
+
+
+def form_of(group: Group, buffers: Mapping[str, Buffer], sizes: Sizes = NO_SIZES) -> Form:
     """Normalize `group`; every statement of every body is kept."""
     bodies = [_TileDraft(b, tuple(b.axes[len(group.axes):]) + b.reduction_axes) for b in group.bodies]
     axes = group.axes
@@ -159,7 +180,7 @@ def form_of(group: Group, buffers: Mapping[str, Buffer]) -> Form:
         TileBody(key, d.body.name, spaces.get(_extents(d.inner)), tuple(d.statements), d.body)
         for key, d in enumerate(bodies)
     )
-    return Form(group.kernel, axes, tuple(spaces.values()), tiles, buffers, group.internal)
+    return Form(group.kernel, axes, tuple(spaces.values()), tiles, buffers, group.internal, sizes)
 
 
 class _TileDraft:

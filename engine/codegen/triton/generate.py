@@ -10,15 +10,17 @@ from ....artifacts.context import CompileContext
 from ...ir.ir import Axis, Buffer, Foreach, Group, KernelSignature, LoopBody
 from ...unsupported import TritonUnsupported
 from .foreach import generate_foreach
-from .form import Form, form_of
+from .form import NO_SIZES, Form, Sizes, form_of, hint
 from .kernel import KernelWriter
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
-from .tiling import can_split, choose, hint, why_idle
+from .tiling import can_split, choose, why_idle
 
 
-def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContext) -> TritonSource:
-    """The Triton form of `group`; `buffers` are the program's.
+def generate(
+    group: Group, buffers: Mapping[str, Buffer], context: CompileContext, sizes: Sizes = NO_SIZES
+) -> TritonSource:
+    """The Triton form of `group`; `buffers` are the program's, and so are `sizes`.
 
     Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
     (a decision, `kernel-launches`), or where programs share rows. Raises TritonUnsupported with the reason.
@@ -26,19 +28,18 @@ def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContex
     if isinstance(group, Foreach):
         return generate_foreach(group, buffers)
     symbols, bounds = symbols_of(group, buffers), _bounds(group)
-    groups, why = _parts(group, buffers)
+    groups, why = _parts(group, buffers, sizes)
     if len(groups) > 1 or why:
         context.decide("kernel-launches", group.kernel, [str(len(groups))], str(len(groups)), why)
     launches: list[Launch] = []
     workspaces: list[Workspace] = []
     extents: list[sympy.Expr] = []
     for number, part in enumerate(groups):
-        form = form_of(part, buffers)
-        made, needed, sizes = _kernels(form, symbols, bounds, context)
+        made, needed, deciding = _kernels(form_of(part, buffers, sizes), symbols, bounds, context)
         fresh = {w.name: f"{w.name}_{number}" if len(groups) > 1 else w.name for w in needed}
         workspaces += [replace(w, name=fresh[w.name]) for w in needed]
         launches += [replace(k, pointers=tuple(fresh.get(p, p) for p in k.pointers)) for k in made]
-        extents += sizes
+        extents += deciding
     own = {w.name for w in workspaces}
     used = tuple(dict.fromkeys(p for k in launches for p in k.pointers if p not in own))
     signature = KernelSignature(group.kernel, used, symbols, bounds)
@@ -73,14 +74,14 @@ def _index_width(form: Form) -> tuple[str, tuple[sympy.Expr, ...]]:
     return "dynamic", tuple(sorted(sizes, key=str))
 
 
-def _parts(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[Group], str]:
+def _parts(group: Group, buffers: Mapping[str, Buffer], sizes: Sizes) -> tuple[list[Group], str]:
     """The group itself, or the groups that take its place and the reason why."""
     if len(group.bodies) == 1:
         return [_part(group.kernel, group, group.bodies)], ""
     why = _why_apart(group, buffers)
     if why:
         return [_part(f"{group.kernel}_{k}", group, (body,)) for k, body in enumerate(group.bodies)], why
-    form = form_of(group, buffers)
+    form = form_of(group, buffers, sizes)
     why = "" if can_split(form) else why_idle(form)
     return (_sharing(group, buffers), why) if why else ([group], "")
 
@@ -122,7 +123,7 @@ def _by_memory(body: LoopBody) -> LoopBody:
     stores = [s.index for s in body.statements if s.op == "store" and s.index is not None and not s.mode]
 
     def step(axis: Axis) -> int:
-        steps = [hint(abs(index.coeff(axis.symbol))) for index in stores]
+        steps = [hint(abs(index.coeff(axis.symbol)), NO_SIZES) for index in stores]
         return max(steps, default=0)
 
     return replace(body, axes=tuple(sorted(body.axes, key=step, reverse=True))) if stores else body

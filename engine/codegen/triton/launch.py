@@ -306,7 +306,7 @@ def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKer
     for group in plan.items:
         if isinstance(group, Group):
             try:
-                kernel = TritonKernel(generate(group, buffers, context), buffers, group.device)
+                kernel = TritonKernel(generate(group, buffers, context, plan.program.sizes), buffers, group.device)
                 kernel.begin()
                 kernels[group.kernel] = kernel
             except TritonUnsupported as why:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import sympy
 
@@ -28,7 +27,6 @@ from ...lowering.reductions import IN_REGISTERS, LONG_IN_REGISTERS
 from ...scheduler.occupancy import PROCESSORS, SECTOR, are_few
 from .form import Form
 
-UNKNOWN_SIZE = 1024  # assumed for a dynamic size
 PERSISTENT_LIMIT = IN_REGISTERS  # of 16 warps; 32 keep longer rows, of few tensors
 FEW_LOADS = 5
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
@@ -74,10 +72,10 @@ def _split_by_choice(form: Form, tiles: list[Tile], context: CompileContext) -> 
     if not (context.asked and can_split(form) and any(t.shape == "looped" for t in tiles)):
         return tiles
     default = max(tiles, key=lambda t: _score(form, t)[0]).splits
-    longest = hint(form.spaces[0].numel)
+    longest = form.hint(form.spaces[0].numel)
     most = max(default, min(MOST_SPLITS, power_of_two(longest) // LEAST_SHARE))
     options = [str(1 << n) for n in range(most.bit_length())]
-    rows = hint(form.numel)
+    rows = form.hint(form.numel)
     why = f"{rows} rows of {longest} elements, and {PROCESSORS} processors: " + (
         f"{default} programs for each row keep memory busy" if default > 1 else "a program for each keeps memory busy")
     chosen = int(context.decide("split-reduction", form.name, options, str(default), why, origins=_origins(form)))
@@ -92,15 +90,6 @@ def _origins(form: Form) -> tuple[str, ...]:
     return tuple([f"loop_ir:{name}" for name in names])
 
 
-def hint(size: Any) -> int:
-    """`size` as a number; each symbol in it counts as UNKNOWN_SIZE."""
-    expr = sympy.sympify(size)
-    if expr.is_Integer:
-        return int(expr)
-    number = expr.subs(dict.fromkeys(expr.free_symbols, UNKNOWN_SIZE))
-    return int(number) if number.is_Integer else UNKNOWN_SIZE
-
-
 def can_split(form: Form) -> bool:
     """True when programs may share a row: one space, and no inner loop waits for a reduction."""
     if len(form.spaces) != 1 or not form.reduces or form.misaligned:
@@ -111,10 +100,10 @@ def can_split(form: Form) -> bool:
 
 def why_idle(form: Form) -> str:
     """Why one program for each row would leave most of the GPU idle; "" when it would not."""
-    rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
+    rows, longest = form.hint(form.numel), max((form.hint(s.numel) for s in form.spaces), default=0)
     columns = bool(form.axes) and _contiguous_over_rows(form)
     touched = {s.buffer for b in form.bodies for s in b.statements if s.op in ("load", "store") and s.name in b.inner}
-    traffic = sum(form.buffers[n].dtype.itemsize * hint(sympy.Mul(*form.buffers[n].size)) for n in touched)
+    traffic = sum(form.buffers[n].dtype.itemsize * form.hint(sympy.Mul(*form.buffers[n].size)) for n in touched)
     if not form.reduces or not are_few(max(1, rows), columns, traffic):
         return ""
     what = "columns" if columns else "rows"
@@ -137,7 +126,7 @@ def _candidates(form: Form) -> list[Tile]:
 
 
 def _pointwise(form: Form) -> list[Tile]:
-    numel = power_of_two(hint(form.numel))
+    numel = power_of_two(form.hint(form.numel))
     if not form.axes:
         return [Tile("pointwise", 0, 1)]
     tiles = [Tile("pointwise", min(x, numel), w) for x, w in ((256, 4), (512, 4), (1024, 4), (1024, 8))]
@@ -161,17 +150,17 @@ def _other_contiguous_axis(form: Form) -> sympy.Symbol | None:
                 continue
             last_used = last_used or s.index.coeff(last) == 1
             if s.index.has(last) and s.index.coeff(last) != 1:  # a load without it is one value for all of them
-                others += [a for a in form.axes[:-1] if s.index.coeff(a.symbol) == 1 and hint(a.extent) >= 8]
-    return others[0].symbol if last_used and others and hint(form.axes[-1].extent) >= 8 else None
+                others += [a for a in form.axes[:-1] if s.index.coeff(a.symbol) == 1 and form.hint(a.extent) >= 8]
+    return others[0].symbol if last_used and others and form.hint(form.axes[-1].extent) >= 8 else None
 
 
 def _parallel(form: Form) -> list[Tile]:
-    longest = power_of_two(max(hint(s.numel) for s in form.spaces))
+    longest = power_of_two(max(form.hint(s.numel) for s in form.spaces))
     blocks = sorted({min(longest, 256), min(longest, 1024)})
     tiles = []
     for block in blocks:
-        rows = 0 if block >= 256 or not form.axes else min(power_of_two(hint(form.numel)), 512 // block)
-        inner = {s.name: min(block, power_of_two(hint(s.numel))) for s in form.spaces}
+        rows = 0 if block >= 256 or not form.axes else min(power_of_two(form.hint(form.numel)), 512 // block)
+        inner = {s.name: min(block, power_of_two(form.hint(s.numel))) for s in form.spaces}
         tiles.append(Tile("parallel", rows, 4, inner=inner))
     return tiles
 
@@ -184,7 +173,7 @@ def _persistent(form: Form, length: int) -> list[Tile]:
     most = 16 if length <= PERSISTENT_LIMIT else 32
     rows = [0] if longest >= 256 or not form.axes else []
     rows += [x for x in (1, 2, 4, 8, 16, 32, 64) if form.axes and 512 <= x * longest <= MOST_OF_ROWS and x > 1]
-    rows = [x for x in rows if x <= max(1, power_of_two(hint(form.numel)))] or [0]
+    rows = [x for x in rows if x <= max(1, power_of_two(form.hint(form.numel)))] or [0]
     tiles = []
     for x in rows:
         elements = max(1, x) * longest
@@ -194,11 +183,14 @@ def _persistent(form: Form, length: int) -> list[Tile]:
 
 
 def _looped(form: Form) -> list[Tile]:
-    longest = power_of_two(max(hint(s.numel) for s in form.spaces))
-    outer = power_of_two(hint(form.numel)) if form.axes else 1
+    longest = power_of_two(max(form.hint(s.numel) for s in form.spaces))
+    outer = power_of_two(form.hint(form.numel)) if form.axes else 1
     shapes = [(0, min(longest, 2048), 8), (0, min(longest, 1024), 4)]
     if longest > PERSISTENT_LIMIT and not can_split(form) and _is_light(form):
         shapes = [*_of_few_rows(form), *shapes]
+    if longest < 1024 and not all(sympy.sympify(s.numel).is_Integer for s in form.spaces):  # of a length that varies
+        many = [x for x in (2, 4, 8, 16, 32, 64) if x <= outer and 1024 <= x * longest <= MOST_OF_ROWS]
+        shapes += [(x, longest, warps) for x in many for warps in (4, 8)]
     if form.axes and outer > 1 and _contiguous_over_rows(form):
         blocks = (64, 32, 4), (128, 16, 4), (32, 64, 8), (32, 16, 4)
         shapes = [(min(outer, x), min(longest, r), w) for x, r, w in blocks]
@@ -229,7 +221,7 @@ def _contiguous_over_rows(form: Form) -> bool:
     for body in form.bodies:
         for s in body.statements:
             if s.op in ("load", "store") and s.name in body.inner and body.space and s.index is not None:
-                count = hint(sympy.Mul(*form.buffers[s.buffer].size))
+                count = form.hint(sympy.Mul(*form.buffers[s.buffer].size))
                 outer += count * bool(s.index.coeff(form.axes[-1].symbol) == 1)
                 inner += count * bool(s.index.coeff(body.space.axes[-1].symbol) == 1)
     return outer > inner
@@ -237,8 +229,8 @@ def _contiguous_over_rows(form: Form) -> bool:
 
 def _splits(form: Form, x: int, block: int) -> int:
     """How many programs share a row: enough to keep memory busy."""
-    programs = -(-hint(form.numel) // x)
-    length = hint(form.spaces[0].numel)
+    programs = -(-form.hint(form.numel) // x)
+    length = form.hint(form.spaces[0].numel)
     enough = 8 * PROCESSORS
     if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
         return 1
@@ -248,10 +240,10 @@ def _splits(form: Form, x: int, block: int) -> int:
 
 def _score(form: Form, tile: Tile) -> tuple[float, str]:
     """(estimate, its reason): lanes with work x programs for the processors x elements for each thread."""
-    rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=1)
+    rows, longest = form.hint(form.numel), max((form.hint(s.numel) for s in form.spaces), default=1)
     if tile.y:
         axis = next(a for a in form.axes if a.symbol == tile.y_axis)
-        y = hint(axis.extent)
+        y = form.hint(axis.extent)
         lanes = _fill(y, tile.y) * _fill(rows // max(1, y), tile.x)
         programs = -(-y // tile.y) * -(-max(1, rows // max(1, y)) // tile.x)
         elements, penalty = tile.x * tile.y, 1.0
@@ -261,7 +253,7 @@ def _score(form: Form, tile: Tile) -> tuple[float, str]:
         programs = -(-rows // x) * tile.splits
         elements = x * max(tile.inner.values(), default=1)
         for space in form.spaces:
-            lanes *= _fill(hint(space.numel), tile.inner[space.name])
+            lanes *= _fill(form.hint(space.numel), tile.inner[space.name])
         rereads = tile.shape == "looped" and tile.splits == 1 and not can_split(form)
         penalty = 1.0
         if rereads:  # it reads its input more than once

@@ -71,7 +71,7 @@ def _lies_within(window: torch.Tensor, base: torch.Tensor) -> bool:
     if any(type(n) is not int for t in (window, base) for n in (*t.shape, *t.stride(), t.storage_offset())):
         return False
     last = window.storage_offset() + sum([(n - 1) * s for n, s in zip(window.shape, window.stride())])
-    return window.numel() == 0 or base.is_contiguous() and base.storage_offset() == 0 and last < base.numel()
+    return window.numel() == 0 or (base.is_contiguous() and base.storage_offset() == 0 and last < base.numel())
 
 
 def _of_kernel(item: Group, plan: Plan) -> Iterator[str]:

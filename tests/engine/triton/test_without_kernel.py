@@ -27,10 +27,10 @@ def _function(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def test_a_group_that_triton_refuses_runs_statement_by_statement(refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
     generate = launch.generate
 
-    def generate_or_refuse(group, buffers, context):
+    def generate_or_refuse(group, *others):
         if refused in group.kernel:
             raise TritonUnsupported("nothing has a form")
-        return generate(group, buffers, context)
+        return generate(group, *others)
 
     monkeypatch.setattr(launch, "generate", generate_or_refuse)
     inputs = torch.randn(6, 5), torch.tensor([[0, 4], [-1, 2]])
@@ -90,10 +90,10 @@ def test_the_rest_of_a_graph_on_a_gpu_is_compiled(stage: str, monkeypatch: pytes
     if stage == "generate":
         generate = launch.generate
 
-        def refuse(group, buffers, context):
+        def refuse(group, *others):
             if "softmax" in group.kernel:
                 raise TritonUnsupported("nothing has a form")
-            return generate(group, buffers, context)
+            return generate(group, *others)
 
         monkeypatch.setattr(launch, "generate", refuse)
     else:
