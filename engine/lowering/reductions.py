@@ -249,7 +249,7 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
     count = product(x.size[d] for d in dims)
     on_cpu = x.device.type == "cpu"
     limit = TWO_PASS_LIMIT if on_cpu else IN_REGISTERS
-    fits = type(count) is not int or count <= limit or (not on_cpu and count in LONG_IN_REGISTERS)
+    fits = on_cpu if type(count) is not int else count <= limit or (not on_cpu and count in LONG_IN_REGISTERS)
     short = fits and mean_fake.dtype not in LOW_PRECISION
     short = short and (on_cpu or not corrected)
     chosen = graph.context.decide(

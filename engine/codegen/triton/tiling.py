@@ -28,7 +28,7 @@ from ...scheduler.occupancy import PROCESSORS, SECTOR, are_few
 from .form import Form
 
 PERSISTENT_LIMIT = IN_REGISTERS  # of 16 warps; 32 keep longer rows, of few tensors
-FEW_LOADS = 5
+FEW_LOADS = 3
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
 MOST_SPLITS = 2048  # programs that share a row
 LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
@@ -185,10 +185,11 @@ def _persistent(form: Form, length: int) -> list[Tile]:
 def _looped(form: Form) -> list[Tile]:
     longest = power_of_two(max(form.hint(s.numel) for s in form.spaces))
     outer = power_of_two(form.hint(form.numel)) if form.axes else 1
-    shapes = [(0, min(longest, 2048), 8), (0, min(longest, 1024), 4)]
+    varies = not all(sympy.sympify(s.numel).is_Integer for s in form.spaces)
+    shapes = [(0, min(longest, 2048), 8), (0, min(longest, 1024), 4)][::-1 if varies else 1]
     if longest > PERSISTENT_LIMIT and not can_split(form) and _is_light(form):
         shapes = [*_of_few_rows(form), *shapes]
-    if longest < 1024 and not all(sympy.sympify(s.numel).is_Integer for s in form.spaces):  # of a length that varies
+    if varies and longest < 1024:
         many = [x for x in (2, 4, 8, 16, 32, 64) if x <= outer and 1024 <= x * longest <= MOST_OF_ROWS]
         shapes += [(x, longest, warps) for x in many for warps in (4, 8)]
     if form.axes and outer > 1 and _contiguous_over_rows(form):

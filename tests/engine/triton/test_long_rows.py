@@ -59,3 +59,24 @@ def test_values_of_long_rows(monkeypatch: pytest.MonkeyPatch):
         _, _, results, (x,) = next(results_of([made], {}))
         (call,) = made.calls
         torch.testing.assert_close(results[0], call.target(x, *call.args[1:]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size, tile", ((129, "looped-x4-r256-w4"), (513, "looped-r1024-w4"), (4000, "looped-r1024-w4")))
+def test_rows_of_a_length_that_varies(size, tile):
+    """The tile suits the length at hand."""
+    rows = _of_rows(2000, size)
+    for name in ("softmax", "log softmax"):
+        made = rows[name]
+        work = run_stages(INFERENCE[:SCHEDULED], captured(faked([made], dynamic=True)), CompileContext())
+        assert sorted(work.plan.program.sizes.values()) == [size, 2000], name
+        (kernel,) = kernels_for_plan(work.plan, CompileContext()).values()
+        (launch,) = kernel.source.launches
+        assert launch.tile == tile, name
+        assert "\n".join(line.text for line in launch.lines).count("for r_offset") == 3
+
+
+def test_values_of_rows_of_a_length_that_varies():
+    for made in _of_rows(37, 129).values():
+        (call,) = made.calls
+        for _, _, results, (x,) in results_of([made], {}, dynamic=True):
+            torch.testing.assert_close(results[0], call.target(x, *call.args[1:]), rtol=1e-5, atol=1e-5)
