@@ -61,14 +61,16 @@ def test_values_of_long_rows(monkeypatch: pytest.MonkeyPatch):
         torch.testing.assert_close(results[0], call.target(x, *call.args[1:]), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("size, tile", ((129, "looped-x4-r256-w4"), (513, "looped-r1024-w4"), (4000, "looped-r1024-w4")))
+@pytest.mark.parametrize("size, tile", (
+    (129, "looped-x4-r256-w4"), (513, "looped-r1024-w4"), (4000, "looped-r1024-w4"),
+))
 def test_rows_of_a_length_that_varies(size, tile):
     """The tile suits the length at hand."""
     rows = _of_rows(2000, size)
     for name in ("softmax", "log softmax"):
         made = rows[name]
         work = run_stages(INFERENCE[:SCHEDULED], captured(faked([made], dynamic=True)), CompileContext())
-        assert sorted(work.plan.program.sizes.values()) == [size, 2000], name
+        assert set(work.plan.program.sizes.values()) == {size, 2000}, name
         (kernel,) = kernels_for_plan(work.plan, CompileContext()).values()
         (launch,) = kernel.source.launches
         assert launch.tile == tile, name
