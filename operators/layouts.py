@@ -53,7 +53,7 @@ def as_elements(out: torch.Tensor, *args: Any) -> Strides:
 
 def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A tensor with the strides of its copy in a dtype."""
-    same = tensor.dtype is dtype or is_non_overlapping_and_dense_or_false(tensor)
+    same = tensor.dtype is dtype or _is_dense(tensor)
     return tensor if same else torch.empty_like(tensor)
 
 
@@ -82,6 +82,13 @@ def _is_row_major(tensor: torch.Tensor) -> bool:
                 return False
             expected = expected * size
     return True
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the tensor has each of its elements once, and nothing between them, as far as its sizes tell."""
+    strided = tensor.layout is torch.strided
+    fixed = strided and all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
+    return fixed and tensor.is_contiguous() or is_non_overlapping_and_dense_or_false(tensor)
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -117,7 +124,7 @@ def of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
     ones = any(map(is_one, out.shape))
     if not tensors or any(type(n) is int and n == 0 for n in out.shape) or not (static or ones):
         return None
-    if not all(map(is_non_overlapping_and_dense_or_false, tensors)):
+    if not all(map(_is_dense, tensors)):
         return as_elements(out, *args)
     mixed = len({a.dim() if isinstance(a, torch.Tensor) else 0 for a in args}) > 1
     return together(out, *tensors) if ones and mixed else None
@@ -151,7 +158,7 @@ def like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     of dimensions of size 1, unlike its fake."""
     if x.shape != out.shape:
         return row_major(out)
-    return x.stride() if is_non_overlapping_and_dense_or_false(x) else tuple(torch.empty_like(x).stride())
+    return x.stride() if _is_dense(x) else tuple(torch.empty_like(x).stride())
 
 
 def finite(out: torch.Tensor, x: torch.Tensor) -> Strides | None:

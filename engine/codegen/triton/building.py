@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import count
 from types import CodeType
@@ -107,6 +108,7 @@ _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\w|=[^=])")  # no attribute, and n
 _COMMENT = re.compile(r"\s*#.*")
 
 
+@lru_cache(maxsize=64)  # a kernel is compiled for several alignments of its pointers
 def canonical(text: str, name: str) -> str:
     """The module `text` without comments, where the parameters and variables of function `name` are numbered."""
     code = next(c for c in compile(text, name, "exec").co_consts if isinstance(c, CodeType) and c.co_name == name)

@@ -120,6 +120,34 @@ class Form:
         return any(b.reduces for b in self.bodies)
 
     @cached_property
+    def other_contiguous_axis(self) -> sympy.Symbol | None:
+        """An axis other than the last along which some access is contiguous, while another is along the last."""
+        if len(self.axes) < 2:
+            return None
+        last = self.axes[-1].symbol
+        last_used, others = False, []
+        for body in self.bodies:
+            for s in body.statements:
+                if s.index is None or s.op not in ("load", "store"):
+                    continue
+                last_used = last_used or s.index.coeff(last) == 1
+                if s.index.has(last) and s.index.coeff(last) != 1:  # a load without it is one value for all of them
+                    others += [a for a in self.axes[:-1] if s.index.coeff(a.symbol) == 1 and self.hint(a.extent) >= 8]
+        return others[0].symbol if last_used and others and self.hint(self.axes[-1].extent) >= 8 else None
+
+    @cached_property
+    def contiguous_over_rows(self) -> bool:
+        """True when more elements are loaded along the outer axes than along the inner ones: a column reduction."""
+        outer = inner = 0
+        for body in self.bodies:
+            for s in body.statements:
+                if s.op in ("load", "store") and s.name in body.inner and body.space and s.index is not None:
+                    count = self.hint(sympy.Mul(*self.buffers[s.buffer].size))
+                    outer += count * bool(s.index.coeff(self.axes[-1].symbol) == 1)
+                    inner += count * bool(s.index.coeff(body.space.axes[-1].symbol) == 1)
+        return outer > inner
+
+    @cached_property
     def scratch(self) -> frozenset[str]:
         """Internal buffers that some body reads at other indices than they were written."""
         return frozenset(buffer for _, buffer in self.misaligned) & self.internal

@@ -185,7 +185,7 @@ def helpers_used(text: str) -> list[str]:
     """Source of the helpers that `text` calls, and of those that they call: these come before them in the table."""
     found: list[str] = []
     for name, source in reversed(HELPERS.items()):
-        if re.search(rf"\b{name}\b", text):
+        if name in text and re.search(rf"\b{name}\b", text):
             found.append(source)
             text += source
     return found[::-1]

@@ -101,7 +101,7 @@ def can_split(form: Form) -> bool:
 def why_idle(form: Form) -> str:
     """Why one program for each row would leave most of the GPU idle; "" when it would not."""
     rows, longest = form.hint(form.numel), max((form.hint(s.numel) for s in form.spaces), default=0)
-    columns = bool(form.axes) and _contiguous_over_rows(form)
+    columns = bool(form.axes) and form.contiguous_over_rows
     touched = {s.buffer for b in form.bodies for s in b.statements if s.op in ("load", "store") and s.name in b.inner}
     traffic = sum(form.buffers[n].dtype.itemsize * form.hint(sympy.Mul(*form.buffers[n].size)) for n in touched)
     if not form.reduces or not are_few(max(1, rows), columns, traffic):
@@ -131,27 +131,11 @@ def _pointwise(form: Form) -> list[Tile]:
         return [Tile("pointwise", 0, 1)]
     tiles = [Tile("pointwise", min(x, numel), w) for x, w in ((256, 4), (512, 4), (1024, 4), (1024, 8))]
     tiles = list({t.name: t for t in tiles}.values())
-    other = _other_contiguous_axis(form)
+    other = form.other_contiguous_axis
     if other is None:
         return tiles
     tiles = [Tile("pointwise", x, w, y, other) for y, x, w in ((32, 32, 4), (64, 32, 8), (16, 64, 4))]
     return tiles + [Tile("pointwise", min(1024, numel), 4)]
-
-
-def _other_contiguous_axis(form: Form) -> sympy.Symbol | None:
-    """An axis other than the last along which some access is contiguous, while another is along the last."""
-    if len(form.axes) < 2:
-        return None
-    last = form.axes[-1].symbol
-    last_used, others = False, []
-    for body in form.bodies:
-        for s in body.statements:
-            if s.index is None or s.op not in ("load", "store"):
-                continue
-            last_used = last_used or s.index.coeff(last) == 1
-            if s.index.has(last) and s.index.coeff(last) != 1:  # a load without it is one value for all of them
-                others += [a for a in form.axes[:-1] if s.index.coeff(a.symbol) == 1 and form.hint(a.extent) >= 8]
-    return others[0].symbol if last_used and others and form.hint(form.axes[-1].extent) >= 8 else None
 
 
 def _parallel(form: Form) -> list[Tile]:
@@ -192,7 +176,7 @@ def _looped(form: Form) -> list[Tile]:
     if varies and longest < 1024:
         many = [x for x in (2, 4, 8, 16, 32, 64) if x <= outer and 1024 <= x * longest <= MOST_OF_ROWS]
         shapes += [(x, longest, warps) for x in many for warps in (4, 8)]
-    if form.axes and outer > 1 and _contiguous_over_rows(form):
+    if form.axes and outer > 1 and form.contiguous_over_rows:
         blocks = (64, 32, 4), (128, 16, 4), (32, 64, 8), (32, 16, 4)
         shapes = [(min(outer, x), min(longest, r), w) for x, r, w in blocks]
     tiles = []
@@ -214,18 +198,6 @@ def _of_few_rows(form: Form) -> list[tuple[int, int, int]]:
     read = {s.buffer for b in form.bodies for s in b.statements if s.op == "load" and s.name in b.inner}
     wide = all(form.buffers[name].dtype.itemsize >= 4 for name in read)
     return [(0, 8192, 32), (0, 4096, 16)] if wide else [(0, 4096, 16)]
-
-
-def _contiguous_over_rows(form: Form) -> bool:
-    """True when more elements are loaded along the outer axes than along the inner ones: a column reduction."""
-    outer = inner = 0
-    for body in form.bodies:
-        for s in body.statements:
-            if s.op in ("load", "store") and s.name in body.inner and body.space and s.index is not None:
-                count = form.hint(sympy.Mul(*form.buffers[s.buffer].size))
-                outer += count * bool(s.index.coeff(form.axes[-1].symbol) == 1)
-                inner += count * bool(s.index.coeff(body.space.axes[-1].symbol) == 1)
-    return outer > inner
 
 
 def _splits(form: Form, x: int, block: int) -> int:
@@ -259,9 +231,9 @@ def _score(form: Form, tile: Tile) -> tuple[float, str]:
         penalty = 1.0
         if rereads:  # it reads its input more than once
             penalty = 0.6 if longest > PERSISTENT_LIMIT and tile.warps >= 16 else 0.5
-        if form.spaces and form.axes and _contiguous_over_rows(form):
+        if form.spaces and form.axes and form.contiguous_over_rows:
             penalty *= min(1.0, x / min(SECTOR, power_of_two(rows)))  # a narrow tile uses a part of what it fetches
-        if tile.shape == "pointwise" and form.axes and _other_contiguous_axis(form):
+        if tile.shape == "pointwise" and form.axes and form.other_contiguous_axis:
             penalty = 0.25  # one side of the copy is not contiguous
     busy = min(1.0, programs / PROCESSORS)
     per_thread = elements / (32 * tile.warps)
