@@ -88,7 +88,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     """Whether the tensor has each of its elements once, and nothing between them, as far as its sizes tell."""
     strided = tensor.layout is torch.strided
     fixed = strided and all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
-    return fixed and tensor.is_contiguous() or is_non_overlapping_and_dense_or_false(tensor)
+    return (fixed and tensor.is_contiguous()) or is_non_overlapping_and_dense_or_false(tensor)
 
 
 def is_same(one: Any, other: Any) -> bool:
