@@ -57,7 +57,7 @@ class Database:
         self._name = path.name
         self._problem = problem
         self._looks = 0
-        self._connection = _connect(path)
+        self._connection = connect(path)
         self._connection.set_progress_handler(self._look, STEPS)
         self.has_facts = self._has_facts()
 
@@ -154,7 +154,7 @@ def _unpacked(data: bytes, size: int) -> bytes | None:
         return None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
     """Open read-only; in a folder without write permission a database in WAL mode needs `immutable`."""
     try:
         plain_file(path.parent, path.name)

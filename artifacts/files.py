@@ -14,12 +14,16 @@ class NotAFileOfIt(Exception):
     """The name is not that of a regular file inside the recording; the message says what it is."""
 
 
+def is_name(name: str) -> bool:
+    """Whether `name` may be that of a file inside a recording, relative to its folder."""
+    return bool(name) and not any(p in ("", ".", "..") or "\0" in p or "\\" in p for p in name.split("/"))
+
+
 def plain_file(folder: Path, name: str) -> Path:
     """The path of a file of the recording in `folder`, by its name relative to it. Raises NotAFileOfIt."""
-    parts = name.split("/")
-    if not name or any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
+    if not is_name(name):
         raise NotAFileOfIt(f"{name!r} is not a file inside the recording")
-    path = folder
+    path, parts = folder, name.split("/")
     for number, part in enumerate(parts, 1):
         path /= part
         _check(path, is_last=number == len(parts))

@@ -16,7 +16,7 @@ from .database import has_database
 from .home import existing_home, recordings
 from .recording import Recording, RecordingError
 from .stages import NAMES
-from .tables import DATABASE
+from .tables import DATABASE, PACKED
 
 _COMPILE = re.compile(r":(\d+/\d+(?:@(?:rank)?\d+)?)(?=:|$)")
 _NEWEST = re.compile(r"@(?:~(\d+))?$")
@@ -81,6 +81,8 @@ def find(selector: Selector, home: str | os.PathLike[str] | None = None) -> Path
     inside = recordings(path)
     if inside:
         return inside[0]
+    if path.suffix == PACKED and path.is_file():
+        raise SelectorError(f"{text} is a packed recording: `ptdebug unpack {text}` makes a recording of it")
     raise SelectorError(f"no recording {text}{_nearest(text, [p.name for p in recordings(folder)])}")
 
 

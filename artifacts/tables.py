@@ -5,6 +5,7 @@ import hashlib
 from pathlib import Path
 
 DATABASE = "recording.db"
+PACKED = ".ptdr"  # how the name of a packed recording ends (see packing.py)
 TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGER, started REAL,

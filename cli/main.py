@@ -38,6 +38,9 @@ COMMANDS = {
     "minify": "make a failing compilation or script small, and write it as a script",
     "trace": "write the timeline of a recording in Chrome's trace format (Perfetto)",
     "report": "write a recording as one HTML file",
+    "pack": "write a recording as one file, to hand over",
+    "unpack": "make a recording of such a file",
+    "check": "hold a recording against limits: so many breaks, recompilations, kernels",
     "export": "compile a model to a file that runs without its Python",
     "doctor": "what works on this machine, and how to fix what does not",
 }

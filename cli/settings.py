@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "override": None, "target": None, "quiet": False, "check-calls": False, "time-calls": False, "profile": 0.0,
     "keep-output": 0,
 }
+BUDGET = "budget"  # the table of the limits of `ptdebug check`
 ENVIRONMENT = {"out": "PTDEBUG_HOME"}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -75,7 +76,31 @@ def _one_of(name: str, value: object, options: tuple[str, ...]) -> None:
 
 
 def from_pyproject(folder: Path) -> dict[str, Any]:
-    """The table `[tool.ptdebug]` of the nearest pyproject.toml that has one, from `folder` upwards."""
+    """The settings of `ptdebug run` in pyproject.toml, but for what is not there."""
+    path, table = _table(folder)
+    settings = {key: value for key, value in table.items() if key != BUDGET}
+    for key in settings:
+        if key not in DEFAULTS:
+            raise CommandError(f"{path}: there is no setting tool.ptdebug.{key}{did_you_mean(key, DEFAULTS)}")
+    return settings
+
+
+def budget(known: Collection[str]) -> dict[str, float]:
+    """The limits of `[tool.ptdebug.budget]` in pyproject.toml, each with a name that is `known`; empty without it."""
+    path, table = _table(Path.cwd())
+    limits = table.get(BUDGET, {})
+    if not isinstance(limits, dict):
+        raise CommandError(f"{path}: tool.ptdebug.{BUDGET} is no table")
+    for name, limit in limits.items():
+        if name not in known:
+            raise CommandError(f"{path}: there is no limit tool.ptdebug.{BUDGET}.{name}{did_you_mean(name, known)}")
+        if not isinstance(limit, (int, float)) or isinstance(limit, bool) or not 0 <= limit < float("inf"):
+            raise CommandError(f"{path}: tool.ptdebug.{BUDGET}.{name} = {limit!r}: a number was expected")
+    return limits
+
+
+def _table(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The table `[tool.ptdebug]` of the nearest pyproject.toml that has one, from `folder` upwards, and that file."""
     for place in (folder, *folder.parents):
         path = place / "pyproject.toml"
         try:
@@ -88,11 +113,8 @@ def from_pyproject(folder: Path) -> dict[str, Any]:
             table = tomllib.loads(text).get("tool", {}).get("ptdebug", {})
         except tomllib.TOMLDecodeError as error:
             raise CommandError(f"{path}: {error}") from None
-        for key in table:
-            if key not in DEFAULTS:
-                raise CommandError(f"{path}: there is no setting tool.ptdebug.{key}{did_you_mean(key, DEFAULTS)}")
-        return dict(table)
-    return {}
+        return path, dict(table)
+    return None, {}
 
 
 def size(text: str | int) -> int:
