@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,10 @@ def ptdebug(tmp_path: Path) -> Command:
     environment |= {"PTDEBUG_HOME": "recordings", "PTDEBUG_CACHE_DIR": "cache", "PYTHONPATH": os.pathsep.join(paths)}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return in_copy("ptdebug", *words, cwd=tmp_path, env=environment, timeout=400)
+        if words[0] == "run":
+            return in_copy("ptdebug", *words, cwd=tmp_path, env=environment)
+        return subprocess.run([sys.executable, "-m", "ptdebug", *words], cwd=tmp_path, env=environment, timeout=400,
+                              text=True, capture_output=True)
 
     return run
 

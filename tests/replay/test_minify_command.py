@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,7 +83,10 @@ def ptdebug(tmp_path: Path) -> Command:
                     "PYTHONPATH": os.pathsep.join(paths)}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return in_copy("ptdebug", *words, cwd=tmp_path, env=environment, timeout=600)
+        if words[0] == "run" or words[1].endswith(".py"):
+            return in_copy("ptdebug", *words, cwd=tmp_path, env=environment, timeout=600)
+        return subprocess.run([sys.executable, "-m", "ptdebug", *words], cwd=tmp_path, env=environment, timeout=600,
+                              text=True, capture_output=True)  # where torch is not loaded yet, its workers are forked
 
     return run
 

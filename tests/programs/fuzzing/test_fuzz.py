@@ -1,4 +1,4 @@
-"""Random programs, some hundred with fresh seeds: `fuzz.py` runs as many as one likes."""
+"""Random programs, a hundred with fresh seeds: `fuzz.py` runs as many as one likes."""
 from __future__ import annotations
 
 import random
@@ -20,8 +20,8 @@ from .prelude import MARK, PRELUDE
 from .shrink import shrink
 
 FUZZ = Path(__file__).with_name("fuzz.py")
-COUNT = 100  # in each half, of 0.3 seconds each
-ENGINE = 50  # every 50th is compiled to machine code
+COUNT = 60  # in each half, of half a second each
+ENGINE = 30  # every 30th is compiled to machine code
 
 
 def _seed_of_the_source() -> int:
