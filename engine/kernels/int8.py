@@ -2,7 +2,8 @@
 
 Weights are packed once, where their values are known. oneDNN takes weights whose zero is 0, and says nothing of others:
 where there is another zero, and what is left of the integers without it does not fit in 8 bits, packing raises
-CannotBuild, and the call runs in eager. A sum is written into a copy of what is added, which the graph may read later.
+CannotBuild, and the call runs in eager. A sum is written into a copy of what is added, which the graph may read later;
+where it does not, the scheduler leaves out the copy (`sum_in_place`).
 """
 from __future__ import annotations
 
@@ -46,11 +47,17 @@ def convolution_sum(
     unary: str,
 ) -> torch.Tensor:
     """The convolution of `x`, plus `other` (both quantized), then `unary`, quantized."""
-    total = other.clone(memory_format=torch.channels_last)
-    result: torch.Tensor = torch.ops.onednn.qconv2d_pointwise.binary(
-        x, x_scale, x_zero, weight, scales, zero_points, total, bias, stride, padding, dilation, groups, out_scale,
-        out_zero, out_dtype, other_scale, other_zero, "sum", 1.0, unary, [], "")
+    operator, arguments = sum_in_place((
+        x, x_scale, x_zero, weight, scales, zero_points, other.clone(memory_format=torch.channels_last), bias, stride,
+        padding, dilation, groups, out_scale, out_zero, out_dtype, other_scale, other_zero, unary))
+    result: torch.Tensor = operator(*arguments)
     return result
+
+
+def sum_in_place(arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """oneDNN's operator, which overwrites what is added, and its arguments, for those of `SUM`."""
+    *before, other_scale, other_zero, unary = arguments
+    return torch.ops.onednn.qconv2d_pointwise.binary, (*before, other_scale, other_zero, "sum", 1.0, unary, [], "")
 
 
 def _without_zero(weight: torch.Tensor, zero_points: torch.Tensor | None) -> torch.Tensor:
@@ -77,3 +84,7 @@ for name, kernel, meta in (("pack_int8_convolution", pack_convolution, _like_wei
     for key in ("CPU", "MkldnnCPU"):  # that of packed weights
         _LIBRARY.impl(name, kernel, key)
     _LIBRARY.impl(name, meta, "Meta")
+
+SUM = torch.ops.ptdebug.int8_convolution_sum.default
+ADDED = 6
+"""The position of what is added among the arguments of `SUM`, and of oneDNN's operator."""

@@ -6,14 +6,16 @@ Every step that can fail returns a code (see `load.py`); everything that a funct
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sympy
+import torch
 
 from ....artifacts.records import ref
 from ...graphs.functional_graph import AtenGraph
 from ...ir.ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
-from ...kernels import attention, sgemm
+from ...kernels import attention, int8, sgemm
 from ...scheduler.memory import touched_by
 from ...scheduler.steps import views_in
 from ...unsupported import NoCppWrapper
@@ -24,7 +26,7 @@ from ..cpp.source_writer import Writer
 from . import dispatched
 from .attention import operands, scale, task
 from .caller import Caller
-from .calls import Arguments, function_of
+from .calls import Arguments, double, function_of
 from .entry import HELPERS, ON_CPU, connection, declarations, used_by, without_python
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
@@ -32,6 +34,9 @@ from .memory import PLACE_LIMIT, plan_memory
 from .results import described, results_of
 from .shim import abi_version, dtype_code, parameters_of, tensors_are_known
 from .state import Native, NativeSource
+
+FROM_MEMORY = "aoti_torch_create_tensor_from_blob"
+"""Makes a tensor of memory that it does not own."""
 
 
 class NativeWriter:
@@ -61,6 +66,7 @@ class NativeWriter:
         self.handles: dict[str, str] = {}  # buffers that are tensors -> the C++ of theirs
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
         self.layouts: dict[tuple[tuple[sympy.Expr, ...], bool], str] = {}
+        self.scalars: dict[float, str] = {}  # tensors of one number
         self.windows: list[str] = []  # and unused results of the step: they hold memory
         self.count = 0
         self.dispatch = dispatch
@@ -280,6 +286,8 @@ class NativeWriter:
         if call.target is sgemm.OPERATOR:
             self._product(call, origins)
             return
+        if call.target is int8.SUM:
+            call = self._over_a_copy(call, origins)
         try:
             function, parameters, given = function_of(call, self.device)
         except NoCppWrapper:
@@ -290,8 +298,9 @@ class NativeWriter:
         self.called.append(function)
         views = list(views_in((call.args, dict(call.kwargs))))
         whole = any(not self.program.buffers[v.buffer].dtype.is_floating_point for v in views)
+        whole = whole and call.target.namespace != "onednn"  # whose scales are float for all operands
         statement = lambda text: self.writer.line(text, origins)
-        arguments = Arguments(self.tensor, statement, self.unique, whole).of(call, parameters)
+        arguments = Arguments(self.tensor, self._scalar, statement, self.unique, whole).of(call, parameters)
         if given:
             (name,) = call.outputs
             buffer = self.program.buffers[name] if name is not None else None
@@ -312,20 +321,46 @@ class NativeWriter:
             unused = self.unique("unused")
             self.writer.line(f"int64 {unused};", origins)
             return f"&{unused}"
-        made = buffer_name(name) if name is not None else self.unique("unused")
+        known = name is None or name in self.handles  # it is in the memory of an argument
+        made = self.unique("unused") if name is None or known else buffer_name(name)
         self.writer.line(f"Owned {made};", origins)
-        if name is None:
+        if known:
             self.windows.append(made)
         return f"&{made}.tensor"
 
     def _made_outside(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         """The results of a library call, in the strides that kernels were generated for."""
         for name in call.outputs:
-            if name is not None:
+            if name is not None and name not in self.handles:
                 buffer = self.program.buffers[name]
                 self.handles[name] = f"{buffer_name(name)}.tensor"
                 if 0 not in buffer.size:  # of a workspace, the fake is empty
                     self._must(f"with_strides({buffer_name(name)}, {self._shape(buffer)})", origins, "!")
+
+    def _scalar(self, number: float) -> str:
+        """A tensor of one number, float64: it lives as long as the call."""
+        if number not in self.scalars:
+            value, made = self.unique("number"), self.unique("scalar")
+            self.called.append(FROM_MEMORY)
+            self.writer.line(f"double {value} = {double(number)};")
+            self.writer.line(f"Owned {made};")
+            layout = f"0, nullptr, nullptr, 0, {dtype_code(torch.float64)}, device_type, device_index"
+            self._must(f"{FROM_MEMORY}(&{value}, {layout}, &{made}.tensor)")
+            self.scalars[number] = f"{made}.tensor"
+        return self.scalars[number]
+
+    def _over_a_copy(self, call: ExternCall, origins: tuple[str, ...]) -> ExternCall:
+        """A residual sum of integers, whose operator overwrites what is added: a copy of it."""
+        (name,), added = call.outputs, call.args[int8.ADDED]
+        if name is None:
+            raise NoCppWrapper("a convolution whose result is not read")
+        self.allocate(name, origins)
+        self._must(f"aoti_torch_copy_({self.handles[name]}, {self.tensor(added)}, 0)", origins)
+        buffer = self.program.buffers[name]
+        arguments = list(call.args)
+        arguments[int8.ADDED] = View(name, buffer.size, buffer.stride)
+        target, given = int8.sum_in_place(tuple(arguments))
+        return replace(call, target=target, args=given)
 
     def _dispatched(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         """A call through the dispatcher."""
