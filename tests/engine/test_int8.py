@@ -122,6 +122,46 @@ def test_a_residual_block_stays_on_integers(compiled):
     assert all(same(a, b, 0.05) for a, b in zip(got, function(x)))
 
 
+@pytest.mark.parametrize("read", ["by the sum", "by its convolution", "later"])
+def test_a_sum_overwrites_what_is_added_if_nothing_else_reads_it(compiled, read):
+    torch.manual_seed(0)
+    one, two, three = (Layer(8, 8, 3, 3, padding=1) for _ in range(3))
+
+    def function(x):
+        x = fake_quantized(one(fake_quantized(x)).relu(), 0.03, 0)
+        y = x if read == "by its convolution" else fake_quantized(two(x).relu(), 0.02, 0)
+        z = fake_quantized((three(y) + x).relu(), 0.05, 0)
+        return z.mean((2, 3)), x + 1 if read == "later" else None
+
+    x = torch.randn(2, 8, 6, 6)
+    got, calls, _ = compiled(function, x)
+    wanted = "onednn.qconv2d_pointwise.binary" if read == "by the sum" else "ptdebug.int8_convolution_sum.default"
+    assert calls[-1] == wanted and all(same(a, b, 0.05) for a, b in zip(got, function(x)) if b is not None)
+    again, _, _ = compiled(function, x)
+    assert torch.equal(again[0], got[0])
+
+
+def test_int8_layers_are_called_from_cpp(tmp_path):
+    torch.manual_seed(0)
+    convolve, project, last = Layer(8, 4, 3, 3, padding=1), Layer(5, 8), Layer(5, 5)
+
+    def function(x):
+        y = fake_quantized(F.relu6(convolve(fake_quantized(x))), 0.02, 30)
+        z = fake_quantized(F.gelu(project(fake_quantized(y.mean((2, 3)), 0.01, 20))), 0.03, 5)
+        scale, zero = q.choose_qparams.tensor(z, 0, 255, torch.finfo(torch.float32).eps, torch.uint8)
+        z = q.quantize_per_tensor.tensor(z, scale, zero, *U8)
+        return last(q.dequantize_per_tensor.tensor(z, scale, zero, *U8))
+
+    x, results, chosen = torch.randn(2, 4, 6, 6), [], []
+    for name, options in (("default", {}), ("python", {"cpp_wrapper": False})):
+        dispatch.reset()
+        with torch.no_grad(), ptdebug.record(name, out=tmp_path):
+            results.append(ptdebug.compile(function, options=options)(x))
+        with Recording.open(tmp_path / name) as recording:
+            chosen += [d.chosen for _, d in recording.decisions() if d.kind in ("wrapper", "python-wrapper")]
+    assert chosen == ["cpp", "python"] and torch.equal(*results) and same(results[0], function(x), 0.03)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_linear_layers_of_several_rows(compiled, approximate):
     torch.manual_seed(0)
@@ -280,7 +320,7 @@ def test_a_package_packs_its_weights_when_it_is_loaded(tmp_path):
             return self.layer(fake_quantized(x))
 
     package = ptdebug.export(Model(), (x,))
-    with pytest.raises(ExportError, match=r"without Python: onednn\.qlinear_pointwise"):
+    with pytest.raises(ExportError, match="weights are packed when they are loaded, by Python"):
         ptdebug.export(Model(), (x,), cpp=True)
     program = ptdebug.load(package.save(tmp_path / "int8.ptd"))
     with torch.no_grad():

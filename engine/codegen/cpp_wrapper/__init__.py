@@ -1,6 +1,7 @@
 """The C++ wrapper: one function that allocates, calls the kernels beside it and ATen, with no Python in between.
 
-It is enabled by `options={"cpp_wrapper": True}`, PyTorch's own name for it. On the CPU it is part of the kernels' file,
+It is enabled by `options={"cpp_wrapper": True}`, PyTorch's own name for it, and by default on a GPU and for graphs with
+int8 layers. On the CPU it is part of the kernels' file,
 so it costs no second compiler call; for a GPU see `gpu/`. Everything of torch is called through its stable C interface,
 whose functions are looked up by name in the libraries that are loaded: no headers, nothing to link. The Python wrapper
 (`../wrapper.py`) is generated too: it handles rare kinds of arguments, and raises the errors of a call.

@@ -13,7 +13,7 @@ from ..cpp import CppSource
 from .state import NativeSource
 from .writer import NativeWriter
 
-CALLS_OF_INT8 = "from Python, a call of oneDNN's int8 operators takes as long as a small layer"
+FOR_INT8 = "from Python, a call of oneDNN's int8 operators takes as long as a small layer"
 
 
 def _on_integers(item: Group | ExternCall) -> bool:
@@ -36,7 +36,7 @@ def add_wrapper(
     """`source` with the wrapper of `plan` after its kernels, and that wrapper; None where Python's is to be used."""
     options, why = ("python", "cpp"), CPP_WRAPPER_ASKED
     if context.cpp_wrapper is None and any(_on_integers(item) for item in plan.items):
-        why = CALLS_OF_INT8
+        why = FOR_INT8
     elif not context.cpp_wrapper and context.override("wrapper", "graph") != "cpp":
         context.decide("wrapper", "graph", options, "python", "the option cpp_wrapper is off")
         return source, None
