@@ -28,7 +28,7 @@ def pack_convolution(
     stride: list[int], padding: list[int], dilation: list[int], groups: int, shape: list[int] | None,
 ) -> torch.Tensor:
     """The weight (outputs, inputs, height, width) of a convolution, in oneDNN's layout for images of `shape`."""
-    weight = _without_zero(weight, zero_points)
+    weight = without_zero(weight, zero_points)
     pack: Any = torch.ops.onednn.qconv_prepack.default
     packed: torch.Tensor = pack(weight, scales, x_scale, x_zero, stride, padding, dilation, groups, shape)
     return packed
@@ -36,7 +36,7 @@ def pack_convolution(
 
 def pack_linear(weight: torch.Tensor, zero_points: torch.Tensor | None, shape: list[int] | None) -> torch.Tensor:
     """The weight (outputs, inputs) of a linear layer, in oneDNN's layout for rows of `shape`."""
-    packed: torch.Tensor = torch.ops.onednn.qlinear_prepack.default(_without_zero(weight, zero_points), shape)
+    packed: torch.Tensor = torch.ops.onednn.qlinear_prepack.default(without_zero(weight, zero_points), shape)
     return packed
 
 
@@ -60,7 +60,7 @@ def sum_in_place(arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     return torch.ops.onednn.qconv2d_pointwise.binary, (*before, other_scale, other_zero, "sum", 1.0, unary, [], "")
 
 
-def _without_zero(weight: torch.Tensor, zero_points: torch.Tensor | None) -> torch.Tensor:
+def without_zero(weight: torch.Tensor, zero_points: torch.Tensor | None) -> torch.Tensor:
     """The integers less their zero points, which are of each output."""
     if zero_points is None or not zero_points.any():
         return weight.contiguous()

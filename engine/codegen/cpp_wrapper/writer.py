@@ -6,8 +6,6 @@ Every step that can fail returns a code (see `load.py`); everything that a funct
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import sympy
 import torch
@@ -15,19 +13,21 @@ import torch
 from ....artifacts.records import ref
 from ...graphs.functional_graph import AtenGraph
 from ...ir.ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
-from ...kernels import attention, int8, sgemm
+from ...kernels import attention, int8, int8_depthwise, sgemm
 from ...scheduler.memory import touched_by
 from ...scheduler.steps import views_in
 from ...unsupported import NoCppWrapper
+from ..cpp.dtypes import CTYPES
 from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
 from ..cpp.source_writer import Writer
-from . import dispatched
+from . import dispatched, int8_calls
 from .attention import operands, scale, task
 from .caller import Caller
 from .calls import Arguments, double, function_of
 from .entry import HELPERS, ON_CPU, connection, declarations, used_by, without_python
+from .layouts import is_contiguous
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
 from .memory import PLACE_LIMIT, plan_memory
@@ -286,6 +286,9 @@ class NativeWriter:
         if call.target is sgemm.OPERATOR:
             self._product(call, origins)
             return
+        if call.target is int8_depthwise.OPERATOR:
+            self._int8_depthwise(call, origins)
+            return
         if call.target is int8.SUM:
             call = self._over_a_copy(call, origins)
         try:
@@ -304,7 +307,7 @@ class NativeWriter:
         if given:
             (name,) = call.outputs
             buffer = self.program.buffers[name] if name is not None else None
-            if buffer is None or not _is_contiguous(buffer):
+            if buffer is None or not is_contiguous(buffer):
                 raise NoCppWrapper(f"{call.target} with other result strides")
             self.allocate(buffer.name, origins)
             self.counted.add(buffer.name)
@@ -351,16 +354,12 @@ class NativeWriter:
 
     def _over_a_copy(self, call: ExternCall, origins: tuple[str, ...]) -> ExternCall:
         """A residual sum of integers, whose operator overwrites what is added: a copy of it."""
-        (name,), added = call.outputs, call.args[int8.ADDED]
+        (name,) = call.outputs
         if name is None:
             raise NoCppWrapper("a convolution whose result is not read")
         self.allocate(name, origins)
-        self._must(f"aoti_torch_copy_({self.handles[name]}, {self.tensor(added)}, 0)", origins)
-        buffer = self.program.buffers[name]
-        arguments = list(call.args)
-        arguments[int8.ADDED] = View(name, buffer.size, buffer.stride)
-        target, given = int8.sum_in_place(tuple(arguments))
-        return replace(call, target=target, args=given)
+        self._must(f"aoti_torch_copy_({self.handles[name]}, {self.tensor(call.args[int8.ADDED])}, 0)", origins)
+        return int8_calls.sum_over(call, self.program.buffers[name])
 
     def _dispatched(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         """A call through the dispatcher."""
@@ -392,7 +391,7 @@ class NativeWriter:
         (name,) = call.outputs
         buffer = self.program.buffers[name] if name is not None else None
         left, right, *bias = call.args
-        if buffer is None or not _is_contiguous(buffer):
+        if buffer is None or not is_contiguous(buffer):
             raise NoCppWrapper("a matrix product with other result strides")
         table, numbers = self.unique("task"), (*left.size, right.size[1], *left.stride, *right.stride)
         rows, depth, columns, *strides = [c_expression(n) for n in numbers]
@@ -401,16 +400,28 @@ class NativeWriter:
         places = self._places([left, right, *(bias or [None])], [buffer], origins)
         self._must(f"{sgemm.ENTRY}({table}, {', '.join(places)})", origins)
 
+    def _int8_depthwise(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        (name,) = call.outputs
+        result = None if name is None else self.program.buffers[name]
+        table = self.unique("task")
+        self.called.append(int8_depthwise.ENTRY)
+        self.writer.line(f"const int64 {table}[] = {{{int8_calls.task(call, result)}}};", origins)
+        places = self._places(int8_calls.operands(call), [result], origins)
+        self._must(f"{int8_depthwise.ENTRY}({table}, {', '.join([*places, *int8_calls.scales(call)])})", origins)
+
     def _places(
         self, views: Sequence[View | None], results: Sequence[Buffer | None], origins: tuple[str, ...]
     ) -> list[str]:
-        """The addresses of what one of ptdebug's float32 kernels reads and writes."""
+        """The addresses of what one of ptdebug's kernels reads and writes."""
         for buffer in results:
             if buffer is not None:
                 self.allocate(buffer.name, origins)
-        places = ["nullptr" if view is None else f"(float*){self.pointer(view.buffer)} + {c_expression(view.offset)}"
-                  for view in views]
+        places = ["nullptr" if view is None else self._place(view) for view in views]
         return [*places, *["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]]
+
+    def _place(self, view: View) -> str:
+        kind = CTYPES[self.program.buffers[view.buffer].dtype].memory
+        return f"({kind}*){self.pointer(view.buffer)} + {c_expression(view.offset)}"
 
     def _free(self, position: int) -> None:
         """Free what is dead after this step; of inputs, those that a backward owns."""
@@ -473,12 +484,3 @@ class NativeWriter:
             tuple(tangents), bool(self.called) or any(entry.long_running for entry in self.entries.values()),
             bool(self.context),
         )
-
-
-def _is_contiguous(buffer: Buffer) -> bool:
-    expected: Any = sympy.S.One
-    for n, stride in zip(reversed(buffer.size), reversed(buffer.stride)):
-        if n != 1 and stride != expected:
-            return False
-        expected = expected * n
-    return True

@@ -58,6 +58,11 @@ class Convolution:
             else:
                 call = like(last, torch.ops.ptdebug.int8_convolution_sum.default, *first, self.other.node, bias, *order,
                             out.scale, out.zero, dtype, self.other.scale, self.other.zero, self.post.name, val=value)
+        return self.put(call)
+
+    def put(self, call: torch.fx.Node) -> torch.fx.Node:
+        """Let `call` take the place of the last node."""
+        node, last = self.nodes[0], self.nodes[-1]
         call.meta["turns"] = True
         call.meta["origins"] = tuple(dict.fromkeys(o for n in self.nodes for o in n.meta.get("origins", ())))
         last.replace_all_uses_with(call)
