@@ -7,18 +7,19 @@ from ....artifacts.context import CompileContext
 from ....artifacts.decision_kinds import CPP_WRAPPER_ASKED
 from ...graphs.functional_graph import AtenGraph
 from ...ir.ir import ExternCall, Group, Plan
-from ...kernels import int8
+from ...kernels import int8, int8_depthwise
 from ...unsupported import NoCppWrapper
 from ..cpp import CppSource
 from .state import NativeSource
 from .writer import NativeWriter
 
-FOR_INT8 = "from Python, a call of oneDNN's int8 operators takes as long as a small layer"
+FOR_INT8 = "from Python, the call of an int8 layer takes as long as a small one computes"
 
 
 def _on_integers(item: Group | ExternCall) -> bool:
-    """Whether a step is an int8 layer by oneDNN."""
-    return isinstance(item, ExternCall) and (item.target is int8.SUM or item.target.namespace == "onednn")
+    """Whether a step is an int8 layer."""
+    own = (int8.SUM, int8_depthwise.OPERATOR)
+    return isinstance(item, ExternCall) and (item.target in own or getattr(item.target, "namespace", "") == "onednn")
 
 
 def _place(aten: AtenGraph, origins: tuple[str, ...]) -> str:

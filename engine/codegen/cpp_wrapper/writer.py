@@ -301,7 +301,7 @@ class NativeWriter:
         self.called.append(function)
         views = list(views_in((call.args, dict(call.kwargs))))
         whole = any(not self.program.buffers[v.buffer].dtype.is_floating_point for v in views)
-        whole = whole and call.target.namespace != "onednn"  # whose scales are float for all operands
+        whole = whole and getattr(call.target, "namespace", "") != "onednn"  # whose scales are float for all operands
         statement = lambda text: self.writer.line(text, origins)
         arguments = Arguments(self.tensor, self._scalar, statement, self.unique, whole).of(call, parameters)
         if given:
