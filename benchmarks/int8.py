@@ -123,6 +123,20 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+def made(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """A model and its input. Its BatchNorms have the statistics of that input: else random layers shrink all values,
+    and results do not depend on the input."""
+    torch.manual_seed(0)
+    make, shape = MODELS[name]
+    model, x = make(), torch.randn(shape)
+    for layer in model.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = 1.0
+    with torch.no_grad():
+        model.train()(x.clone())
+    return model.eval(), x
+
+
 def quantized(model: nn.Module, x: torch.Tensor) -> nn.Module:
     """PT2E's flow for x86, statically, calibrated on `x`."""
     from torchao.quantization.pt2e import move_exported_model_to_eval
@@ -149,9 +163,7 @@ def main() -> None:
     import torch._inductor.config as inductor
 
     for name in options.models:
-        torch.manual_seed(0)
-        make, shape = MODELS[name]
-        model, x = make().eval(), torch.randn(shape)
+        model, x = made(name)
         with torch.no_grad():
             integers = quantized(model, x)
             wanted = integers(x)
