@@ -25,7 +25,7 @@ FRESH = frozenset((  # ATen operators whose result is always new memory
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
     "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product", "unaligned_product",
     "_addmm_activation", "qconv_pointwise", "qlinear_pointwise", "int8_convolution_sum",
-    "int8_depthwise",
+    "int8_rows_sum", "int8_depthwise",
 ))
 
 
@@ -82,7 +82,7 @@ class _Search:
         for position in range(len(self.items)):
             item = self.items[position]
             if not isinstance(item, Group):
-                if item.target is int8.SUM:
+                if item.target in int8.SUMS:
                     self._sum(position, item, fresh, kept)
                 continue
             reads = [n for n in dict.fromkeys(n for b in item.bodies for n in b.reads) if n in fresh and n not in kept]
@@ -111,7 +111,7 @@ class _Search:
             return
         why = f"{old.name}: it is added here, and nothing reads it afterwards"
         if self.context.decide("in-place", name, ("in-place", "new-buffer"), "in-place", why) == "in-place":
-            target, arguments = int8.sum_in_place(call.args)
+            target, arguments = int8.sum_in_place(call.target, call.args)
             self.items[position] = replace(call, target=target, args=arguments)
             self._take(new, old)
             if name in kept:

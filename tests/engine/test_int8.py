@@ -122,10 +122,11 @@ def test_a_residual_block_stays_on_integers(compiled):
     assert all(same(a, b, 0.05) for a, b in zip(got, function(x)))
 
 
+@pytest.mark.parametrize("side", [1, 3])
 @pytest.mark.parametrize("read", ["by the sum", "by its convolution", "later"])
-def test_a_sum_overwrites_what_is_added_if_nothing_else_reads_it(compiled, read):
+def test_a_sum_overwrites_what_is_added_if_nothing_else_reads_it(compiled, read, side):
     torch.manual_seed(0)
-    one, two, three = (Layer(8, 8, 3, 3, padding=1) for _ in range(3))
+    one, two, three = (Layer(8, 8, size, size, padding=size // 2) for size in (3, 3, side))
 
     def function(x):
         x = fake_quantized(one(fake_quantized(x)).relu(), 0.03, 0)
@@ -135,10 +136,14 @@ def test_a_sum_overwrites_what_is_added_if_nothing_else_reads_it(compiled, read)
 
     x = torch.randn(2, 8, 6, 6)
     got, calls, _ = compiled(function, x)
-    wanted = "onednn.qconv2d_pointwise.binary" if read == "by the sum" else "ptdebug.int8_convolution_sum.default"
+    in_place = {3: "onednn.qconv2d_pointwise.binary", 1: "ptdebug.int8_rows_sum_.default"}
+    copied = {3: "ptdebug.int8_convolution_sum.default", 1: "ptdebug.int8_rows_sum.default"}
+    wanted = (in_place if read == "by the sum" else copied)[side]
     assert calls[-1] == wanted and all(same(a, b, 0.05) for a, b in zip(got, function(x)) if b is not None)
-    again, _, _ = compiled(function, x)
-    assert torch.equal(again[0], got[0])
+    dispatch.reset()
+    with torch.no_grad():
+        from_python = ptdebug.compile(function, options={"cpp_wrapper": False})
+        assert all(torch.equal(again[0], got[0]) for again in (from_python(x), from_python(x)))
 
 
 def test_int8_layers_are_called_from_cpp(tmp_path):

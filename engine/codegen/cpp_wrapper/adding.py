@@ -18,7 +18,7 @@ FOR_INT8 = "from Python, the call of an int8 layer takes as long as a small one 
 
 def _on_integers(item: Group | ExternCall) -> bool:
     """Whether a step is an int8 layer."""
-    own = (int8.SUM, int8_depthwise.OPERATOR)
+    own = (*int8.SUMS, int8.ROWS_SUM_IN_PLACE, int8_depthwise.OPERATOR)
     return isinstance(item, ExternCall) and (item.target in own or getattr(item.target, "namespace", "") == "onednn")
 
 

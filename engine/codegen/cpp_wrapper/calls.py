@@ -40,6 +40,7 @@ FUNCTIONS = {
     "mkl._mkl_linear.default": "aoti_torch_cpu__mkl_linear",
     "onednn.qconv_pointwise.default": "aoti_torch_cpu__qconv_pointwise_tensor",
     "onednn.qconv2d_pointwise.binary": "aoti_torch_cpu__qconv2d_pointwise_binary_tensor",
+    "onednn.qlinear_pointwise.binary": "aoti_torch_cpu__qlinear_pointwise_binary_tensor",
     **dict.fromkeys(("onednn.qlinear_pointwise.default", "onednn.qlinear_pointwise.tensor"),
                     "aoti_torch_cpu__qlinear_pointwise_tensor"),
 }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import sympy
+import torch
 
 from ...ir.ir import Buffer, ExternCall, View
 from ...kernels import int8
@@ -42,5 +43,19 @@ def sum_over(call: ExternCall, added: Buffer) -> ExternCall:
     """A residual sum that adds to, and overwrites, `added`."""
     arguments = list(call.args)
     arguments[int8.ADDED] = View(added.name, added.size, added.stride)
-    target, given = int8.sum_in_place(tuple(arguments))
+    target, given = int8.sum_in_place(call.target, tuple(arguments))
     return replace(call, target=target, args=given)
+
+
+def rows_sum(call: ExternCall) -> ExternCall:
+    """A residual sum of single pixels, as a call of oneDNN's product of rows. Raises NoCppWrapper."""
+    arguments = int8.rows_arguments(call.args, _rows)
+    return replace(call, target=torch.ops.onednn.qlinear_pointwise.binary, args=arguments)
+
+
+def _rows(image: View) -> View:
+    """The pixels of images, whose channels are innermost, as rows."""
+    if not is_channels_last(image):
+        raise NoCppWrapper("a residual sum of other strides")
+    batch, channels, height, width = image.size
+    return View(image.buffer, (batch * height * width, channels), (channels, sympy.S.One), image.offset)

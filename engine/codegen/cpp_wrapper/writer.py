@@ -289,8 +289,10 @@ class NativeWriter:
         if call.target is int8_depthwise.OPERATOR:
             self._int8_depthwise(call, origins)
             return
-        if call.target is int8.SUM:
+        if call.target in int8.SUMS:
             call = self._over_a_copy(call, origins)
+        if call.target is int8.ROWS_SUM_IN_PLACE:
+            call = int8_calls.rows_sum(call)
         try:
             function, parameters, given = function_of(call, self.device)
         except NoCppWrapper:
