@@ -350,3 +350,26 @@ def test_integers_at_sizes_that_vary():
             x = torch.randn(batch, 4, size, size)
             assert same(compiled(x), function(x), 0.02)
     assert not ptdebug.stats()["reasons"]
+
+
+@pytest.mark.parametrize("side", [1, 3])
+def test_residual_sums_of_int8_at_sizes_that_vary(tmp_path, side):
+    torch.manual_seed(0)
+    one, two, three = (Layer(8, n, size, size, padding=size // 2) for n, size in ((4, 3), (4, 3), (8, side)))
+
+    def function(x):
+        y = fake_quantized(one(fake_quantized(x)).relu(), 0.02, 0)
+        z = fake_quantized(two(fake_quantized(x)), 0.02, 0, S8)
+        return fake_quantized(three(y) + z, 0.03, 0, S8)
+
+    dispatch.reset()
+    with torch.no_grad(), ptdebug.record("r", out=tmp_path):
+        compiled = ptdebug.compile(function, dynamic=True)
+        for batch, size in ((2, 8), (3, 6), (5, 9)):
+            x = torch.randn(batch, 4, size, size)
+            assert same(compiled(x), function(x), 0.03)
+    assert not ptdebug.stats()["reasons"]
+    with Recording.open(tmp_path / "r") as recording:
+        decisions = [d for _, d in recording.decisions()]
+    assert {d.chosen for d in decisions if d.kind in ("wrapper", "python-wrapper")} == {"cpp"}
+    assert "in-place" in [d.chosen for d in decisions if d.kind == "in-place"]

@@ -136,3 +136,23 @@ def test_depthwise_layers_at_sizes_that_vary():
             x = torch.randn(batch, 12, size, size + 1)
             assert torch.allclose(compiled(x), function(x), atol=0.03)
     assert not ptdebug.stats()["reasons"]
+
+
+@needs_kernel
+def test_a_package_brings_the_kernel_along(tmp_path):
+    torch.manual_seed(0)
+    layer, x = Depthwise(20), torch.randn(2, 20, 6, 6)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return fake_quantized(self.layer(fake_quantized(x, 0.05, 20)), 0.03, 30)
+
+    with torch.no_grad():
+        package = ptdebug.export(Model(), (x,))
+        program = ptdebug.load(package.save(tmp_path / "int8.ptd"))
+        assert same(program(x), Model()(x), 0.03)
+    assert kernel.ENTRY in package.package.own
