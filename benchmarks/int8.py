@@ -153,7 +153,7 @@ def quantized(model: nn.Module, x: torch.Tensor) -> nn.Module:
 def main() -> None:
     """Measure the models that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=list(MODELS), choices=[*MODELS, []], metavar="MODEL")
+    parser.add_argument("models", nargs="*", choices=[*MODELS, []], metavar="MODEL")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
@@ -162,7 +162,7 @@ def main() -> None:
     import ptdebug
     import torch._inductor.config as inductor
 
-    for name in options.models:
+    for name in options.models or MODELS:
         model, x = made(name)
         with torch.no_grad():
             integers = quantized(model, x)
