@@ -1,9 +1,10 @@
 """A depthwise convolution of 3 by 3 pixels on 8-bit integers, faster than oneDNN's on a CPU with VNNI (1.5 to 2.7 times
 for the layers of MobileNetV2).
 
-VNNI's instruction adds up four products. Here these are a column of the filter, and a zero: three rows of 64 channels are interleaved once for each column of the image, which the
-outputs beside it read from registers. Sums are exact integers; a result is scaled, with its bias, by one rounding of
-float32, and clamped as bytes, which is what a ReLU or a clamp does to it.
+VNNI's instruction adds up four products. Here these are a column of the filter, and a zero: three rows of 64 channels
+are interleaved once for each column of the image, which the outputs beside it read from registers. Sums are exact
+integers; a result is scaled, with its bias, by one rounding of float32, and clamped as bytes, which is what a ReLU or a
+clamp does to it.
 """
 from __future__ import annotations
 
