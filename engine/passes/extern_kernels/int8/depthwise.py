@@ -48,7 +48,7 @@ def by_own_kernel(found: Convolution, context: CompileContext) -> Convolution:
         return found
     refused = _refused(found, arguments)
     options = (BY_ONEDNN,) if refused else (BY_PTDEBUG, BY_ONEDNN)
-    why = refused or "three pixels of a filter are one instruction of VNNI, and neighbouring results share what it reads"
+    why = refused or "three pixels of a filter are one instruction of VNNI, and results share what it reads"
     origins = (f"forward#{node.name}",)
     if context.decide("int8-depthwise", node.name, options, options[0], why, origins=origins) == BY_ONEDNN:
         return found
