@@ -13,13 +13,18 @@ CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGE
 CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
 CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
                        hash BLOB, facts TEXT, UNIQUE(compile, stage, name));
-CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);
+CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kinds TEXT, items INTEGER, size INTEGER, data BLOB);
 CREATE INDEX decisions_of ON decisions(compile);
 CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
 CREATE INDEX absents_of ON absents(compile);
 CREATE TABLE sources(path TEXT PRIMARY KEY, hash BLOB);
 CREATE TABLE notes(seq INTEGER PRIMARY KEY, text TEXT);
 """
+FORM = "ptdebug/3"
+"""Of recordings: a content's key is the hash of what is stored, and a row has several decisions."""
+OLDER_FORMS = ("ptdebug/2",)
+"""Those that are still read: a content's key was its own hash, and each decision had a row, with `kind` and `subject`."""
+UNREADABLE_FORMS = ("ptdebug/1",)
 RUNNING = "running"  # the status of a compilation that has not ended
 
 
@@ -28,6 +33,6 @@ def stopped_mark(database: Path) -> Path:
     return database.with_suffix(".stopped")
 
 
-def content_hash(content: bytes) -> bytes:
-    """The key under which a content is stored."""
-    return hashlib.blake2b(content, digest_size=16).digest()
+def content_hash(data: bytes) -> bytes:
+    """The key under which a content is stored that is `data` when compressed, a tenth as long."""
+    return hashlib.blake2b(data, digest_size=16).digest()
