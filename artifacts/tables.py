@@ -23,7 +23,7 @@ CREATE TABLE notes(seq INTEGER PRIMARY KEY, text TEXT);
 FORM = "ptdebug/3"
 """Of recordings: a content's key is the hash of what is stored, and a row has several decisions."""
 OLDER_FORMS = ("ptdebug/2",)
-"""Those that are still read: a content's key was its own hash, and each decision had a row, with `kind` and `subject`."""
+"""Those that are still read: a content's key was its own hash, and each decision had a row, with `kind`."""
 UNREADABLE_FORMS = ("ptdebug/1",)
 RUNNING = "running"  # the status of a compilation that has not ended
 

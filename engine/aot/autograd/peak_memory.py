@@ -19,7 +19,7 @@ from .min_cut import Node, is_view, outputs_of, root
 
 
 class _Sizes:
-    """The bytes of nodes' values, each counted once: a copy of a node has its value. `known` are those of some nodes."""
+    """The bytes of nodes' values, each counted once: a copy of a node has its value. `known` are those of some."""
 
     def __init__(self, known: Mapping[Node, int]) -> None:
         self._known = {id(node.meta.get("val")): size for node, size in known.items()}
