@@ -197,10 +197,12 @@ class Recording:
         found: dict[str, CompileInfo] = {}
         for info in self._infos(""):
             found.setdefault(info.id, info)
-        for suffix, name in self._rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
-            if name + suffix not in found:
-                why = "its entry in the recording is damaged or missing"
-                found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
+        for database in self._databases:
+            suffix = database.suffix
+            for name, in database.rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
+                if name + suffix not in found:
+                    why = "its entry in the recording is damaged or missing"
+                    found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
         return list(found.values())
 
     def _infos(self, compile_id: str) -> Iterator[CompileInfo]:
