@@ -21,7 +21,7 @@ from .facts import facts_of
 from .process_liveness import is_running
 from .records import Absent, AnyRecord, Decision, Graph, split_ref
 from .stages import order_of
-from .tables import DATABASE, FORM, OLDER_FORMS, RUNNING, UNREADABLE_FORMS, stopped_mark
+from .tables import COUNTED_AT_FIRST, DATABASE, FORM, OLDER_FORMS, RUNNING, UNREADABLE_FORMS, stopped_mark
 from .weighted_cache import WeightedCache
 
 __all__ = ["ArtifactInfo", "CompileInfo", "Recording", "RecordingError"]
@@ -299,12 +299,12 @@ class Recording:
                 found[owner, s, n] = ArtifactInfo(owner, s, n, k, i, h, known)
         return sorted(found.values(), key=lambda a: order_of(a.stage))
 
-    def items_by_compile(self, *kinds: str) -> dict[str, dict[str, int]]:
-        """For each kind of record, the compilations that have such, and how many items these hold; none is read."""
-        found: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
-        query = (f"SELECT kind, compile, sum(items) FROM artifacts WHERE kind IN ({', '.join('?' * len(kinds))}) "
+    def counted_at_first(self) -> dict[str, dict[str, int]]:
+        """For Recompile and Breaks, the compilations that have such, and how many items these hold; none is read."""
+        found: dict[str, dict[str, int]] = {"Recompile": {}, "Breaks": {}}
+        query = (f"SELECT kind, compile, sum(items) FROM artifacts WHERE {COUNTED_AT_FIRST} "
                  "GROUP BY kind, compile ORDER BY min(seq)")
-        for suffix, kind, owner, count in self._rows(query, tuple[str, CompileKey, Count], *kinds):
+        for suffix, kind, owner, count in self._rows(query, tuple[str, CompileKey, Count]):
             found[kind][owner + suffix] = count
         return found
 

@@ -6,13 +6,16 @@ from pathlib import Path
 
 DATABASE = "recording.db"
 PACKED = ".ptdr"  # how the name of a packed recording ends (see packing.py)
-TABLES = """
+COUNTED_AT_FIRST = "kind IN ('Recompile', 'Breaks')"
+"""The records that an overview counts; a query that is to find them by the index has this condition as it is here."""
+TABLES = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGER, started REAL,
                       status TEXT, reason TEXT, seconds TEXT);
 CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
 CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
                        hash BLOB, facts TEXT, UNIQUE(compile, stage, name));
+CREATE INDEX counted_at_first ON artifacts(kind, compile, items) WHERE {COUNTED_AT_FIRST};
 CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kinds TEXT, items INTEGER, size INTEGER, data BLOB);
 CREATE INDEX decisions_of ON decisions(compile);
 CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
