@@ -79,7 +79,7 @@ class PanesScreen(Screen[None]):
     ]
 
     def __init__(self, session: Session, target: Target, follow: bool = False) -> None:
-        super().__init__()
+        super().__init__(classes="show-main" if target.stage else "show-outline")
         self.session = session
         self.target = Target()
         self._first = target
