@@ -48,7 +48,7 @@ from .tables import DATABASE, FORM, RUNNING, TABLES, content_hash, stopped_mark
 P = ParamSpec("P")
 
 ENVIRONMENT = ("PTDEBUG_", "TORCH", "TRITON_", "OMP_", "MKL_", "CUDA_", "PYTHON", "CXX", "CC")
-DECISIONS_AT_ONCE = 256
+DECISIONS_AT_ONCE = 1024
 DECISIONS_AT_LATEST = 0.5  # seconds
 COUNTERS_AT_MOST = 2.0  # seconds between two writings of the run-time counters
 
