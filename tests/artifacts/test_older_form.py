@@ -1,37 +1,22 @@
 """Recordings in the form before this one are read as they always were."""
 from __future__ import annotations
 
-import json
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-import zstandard
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.render import listing
 from ptdebug.artifacts.summary import summary
-from ptdebug.artifacts.tables import DATABASE, FORM, content_hash
+from ptdebug.artifacts.tables import FORM
+
+from .older_form import make_older
 
 
 @pytest.fixture
 def older(sample: Path, tmp_path: Path) -> Path:
-    """The sample as `ptdebug/2` had it: keys are hashes of contents, and each decision has a row."""
     folder = shutil.copytree(sample, tmp_path / "older")
-    with closing(sqlite3.connect(folder / DATABASE)) as database, database:
-        for key, data in database.execute("SELECT hash, data FROM blobs").fetchall():
-            own = content_hash(zstandard.ZstdDecompressor().decompress(data))
-            for table in ("blobs", "artifacts", "sources"):
-                database.execute(f"UPDATE {table} SET hash=? WHERE hash=?", (own, key))
-        rows = database.execute("SELECT compile, data FROM decisions ORDER BY seq").fetchall()
-        database.executescript("DROP TABLE decisions; CREATE TABLE decisions("
-                               "seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);")
-        for owner, data in rows:
-            for one in json.loads(zstandard.ZstdDecompressor().decompress(data)):
-                database.execute("INSERT INTO decisions(compile, kind, subject, data) VALUES(?,?,?,?)",
-                                 (owner, one["kind"], one["subject"], json.dumps(one).encode()))
-        database.execute("UPDATE meta SET value='\"ptdebug/2\"' WHERE key='schema'")
+    make_older(folder)
     return folder
 
 
