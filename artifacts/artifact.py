@@ -19,7 +19,7 @@ ITEMS = (
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record as a recording stores it: `data` is its JSON, compressed, of `size` bytes with that `hash`; `facts` are
+    """A record as a recording stores it: `data` is its JSON, of `size` bytes, compressed, with that `hash`; `facts` are
     JSON; `files` are the source files of the program that it refers to."""
 
     stage: str
@@ -63,9 +63,10 @@ _decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 
 def _stored(stage: str, name: str, record: AnyRecord) -> Stored:
     content, facts = encode(record), facts_of(record)
+    data = compress(content)
     return Stored(
         stage, name, type(record).__name__, _items(record), encode(facts).decode() if facts else "", _files(record),
-        content_hash(content), len(content), compress(content),
+        content_hash(data), len(content), data,
     )
 
 

@@ -27,6 +27,7 @@ MAX_LOOKS = 10_000  # about ten seconds
 CompileKey = Annotated[str, msgspec.Meta(pattern=r"^\d{1,9}/\d{1,9}$")]
 Stage = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(NAMES)})$")]
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Size = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOB)]
 Moment = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 _TABLES = re.findall(r"CREATE TABLE (\w+)", TABLES)
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
@@ -59,15 +60,15 @@ class Database:
         self._looks = 0
         self._connection = connect(path)
         self._connection.set_progress_handler(self._look, STEPS)
-        self.has_facts = self._has_facts()
+        self.has_facts = self._has("artifacts", "facts")  # as since recordings of 10,000 graphs open at once
+        self._has_several = self._has("decisions", "items")  # as since `tables.FORM` is what it is
 
-    def _has_facts(self) -> bool:
-        """Whether facts stand beside the records, as they do since recordings of 10,000 graphs open at once."""
+    def _has(self, table: str, column: str) -> bool:
         try:
-            columns = self._connection.execute("SELECT name FROM pragma_table_xinfo('artifacts')").fetchall()
+            columns = self._connection.execute("SELECT name FROM pragma_table_xinfo(?)", (table,)).fetchall()
         except _DAMAGE:
             return False
-        return ("facts",) in columns
+        return (column,) in columns
 
     def close(self) -> None:
         """Close the file. Later queries fail."""
@@ -114,19 +115,47 @@ class Database:
 
     def content(self, key: bytes) -> bytes | None:
         """The content with that hash; None if it is missing or damaged."""
-        shape = tuple[Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOB)], bytes]
-        for size, data in self.rows("SELECT size, data FROM blobs WHERE hash=?", shape, key):
+        for size, data in self.rows("SELECT size, data FROM blobs WHERE hash=?", tuple[Size, bytes], key):
             content = _unpacked(data, size)
-            if content is not None and content_hash(content) == key:
+            if content is not None and key in (content_hash(data), content_hash(content)):
                 return content
             self._problem(f"content {key.hex()[:12]} is damaged")
             return None
         self._problem(f"content {key.hex()[:12]} is missing")
         return None
 
+    def decisions(self, compile_id: str | None, kind: str | None) -> Iterator[tuple[str, bytes]]:
+        """The compilations that took decisions, each with some of these, in order, as a list in JSON. There may be
+        others than those of `kind` among them."""
+        if not self._has_several:
+            query, values = _where("SELECT compile, data FROM decisions", ("compile=?", compile_id), ("kind=?", kind))
+            for owner, data in self.rows(query + " ORDER BY seq", tuple[CompileKey, bytes], *values):
+                yield owner, b"[%b]" % data
+            return
+        query, values = _where("SELECT compile, size, data FROM decisions", ("compile=?", compile_id),
+                               ("instr(kinds, ',' || ? || ',')", kind))
+        for owner, size, data in self.rows(query + " ORDER BY seq", tuple[CompileKey, Size, bytes], *values):
+            content = _unpacked(data, size)
+            if content is not None:
+                yield owner, content
+            else:
+                self._problem(f"decisions of {owner} are damaged")
+
+    def decisions_by_compile(self, compile_id: str | None) -> Iterator[tuple[str, int]]:
+        """How many decisions each compilation (or the given one) took; one may come several times."""
+        counted = "items" if self._has_several else "1"
+        query, values = _where(f"SELECT compile, {counted} FROM decisions", ("compile=?", compile_id))
+        return self.rows(query, tuple[CompileKey, Count], *values)
+
     def _look(self) -> int:
         self._looks += 1
         return int(self._looks > MAX_LOOKS)
+
+
+def _where(query: str, *conditions: tuple[str, str | None]) -> tuple[str, list[str]]:
+    """A query with those conditions that have a value, and these."""
+    asked = [(condition, value) for condition, value in conditions if value is not None]
+    return " AND ".join([f"{query} WHERE 1", *(c for c, _ in asked)]), [value for _, value in asked]
 
 
 def _converted(rows: list[tuple[Any, ...]], shape: Any) -> list[tuple[Any, ...]]:

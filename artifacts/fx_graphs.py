@@ -89,7 +89,8 @@ _NONE: dict[str, Any] = {}
 def _node_record(node: torch.fx.Node, origin_stage: str, described: Any) -> Node:
     """`described` is the record of its value, where that is known."""
     meta, op, target, own = node.meta, node.op, node.target, node.args
-    args = tuple([plain(a) for a in own])
+    kind = type(node)
+    args = tuple([NodeRef(a.name) if type(a) is kind else plain(a) for a in own])  # most are nodes
     if (target is operator.getitem or target is operator.setitem) and isinstance(own[1], list):
         args = (args[0], {"list": args[1]}, *args[2:])  # x[[1, 0]] is not x[1, 0]
     value = meta.get("val")
@@ -174,19 +175,23 @@ def _found_by_value(module: str, target: Any) -> tuple[str, str] | None:
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     """Metadata of a (fake) strided tensor; symbolic sizes become strings."""
     strided = tensor.layout is sys.modules["torch"].strided
+    offset = tensor.storage_offset() if strided else 0
     return TensorMeta(
         _dtype_name(tensor.dtype),
         _sizes(tensor.shape),
         _sizes(tensor.stride()) if strided else (),
         _printed(tensor.device),
         tensor.requires_grad,
-        size_record(tensor.storage_offset()) if strided else 0,
+        offset if type(offset) is int else size_record(offset),
     )
+
+
+_INTEGERS = frozenset([int])
 
 
 def _sizes(sizes: Sequence[Any]) -> tuple[int | str, ...]:
     known = tuple(sizes)
-    return known if {int}.issuperset(map(type, known)) else tuple([size_record(s) for s in known])
+    return known if _INTEGERS.issuperset(map(type, known)) else tuple([size_record(s) for s in known])
 
 
 def value_record(value: Any) -> TensorMeta | tuple[Any, ...] | str | None:
@@ -216,7 +221,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, (tuple, list)):
-        return list(value) if {int}.issuperset(map(type, value)) else [plain(v) for v in value]
+        return list(value) if _INTEGERS.issuperset(map(type, value)) else [plain(v) for v in value]
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, slice):

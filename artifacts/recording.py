@@ -19,9 +19,9 @@ from .database import CompileKey, Count, Database, Moment, RecordingError, Stage
 from .decode import encoded_graph, revive
 from .facts import facts_of
 from .process_liveness import is_running
-from .records import OLDER_SCHEMAS, SCHEMA, Absent, AnyRecord, Decision, Graph, split_ref
+from .records import Absent, AnyRecord, Decision, Graph, split_ref
 from .stages import order_of
-from .tables import DATABASE, RUNNING, stopped_mark
+from .tables import COUNTED_AT_FIRST, DATABASE, FORM, OLDER_FORMS, RUNNING, UNREADABLE_FORMS, stopped_mark
 from .weighted_cache import WeightedCache
 
 __all__ = ["ArtifactInfo", "CompileInfo", "Recording", "RecordingError"]
@@ -33,6 +33,7 @@ _facts_decoder: msgspec.json.Decoder[dict[str, int | str]] = msgspec.json.Decode
     dict[str, Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | str])
 _seconds_decoder: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
+_decisions_decoder: msgspec.json.Decoder[list[Decision]] = msgspec.json.Decoder(list[Decision])
 META: dict[str, Any] = {
     "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
     "versions": dict[str, str], "writer_seconds": dict[str, float], "started": Moment, "ended": Moment,
@@ -123,7 +124,7 @@ class Recording:
                 recording._problem(str(error))
         recording._name_ranks()
         schema = recording.meta.get("schema")
-        if schema not in (None, SCHEMA):
+        if schema not in (None, FORM, *OLDER_FORMS):
             recording.close()
             raise RecordingError(f"{folder} {_other_version(str(schema))}")
         return recording
@@ -196,10 +197,12 @@ class Recording:
         found: dict[str, CompileInfo] = {}
         for info in self._infos(""):
             found.setdefault(info.id, info)
-        for suffix, name in self._rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
-            if name + suffix not in found:
-                why = "its entry in the recording is damaged or missing"
-                found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
+        for database in self._databases:
+            suffix = database.suffix
+            for name, in database.rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
+                if name + suffix not in found:
+                    why = "its entry in the recording is damaged or missing"
+                    found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
         return list(found.values())
 
     def _infos(self, compile_id: str) -> Iterator[CompileInfo]:
@@ -296,12 +299,12 @@ class Recording:
                 found[owner, s, n] = ArtifactInfo(owner, s, n, k, i, h, known)
         return sorted(found.values(), key=lambda a: order_of(a.stage))
 
-    def items_by_compile(self, *kinds: str) -> dict[str, dict[str, int]]:
-        """For each kind of record, the compilations that have such, and how many items these hold; none is read."""
-        found: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
-        query = (f"SELECT kind, compile, sum(items) FROM artifacts WHERE kind IN ({', '.join('?' * len(kinds))}) "
+    def counted_at_first(self) -> dict[str, dict[str, int]]:
+        """For Recompile and Breaks, the compilations that have such, and how many items these hold; none is read."""
+        found: dict[str, dict[str, int]] = {"Recompile": {}, "Breaks": {}}
+        query = (f"SELECT kind, compile, sum(items) FROM artifacts WHERE {COUNTED_AT_FIRST} "
                  "GROUP BY kind, compile ORDER BY min(seq)")
-        for suffix, kind, owner, count in self._rows(query, tuple[str, CompileKey, Count], *kinds):
+        for suffix, kind, owner, count in self._rows(query, tuple[str, CompileKey, Count]):
             found[kind][owner + suffix] = count
         return found
 
@@ -368,13 +371,11 @@ class Recording:
 
     def decisions(self, compile_id: str | None = None, kind: str | None = None) -> list[tuple[str, Decision]]:
         """Decisions with the compilation they belong to, in the order in which they were taken."""
-        query, values = _where("SELECT compile, data FROM decisions", compile_id, kind)
         found = []
-        for suffix, owner, data in self._rows(query + " ORDER BY seq", tuple[CompileKey, bytes], *values):
-            if compile_id is None or owner + suffix == compile_id:
-                record = self._decode(data)
-                if isinstance(record, Decision):
-                    found.append((owner + suffix, record))
+        for database, owner_there in self._databases_of(compile_id):
+            for owner, content in database.decisions(owner_there, kind):
+                there = self._decisions(content)
+                found += [(owner + database.suffix, d) for d in there if kind is None or d.kind == kind]
         return found
 
     def count_decisions(self, compile_id: str | None = None) -> int:
@@ -384,9 +385,11 @@ class Recording:
 
     def decisions_by_compile(self, compile_id: str | None = None) -> dict[str, int]:
         """How many decisions each compilation (or the given one) has."""
-        query, values = _where("SELECT compile, count(*) FROM decisions", compile_id, None)
-        rows = self._rows(query + " GROUP BY compile", tuple[CompileKey, Count], *values)
-        return {owner + suffix: count for suffix, owner, count in rows}
+        found: dict[str, int] = {}
+        for database, owner_there in self._databases_of(compile_id):
+            for owner, count in database.decisions_by_compile(owner_there):
+                found[owner + database.suffix] = found.get(owner + database.suffix, 0) + count
+        return found
 
     def absents(self, compile_id: str | None = None) -> list[tuple[str, Absent]]:
         """Stages that were not produced, and why, with the compilation."""
@@ -414,6 +417,14 @@ class Recording:
         for database in self._databases:
             for row in database.rows(query, shape, *values):
                 yield (database.suffix, *row)
+
+    def _databases_of(self, compile_id: str | None) -> Iterator[tuple[Database, str | None]]:
+        """The database that has a compilation, and the id that it has there; all of them, without one."""
+        if compile_id is None:
+            yield from ((database, None) for database in self._databases)
+            return
+        owner, at, process = compile_id.partition("@")
+        yield from ((database, owner) for database in self._databases if database.suffix == at + process)
 
     def _database(self, suffix: str) -> Database:
         return next(database for database in self._databases if database.suffix == suffix)
@@ -446,6 +457,13 @@ class Recording:
             self._problem(f"a record cannot be read: {error}")
             return None
 
+    def _decisions(self, content: bytes) -> list[Decision]:
+        try:
+            return _decisions_decoder.decode(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._problem(f"decisions cannot be read: {error}")
+            return []
+
     def _why_absent(self, compile_id: str, stage: str) -> str:
         for _, absent in self.absents(compile_id):
             if absent.stage == stage:
@@ -456,21 +474,11 @@ class Recording:
         return f"; it has: {', '.join(self.stages(compile_id)) or 'nothing'}"
 
 
-def _where(query: str, compile_id: str | None, kind: str | None) -> tuple[str, list[str]]:
-    values = []
-    query += " WHERE 1"
-    if compile_id is not None:
-        query, values = query + " AND compile=?", [compile_id.partition("@")[0]]
-    if kind is not None:
-        query, values = query + " AND kind=?", [*values, kind]
-    return query, values
-
-
 def _other_version(schema: str) -> str:
     """What is wrong with a recording of that schema, in one line."""
-    if schema in OLDER_SCHEMAS:
-        return f"was recorded by an older version of ptdebug ({schema}; this one reads {SCHEMA}): record it again"
-    return f"was recorded by another version of ptdebug ({schema}; this one reads {SCHEMA}): open it with that version"
+    if schema in UNREADABLE_FORMS:
+        return f"was recorded by an older version of ptdebug ({schema}; this one reads {FORM}): record it again"
+    return f"was recorded by another version of ptdebug ({schema}; this one reads {FORM}): open it with that version"
 
 
 def _stopped(database: Path) -> str | None:

@@ -42,7 +42,6 @@ from .run_records import (
 )
 
 SCHEMA = "ptdebug/2"
-OLDER_SCHEMAS = ("ptdebug/1",)
 LIMIT_REACHED = " times, the limit: "
 """Marks the reason of a compilation that the recompile limit prevented."""
 

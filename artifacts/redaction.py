@@ -22,7 +22,7 @@ _PYTHON = re.compile(rb"(?:/[^/\"'\s:\\,]+)+(/lib/python3\.\d+/)")
 """What stands before the folder of Python's library, or of a virtual environment's packages."""
 _TEXTS = {
     "meta": ("value",), "compiles": ("function", "file", "reason"), "artifacts": ("name", "facts"),
-    "decisions": ("subject", "data"), "absents": ("why",), "sources": ("path",), "notes": ("text",),
+    "absents": ("why",), "sources": ("path",), "notes": ("text",),
 }
 _OF_MACHINE = ("machine", "origin", "signature", "pid", "parent_pid", "process_start")
 
@@ -69,6 +69,7 @@ def redact(database: sqlite3.Connection, redaction: Redaction) -> None:
         for table, columns in _TEXTS.items():
             for column in columns:
                 _rewrite(database, table, column, redaction)
+        _rewrite_decisions(database, redaction)
         for table in ("artifacts", "sources"):
             changed = [(new, old) for old, new in hashes.items() if new != old]
             database.executemany(f"UPDATE {table} SET hash=? WHERE hash=?", changed)
@@ -83,10 +84,24 @@ def _new_contents(database: sqlite3.Connection, redaction: Redaction) -> Iterato
         content = zstandard.ZstdDecompressor().decompress(data) if data else b""
         changed = redaction.apply(content)
         if changed != content:
-            new = content_hash(changed)
+            stored = compress(changed)
+            new = content_hash(stored)
             database.execute("DELETE FROM blobs WHERE hash=?", (key,))
-            database.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)", (new, len(changed), compress(changed)))
+            database.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)", (new, len(changed), stored))
             yield key, new
+
+
+def _rewrite_decisions(database: sqlite3.Connection, redaction: Redaction) -> None:
+    """Several decisions are compressed together; in older recordings each stands as it is (see `tables.py`)."""
+    if ("size",) not in database.execute("SELECT name FROM pragma_table_info('decisions')").fetchall():
+        for column in ("subject", "data"):
+            _rewrite(database, "decisions", column, redaction)
+        return
+    changed = []
+    for row, data in database.execute("SELECT rowid, data FROM decisions").fetchall():
+        content = redaction.apply(zstandard.ZstdDecompressor().decompress(data))
+        changed.append((len(content), compress(content), row))
+    database.executemany("UPDATE decisions SET size=?, data=? WHERE rowid=?", changed)
 
 
 def _rewrite(database: sqlite3.Connection, table: str, column: str, redaction: Redaction) -> None:

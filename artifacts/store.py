@@ -29,6 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, wraps
 from importlib import metadata
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -39,14 +41,14 @@ from .external_exceptions import came_from_outside, ran_out_of_stack
 from .open_files import OpenFiles
 from .process_liveness import machine, process_start
 from .recorder import StageRecorder
-from .records import SCHEMA, AnyRecord, Decision, Runtime
+from .records import AnyRecord, Decision, Runtime
 from .signature import sign, sign_place
-from .tables import DATABASE, RUNNING, TABLES, content_hash, stopped_mark
+from .tables import DATABASE, FORM, RUNNING, TABLES, content_hash, stopped_mark
 
 P = ParamSpec("P")
 
 ENVIRONMENT = ("PTDEBUG_", "TORCH", "TRITON_", "OMP_", "MKL_", "CUDA_", "PYTHON", "CXX", "CC")
-DECISIONS_AT_ONCE = 256
+DECISIONS_AT_ONCE = 1024
 DECISIONS_AT_LATEST = 0.5  # seconds
 COUNTERS_AT_MOST = 2.0  # seconds between two writings of the run-time counters
 
@@ -254,7 +256,7 @@ class RecordingWriter(StageRecorder):
     def _first_meta(self) -> None:
         folder, started = str(Path.cwd()), time.time()
         facts = {
-            "schema": SCHEMA,
+            "schema": FORM,
             **self._extra,
             "pid": self._pid,
             "parent_pid": os.getppid(),
@@ -275,11 +277,8 @@ class RecordingWriter(StageRecorder):
         try:
             work()
             waiting = [self._decisions.popleft() for _ in range(len(self._decisions))]  # others may append meanwhile
-            if waiting:
-                self._db.executemany(
-                    "INSERT INTO decisions(compile, kind, subject, data) VALUES(?,?,?,?)",
-                    [(compile_id, d.kind, d.subject, encode(d)) for compile_id, d in waiting],
-                )
+            for compile_id, decisions in groupby(waiting, itemgetter(0)):
+                self._write_decisions(compile_id, [decision for _, decision in decisions])
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -287,6 +286,12 @@ class RecordingWriter(StageRecorder):
             self._sources.clear()  # what was kept just now is not
             raise
         self._last_commit = time.monotonic()
+
+    def _write_decisions(self, compile_id: str, decisions: Sequence[Decision]) -> None:
+        content = encode(decisions)
+        kinds = f",{','.join(sorted({decision.kind for decision in decisions}))},"
+        self._db.execute("INSERT INTO decisions(compile, kinds, items, size, data) VALUES(?,?,?,?,?)",
+                         (compile_id, kinds, len(decisions), len(content), compress(content)))
 
     def _write_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
         for compile_id, runtime in runtimes.items():
@@ -306,8 +311,9 @@ class RecordingWriter(StageRecorder):
         self._sources.add(path)
         if os.path.isfile(path):
             content = Path(path).read_bytes()
-            key = content_hash(content)
-            self._db.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)", (key, len(content), compress(content)))
+            data = compress(content)
+            key = content_hash(data)
+            self._db.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)", (key, len(content), data))
             self._db.execute("INSERT OR REPLACE INTO sources VALUES(?,?)", (path, key))
 
     def _set_meta(self, key: str, value: Any) -> None:

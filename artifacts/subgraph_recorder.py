@@ -15,7 +15,19 @@ from ..dependencies import msgspec
 from .artifact import Artifact
 from .record_base import Location, TensorMeta
 from .recorder import Recorder, StageRecorder, record_stage
-from .records import AnyRecord, Decision, FusionCandidate, NodeRef, Option, Ref, ScheduledGroup, ref, split_ref
+from .records import (
+    AnyRecord,
+    CodeLine,
+    Decision,
+    FusionCandidate,
+    LoopStatement,
+    NodeRef,
+    Option,
+    Ref,
+    ScheduledGroup,
+    ref,
+    split_ref,
+)
 from .stages import GRAPHS, PER_PART
 
 NAMES: dict[type, tuple[str, ...]] = {ScheduledGroup: ("members",), FusionCandidate: ("first", "second")}
@@ -32,6 +44,7 @@ class PartRecorder(StageRecorder):
         self.part = part
         self.path = path
         self._references: dict[Ref, Ref] = {}
+        self._of_several: dict[tuple[Ref, ...], tuple[Ref, ...]] = {}
 
     def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
         """A compilation begins as a whole."""
@@ -52,9 +65,10 @@ class PartRecorder(StageRecorder):
 
     def decision(self, compile_id: str, decision: Decision) -> None:
         """Keep a decision, whose id has the part's name already."""
-        if decision.origins:
-            origins = tuple([self.reference(origin) for origin in decision.origins])
-            decision = msgspec.structs.replace(decision, origins=origins)
+        d = decision
+        if d.origins:  # half the time of msgspec.structs.replace
+            decision = Decision(d.id, d.kind, d.subject, d.options, d.default, d.chosen, d.why, d.forced, d.location,
+                                self.references(d.origins))
         self._recorder.decision(compile_id, decision)
 
     def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
@@ -77,6 +91,13 @@ class PartRecorder(StageRecorder):
             known = self._references[reference] = self._within(reference)
         return known
 
+    def references(self, references: tuple[Ref, ...]) -> tuple[Ref, ...]:
+        """The same for several; equal ones are one tuple."""
+        known = self._of_several.get(references)
+        if known is None:
+            known = self._of_several[references] = tuple(map(self.reference, references))
+        return known
+
     def _within(self, reference: Ref) -> Ref:
         stage, name, item = split_ref(reference)
         if stage == "capture":
@@ -88,6 +109,11 @@ class PartRecorder(StageRecorder):
     def _renamed(self, record: Any) -> Any:
         """A copy of a record, and of all records in it, with other references and names."""
         kind: Any = type(record)
+        if kind is CodeLine:  # there are many
+            return CodeLine(record.text, self.references(record.origins)) if record.origins else record
+        if kind is LoopStatement:
+            return LoopStatement(record.id, record.op, record.text, record.dtype, record.args,
+                                 self.references(record.origins))
         names = NAMES.get(kind, ())
         changes: dict[str, Any] = {}
         for field in _fields_that_refer(kind):
@@ -95,7 +121,7 @@ class PartRecorder(StageRecorder):
             if not value:
                 continue
             if field == "origins":
-                changes[field] = tuple([self.reference(reference) for reference in value])
+                changes[field] = self.references(value)
             elif field in names:
                 changes[field] = self.name(value) if isinstance(value, str) else tuple(map(self.name, value))
             elif field == "decision":
@@ -103,7 +129,7 @@ class PartRecorder(StageRecorder):
                 changes[field] = f"{decided}:{self.name(subject)}"
             elif isinstance(value, tuple):
                 if _may_refer(value[0]):  # they are all of one type
-                    changes[field] = tuple([self._renamed(v) for v in value])
+                    changes[field] = tuple(map(self._renamed, value))
             elif _may_refer(value):
                 changes[field] = self._renamed(value)
         return msgspec.structs.replace(record, **changes) if changes else record

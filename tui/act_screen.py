@@ -13,7 +13,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from ..artifacts.listing import Line, Listing, printable
@@ -21,7 +20,7 @@ from .acts import ACTS, Act
 from .code_view import CodeView
 from .key_bar import KeyBar
 from .line_view import LineView
-from .plain import plain
+from .plain import TextLine
 from .session import Session, Target
 
 
@@ -45,10 +44,10 @@ class ActScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Menu, output, the command, the keys."""
-        yield Static(plain(f"{self._session.selector(self._target)}: enter runs one"), id="title", markup=False)
+        yield TextLine(f"{self._session.selector(self._target)}: enter runs one", id="title")
         yield CodeView(id="menu", numbers=False)
         yield CodeView(id="output", numbers=False)
-        yield Static("", id="status", markup=False)
+        yield TextLine(id="status")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -67,7 +66,7 @@ class ActScreen(Screen[None]):
 
     def _status(self, note: str = "") -> None:
         command = shlex.join(["ptdebug", *self.words(self.query_one("#menu", CodeView).cursor)])
-        self.query_one("#status", Static).update(plain(f"{note}  |  {command}" if note else f"$ {command}"))
+        self.query_one("#status", TextLine).say(f"{note}  |  {command}" if note else f"$ {command}")
 
     @on(LineView.Moved, "#menu")
     def _moved(self) -> None:

@@ -15,7 +15,7 @@ from textual.containers import Container
 from textual.events import Resize
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from ..artifacts.listing import Line, Listing, printable
 from .act_screen import ActScreen
@@ -24,7 +24,7 @@ from .code_view import CodeView
 from .diff_screen import DiffScreen
 from .key_bar import KeyBar
 from .line_view import LineView
-from .plain import plain
+from .plain import TextLine
 from .session import Session, Target
 
 BESIDE = 110
@@ -147,12 +147,12 @@ class AnswerScreen(Screen["tuple[Target, int | str] | None"]):
 
     def compose(self) -> ComposeResult:
         """Title, rows, details, the filter's input, the command, the keys."""
-        yield Static(id="title", markup=False)
+        yield TextLine(id="title")
         with Container(id="answer"):
             yield AnswerView(id="rows")
             yield CodeView(id="details", numbers=False)
         yield Input(placeholder="words that rows must have; !word: must not (enter; esc shows all)", id="find")
-        yield Static(id="status", markup=False)
+        yield TextLine(id="status")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -164,7 +164,7 @@ class AnswerScreen(Screen["tuple[Target, int | str] | None"]):
         whole = "all compilations" if not self.compile_id else self.compile_id
         name, _, what = self.question.title.partition(": ")
         scope = f" ({whole})" if self.question.id != "run" else ""
-        self.query_one("#title", Static).update(plain(f"{name}{scope}: {what}"))
+        self.query_one("#title", TextLine).say(f"{name}{scope}: {what}")
         per_compile = self.compile_id if self.question.per_compile else ""
         if self.session.is_large_compile(per_compile) if per_compile else self.session.is_large:
             self._show_rows([Answer("reading the recording ...", tuple)])
@@ -188,7 +188,7 @@ class AnswerScreen(Screen["tuple[Target, int | str] | None"]):
 
     def _status(self, note: str = "") -> None:
         command = f"{self.question.command} {self.session.selector(Target(self.compile_id))}"
-        self.query_one("#status", Static).update(plain(f"{note}  |  {command}" if note else f"$ {command}"))
+        self.query_one("#status", TextLine).say(f"{note}  |  {command}" if note else f"$ {command}")
 
     @on(LineView.Moved, "#rows")
     @on(Resize)

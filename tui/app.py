@@ -60,12 +60,11 @@ class Workbench(App[None]):
         self.session = session
         self._target = target
 
-    def on_mount(self) -> None:
-        """Open the first screen."""
+    def get_default_screen(self) -> Screen[None]:
+        """The first screen: no empty one is drawn before it."""
         if self.session is None:
-            self.push_screen(NothingScreen())
-        else:
-            self.push_screen(PanesScreen(self.session, self._target, self._follow))
+            return NothingScreen()
+        return PanesScreen(self.session, self._target, self._follow)
 
     def action_help(self) -> None:
         """The keys of this screen."""

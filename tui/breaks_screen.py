@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Static
 
 from ..artifacts.break_edits import edit_of
 from ..artifacts.listing import Line, Listing, printable, short_place
@@ -20,7 +19,7 @@ from .acts import Act
 from .code_view import CodeView
 from .key_bar import KeyBar
 from .line_view import LineView
-from .plain import plain
+from .plain import TextLine, plain
 from .session import SOURCE, Session, Target
 
 
@@ -44,11 +43,11 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
 
     def compose(self) -> ComposeResult:
         """List, reason, program."""
-        yield Static("graph breaks: why functions were not compiled into one graph", id="title", markup=False)
+        yield TextLine("graph breaks: why functions were not compiled into one graph", id="title")
         yield CodeView(id="breaks", numbers=False)
         yield CodeView(id="reason", numbers=False)
         yield CodeView(id="program", mark="B")
-        yield Static(plain(f"$ {self._command()}"), id="status", markup=False)
+        yield TextLine(f"$ {self._command()}", id="status")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -129,7 +128,7 @@ class BreaksScreen(Screen["tuple[Target, int] | None"]):
     def action_copy_command(self) -> None:
         """Copy the command line that lists the breaks."""
         self.app.copy_to_clipboard(self._command())
-        self.query_one("#status", Static).update(plain(f"copied  |  {self._command()}"))
+        self.query_one("#status", TextLine).say(f"copied  |  {self._command()}")
 
     def action_leave(self) -> None:
         """Back to the panes."""

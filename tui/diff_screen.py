@@ -8,7 +8,6 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Static
 
 from ..artifacts.diff.compilations import Comparison, Side
 from ..artifacts.diff.recordings import diff_recordings
@@ -17,7 +16,7 @@ from ..artifacts.listing import Line, Listing
 from ..artifacts.recording import RecordingError
 from .code_view import CodeView
 from .key_bar import KeyBar
-from .plain import plain
+from .plain import TextLine
 from .session import SOURCE, Session, Target
 
 CHANGES = ("  ~", "  - ", "  + ")
@@ -44,9 +43,9 @@ class DiffScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Title, the difference, the command, the keys."""
-        yield Static(id="title", markup=False)
+        yield TextLine(id="title")
         yield CodeView(id="main", numbers=False)
-        yield Static(plain(f"$ {self.command}"), id="status", markup=False)
+        yield TextLine(f"$ {self.command}", id="status")
         yield KeyBar()
 
     @property
@@ -57,7 +56,7 @@ class DiffScreen(Screen[None]):
     def on_mount(self) -> None:
         """Compare in the background."""
         names = [session.selector(target) for session, target in self._sides]
-        self.query_one("#title", Static).update(plain(f"{names[0]} -> {names[1]}"))
+        self.query_one("#title", TextLine).say(f"{names[0]} -> {names[1]}")
         self.query_one("#main", CodeView).show(Listing("", "text", (Line("comparing ..."),)))
         self.query_one("#main").focus()
         self._compare()
@@ -103,7 +102,7 @@ class DiffScreen(Screen[None]):
     def action_copy(self) -> None:
         """Copy the command."""
         self.app.copy_to_clipboard(self.command)
-        self.query_one("#status", Static).update(plain(f"copied  |  {self.command}"))
+        self.query_one("#status", TextLine).say(f"copied  |  {self.command}")
 
     def action_leave(self) -> None:
         """Back."""

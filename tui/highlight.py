@@ -2,17 +2,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.styles import get_style_by_name
-from pygments.token import Token
-from pygments.util import ClassNotFound
 from rich.segment import Segment
 from rich.style import Style
 
 from ..artifacts.listing import Line
+
+if TYPE_CHECKING:  # the first screen shows no code, and does not wait for Pygments
+    from pygments.lexer import Lexer
 
 CHUNK = 200  # lines; a string that crosses the border of a chunk is highlighted as if it began there
 CHUNKS = 50  # that are kept: ten thousand lines
@@ -26,7 +24,7 @@ class Highlighter:
     def __init__(self, lines: tuple[Line, ...], language: str, dark: bool) -> None:
         self._lines = lines
         self._lexer = _lexer(language)
-        self._styles = _token_styles(STYLES[dark])
+        self._styles = _token_styles(STYLES[dark]) if self._lexer is not None else {}
         self._chunks: dict[int, list[list[Segment]]] = {}
 
     def text(self, row: int) -> str:
@@ -64,6 +62,9 @@ class Highlighter:
 def _lexer(language: str) -> Lexer | None:
     if language == "text":
         return None
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
     try:
         return get_lexer_by_name(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
@@ -72,6 +73,8 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(maxsize=4)
 def _token_styles(name: str) -> dict[Any, Style]:
+    from pygments.styles import get_style_by_name
+
     styles = {}
     for token, look in get_style_by_name(name):
         styles[token] = Style(color=f"#{look['color']}" if look["color"] else None, bold=look["bold"] or None,
@@ -80,6 +83,6 @@ def _token_styles(name: str) -> dict[Any, Style]:
 
 
 def _inherited(token: Any, styles: dict[Any, Style]) -> Style:
-    while token is not Token and token not in styles:
+    while token.parent is not None and token not in styles:
         token = token.parent
     return styles.get(token, Style())

@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.events import Click
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -48,6 +48,7 @@ class LineView(ScrollView, can_focus=True):
     ]
 
     cursor: reactive[int] = reactive(0)
+    _styles_of_lines: tuple[Style, Style] | None = None  # while lines are drawn
 
     class Moved(Message):
         """The cursor is on another row."""
@@ -101,22 +102,37 @@ class LineView(ScrollView, can_focus=True):
         self.show_row(self.cursor, centre=True)
         self.refresh()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The strips of a region; what all lines have in common is looked up once."""
+        self._styles_of_lines = self._base_and_gutter()
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._styles_of_lines = None
+
     def render_line(self, y: int) -> Strip:
-        """The strip at line `y` of the widget."""
+        """The strip at line `y` of the widget. A strip has seven caches, so few are made on the way."""
         scroll_x, scroll_y = self.scroll_offset
-        row, width, base = scroll_y + y, self.size.width, self.rich_style
+        row, width = scroll_y + y, self.size.width
+        base, gutter_style = self._styles_of_lines or self._base_and_gutter()
         if row >= self.row_count:
             return Strip.blank(width, base)
         gutter = self.row_gutter(row)
         body = Strip(self.row_segments(row)).crop_extend(scroll_x, scroll_x + max(0, width - len(gutter)), None)
-        strip = Strip([Segment(gutter, Style(color=self.get_component_rich_style("line--gutter").color)), *body])
         over = self.row_style(row)
         if row == self.cursor and (over is None or self.has_focus):
             over = self.overlay("cursor")
-        strip = strip.apply_style(base)
-        if over is not None:
-            strip = Strip([Segment(text, (style or base) + over) for text, style, _ in strip])
-        return strip.crop_extend(0, width, base).apply_offsets(scroll_x - len(gutter), row)
+        x = scroll_x - len(gutter)
+        segments = []
+        for text, style, _ in (Segment(gutter, gutter_style), *body):
+            full = base + style if style else base
+            full = full if over is None else full + over
+            segments.append(Segment(text, full + Style.from_meta({"offset": (x, row)})))  # for selections
+            x += len(text)
+        return Strip(segments, len(gutter) + body.cell_length).crop(0, width)
+
+    def _base_and_gutter(self) -> tuple[Style, Style]:
+        return self.rich_style, Style(color=self.get_component_rich_style("line--gutter").color)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text that was selected with the mouse."""

@@ -12,6 +12,8 @@ from .line_view import LineView
 from .outline import Row, VisibleRows, opened_at_first
 from .session import Session, Target
 
+DIM = Style(dim=True)
+
 
 class OutlineView(LineView):
     """Frames, compilations, stages and artifacts of a recording."""
@@ -89,7 +91,7 @@ class OutlineView(LineView):
         item = self.rows[row]
         text = self.row_text(row)
         cut = len(text) - len(printable(item.detail)) if item.detail else len(text)
-        return [Segment(text[:cut]), Segment(text[cut:], Style(dim=True))]
+        return [Segment(text[:cut]), Segment(text[cut:], DIM)]
 
     def row_gutter(self, row: int) -> str:
         """The cursor as a character."""

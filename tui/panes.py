@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from ..artifacts.listing import Line, Listing, printable, source_path
 from ..artifacts.machine_lines import MACHINE
@@ -27,7 +27,7 @@ from .key_bar import KeyBar
 from .line_view import LineView
 from .outline import OTHERS
 from .outline_view import OutlineView
-from .plain import plain
+from .plain import TextLine, plain
 from .session import SOURCE, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
@@ -79,7 +79,7 @@ class PanesScreen(Screen[None]):
     ]
 
     def __init__(self, session: Session, target: Target, follow: bool = False) -> None:
-        super().__init__()
+        super().__init__(classes="show-main" if target.stage else "show-outline")
         self.session = session
         self.target = Target()
         self._first = target
@@ -97,16 +97,16 @@ class PanesScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Title, panes, the search's input, the command of what is shown, the keys."""
-        yield Static(id="title", markup=False)
-        yield Static(id="tabs", markup=False)
+        yield TextLine(id="title")
+        yield TextLine(id="tabs")
         with Container(id="panes"):
             yield OutlineView(id="outline")
             with Container(id="content"):
                 yield CodeView(id="main")
                 yield CodeView(id="linked")
         yield Input(placeholder="find in this artifact (enter; esc closes; n and N: next, previous)", id="find")
-        yield Static(id="chain", markup=False)
-        yield Static(id="status", markup=False)
+        yield TextLine(id="chain")
+        yield TextLine(id="status")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -169,18 +169,18 @@ class PanesScreen(Screen[None]):
         counts += [f"DAMAGED: {problems[0]}"] if problems else []
         following = f" ({self.session.state()})" if self._follow else ""
         name = f"{self.session.recording.name}{following}"
-        self.query_one("#title", Static).update(plain(f"ptdebug  {name}  {', '.join(counts)}"))
+        self.query_one("#title", TextLine).say(f"ptdebug  {name}  {', '.join(counts)}")
 
     def _chain(self) -> None:
         """The breadcrumb of the main pane's line; the stage that is shown stands in brackets."""
         known = self.target.compile in self._linked_compiles
         text = self.session.breadcrumb(self.target, self.query_one("#main", CodeView).line, known)
-        self.query_one("#chain", Static).update(plain(text if self.target.stage else ASK))
+        self.query_one("#chain", TextLine).say(text if self.target.stage else ASK)
 
     def _status(self, note: str = "") -> None:
         line = self.query_one("#main", CodeView).cursor + 1 if self.target.stage else None
         command = self.session.command(self.target, line if line and line > 1 else None)
-        self.query_one("#status", Static).update(plain(f"{note}  |  {command}" if note else f"$ {command}"))
+        self.query_one("#status", TextLine).say(f"{note}  |  {command}" if note else f"$ {command}")
 
     def _grown(self) -> None:
         """Follow a program that runs: show what was recorded since, and stay where the person is."""
@@ -354,7 +354,7 @@ class PanesScreen(Screen[None]):
         linked = short_name(self._linked_target) if self._linked_stage else "linked lines"
         names = {"outline": "tree", "main": short_name(self.target), "linked": linked}
         tabs = "  ".join(f"[{text}]" if self.has_class(f"show-{pane}") else f" {text} " for pane, text in names.items())
-        self.query_one("#tabs", Static).update(plain(f"{tabs}   (tab)"))
+        self.query_one("#tabs", TextLine).say(f"{tabs}   (tab)")
 
     def action_find(self) -> None:
         """Ask for the text to search in the main pane."""

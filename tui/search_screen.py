@@ -8,13 +8,14 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Input, Static
+from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from ..artifacts.listing import Line, Listing, printable
 from .code_view import CodeView
 from .key_bar import KeyBar
 from .line_view import LineView
+from .plain import TextLine
 from .session import Match, Session, short_name
 
 SHOW_EVERY = 0.25  # seconds
@@ -37,10 +38,10 @@ class SearchScreen(Screen["Match | None"]):
 
     def compose(self) -> ComposeResult:
         """Input and results."""
-        yield Static("search in all artifacts and the program", id="title", markup=False)
+        yield TextLine("search in all artifacts and the program", id="title")
         yield Input(placeholder="text, then enter", id="query")
         yield CodeView(id="results", numbers=False)
-        yield Static("", id="status", markup=False)
+        yield TextLine(id="status")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -81,7 +82,7 @@ class SearchScreen(Screen["Match | None"]):
         results.show(Listing("results", "text", lines), 0 if first else results.cursor)
         counted = f"{len(found)} lines" + (" (there are more)" if more else "") + (", searching" if searching else "")
         nothing = "searching ..." if searching else "no match"
-        self.query_one("#status", Static).update(f"{counted}; enter opens one" if found else nothing)
+        self.query_one("#status", TextLine).say(f"{counted}; enter opens one" if found else nothing)
         if found and first:
             results.focus()
 

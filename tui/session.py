@@ -68,7 +68,7 @@ class Session:
         self.machine_code = lru_cache(maxsize=256)(self._machine_code)
         self.compiles: list[CompileInfo] = recording.compiles()
         self.by_id = {info.id: info for info in self.compiles}
-        items = recording.items_by_compile("Recompile", "Breaks")
+        items = recording.counted_at_first()
         self.recompiled = set(items["Recompile"])
         self.breaks_in = {owner: count for owner, count in items["Breaks"].items() if count}
 

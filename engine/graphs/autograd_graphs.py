@@ -1,6 +1,7 @@
 """The data types of training: one joint graph, then a forward and a backward."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch.fx
@@ -111,3 +112,5 @@ class Partitioned:
     numbers: tuple[str, ...] = ()
     budget: float = 1.0
     """The memory budget that was kept to: 1.0 none, 0.0 nothing but inputs."""
+    bytes: Mapping[torch.fx.Node, int] = field(default_factory=dict)
+    """What nodes of the joint graph take whose values are tensors with memory of their own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,36 +35,60 @@ def kind_of(node: torch.fx.Node) -> str | None:
     return known.kind if known is not None else None
 
 
+def kinds_of(nodes: Iterable[torch.fx.Node]) -> dict[torch.fx.Node, str | None]:
+    """The kind of each of `nodes`; a target is looked up once, for torch computes the hash of an operator in Python."""
+    known: dict[int, str | None] = {}
+    kinds = {}
+    for node in nodes:
+        target = id(node.target)
+        if target not in known:
+            known[target] = kind_of(node)
+        kinds[node] = known[target]
+    return kinds
+
+
 def scattered(graph: torch.fx.Graph) -> frozenset[str]:
     """Names of the nodes whose several uses do not end in one loop body (uses count through views)."""
     nodes = [n for n in graph.nodes if n.op == "call_function"]
-    kinds = {n: _kind(n) for n in nodes}
+    kinds = kinds_of(graph.nodes)
+    for node in nodes:
+        if node.target is operator.getitem and kinds[node.all_input_nodes[0]] == VIEW:
+            kinds[node] = VIEW  # a part of a split
     depth: dict[Any, int] = {None: 0}  # None is the root: everything that leaves the loops
     parent: dict[Any, Any] = {None: None}  # as seen by a node's producers
     uses: dict[Any, int] = {}
     meeting: dict[Any, Any] = {}  # the immediate post-dominator of a node
     for node in reversed(nodes):
-        users = [u for u in node.users if u.op != "output"]
-        leaves = len(users) != len(node.users) or any(kinds[u] in (None, COMPOSITE) for u in users)
-        meet = None if leaves or not users else users[0]
-        for user in users[1:]:
-            if meet is None:
-                break
-            meet = _common(meet, user, parent, depth)
-        counts = [uses[u] if kinds[u] in (RESHAPE, VIEW) else 1 for u in users]
-        parts = [u for u in users if uses[u]]
-        if not leaves and _are_apart(parts) and not any(_ends_outside(u, meeting, kinds) for u in parts):
-            meeting[node], uses[node] = parts[0], max(counts)  # an element is used where its slice is, and only there
+        if len(node.users) == 1:  # most nodes
+            user, = node.users
+            meet = user if kinds[user] not in (None, COMPOSITE) else None
+            meeting[node], uses[node] = meet, uses[user] if kinds[user] in (RESHAPE, VIEW) else 1
         else:
-            meeting[node], uses[node] = meet, sum(counts) + len(node.users) - len(users)
+            meet = _meet_of_several(node, kinds, parent, depth, uses, meeting)
         parent[node] = meet if kinds[node] in (POINTWISE, RESHAPE) else None
         depth[node] = depth[parent[node]] + 1
     return frozenset(n.name for n in nodes if uses[n] > 1 and _ends_outside(n, meeting, kinds))
 
 
-def _kind(node: torch.fx.Node) -> str | None:
-    """As `kind_of`; a part of a split is a view, too."""
-    return VIEW if node.target is operator.getitem and kind_of(node.all_input_nodes[0]) == VIEW else kind_of(node)
+def _meet_of_several(
+    node: torch.fx.Node, kinds: Mapping[torch.fx.Node, str | None], parent: dict[Any, Any], depth: dict[Any, int],
+    uses: dict[Any, int], meeting: dict[Any, Any],
+) -> Any:
+    """Enter where several uses of a value meet, and how many there are; give the node that it is counted to."""
+    users = [u for u in node.users if u.op != "output"]
+    leaves = len(users) != len(node.users) or any(kinds[u] in (None, COMPOSITE) for u in users)
+    meet = None if leaves or not users else users[0]
+    for user in users[1:]:
+        if meet is None:
+            break
+        meet = _common(meet, user, parent, depth)
+    counts = [uses[u] if kinds[u] in (RESHAPE, VIEW) else 1 for u in users]
+    parts = [u for u in users if uses[u]]
+    if not leaves and _are_apart(parts) and not any(_ends_outside(u, meeting, kinds) for u in parts):
+        meeting[node], uses[node] = parts[0], max(counts)  # an element is used where its slice is, and only there
+    else:
+        meeting[node], uses[node] = meet, sum(counts) + len(node.users) - len(users)
+    return meet
 
 
 def _are_apart(users: Sequence[torch.fx.Node]) -> bool:
@@ -99,9 +123,8 @@ def _part(view: torch.fx.Node) -> tuple[int, int, int] | None:
 def leaving(graph: torch.fx.Graph) -> frozenset[str]:
     """Names of the nodes whose value, or a view of it, goes to a library call or out of the graph."""
     names: set[str] = set()
-    kinds: dict[torch.fx.Node, str | None] = {}
+    kinds = kinds_of(graph.nodes)
     for node in reversed(graph.nodes):
-        kinds[node] = None if node.op == "output" else kind_of(node)
         for user in node.users:
             kind = kinds[user]
             if kind is None or (kind in (RESHAPE, VIEW) and user.name in names):

@@ -46,9 +46,10 @@ def identify(
             if found is not None:
                 values[condition] = found[0]
         elif kind not in ASIDE and not place.startswith(_OF_LIBRARIES):
-            question = _QUESTIONS.get(kind)
+            question = _QUESTIONS.get(kind, "")
             key = f"{question}({place})" if question else place
-            found = describe_at(objects, key)
+            found = describe_at(objects, key) if " is " in place or place[-1:] == ")" else _described(
+                question, objects.at(place))
             if found is not None:
                 values[key] = found[0]
             if kind in ONE_OF_MANY and (found is None or not found[1]):
@@ -84,13 +85,12 @@ def describe_at(objects: Objects, key: str) -> tuple[str, bool] | None:
     question, place = "", key
     if key.startswith(("type(", "len(", "list(")) and key.endswith(")"):
         question, place = key[:-1].split("(", 1)
-    found = objects.at(place)
+    return _described(question, objects.at(place))
+
+
+def _described(question: str, found: Any) -> tuple[str, bool] | None:
     if found is MISSING:
         return None
-    return _answer(question, found)
-
-
-def _answer(question: str, found: Any) -> tuple[str, bool] | None:
     if question == "type":
         return _class_name(type(found)), True
     if question:

@@ -154,7 +154,9 @@ def change_a_decision(rng: Rng, folder: Path) -> None:
     db = _database(folder)
     row = _row(rng, db, "decisions")
     for data, in db.execute("SELECT data FROM decisions WHERE rowid=?", (row,)).fetchall():
-        db.execute("UPDATE decisions SET data=? WHERE rowid=?", (_json(_changed(rng, json.loads(data))), row))
+        content = _json(_changed(rng, json.loads(zstandard.ZstdDecompressor().decompress(data))))
+        db.execute("UPDATE decisions SET size=?, data=? WHERE rowid=?", (
+            len(content), zstandard.ZstdCompressor().compress(content), row))
     db.close()
 
 

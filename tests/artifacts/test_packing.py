@@ -16,6 +16,8 @@ from ptdebug.artifacts.store import RecordingWriter
 from ptdebug.artifacts.summary import summary
 from ptdebug.cli.main import main
 
+from .older_form import make_older
+
 
 def _recorded(folder: Path, program: Path, end: bool = True) -> RecordingWriter:
     """A recording of a program in `program`, of a parent and a child, with a tensor's file."""
@@ -66,10 +68,13 @@ def test_a_recording_that_is_being_written(tmp_path: Path) -> None:
     writer.close(0)
 
 
-def test_redacted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [False, True])
+def test_redacted(tmp_path: Path, older: bool) -> None:
     """No text of it, compressed or not, names a folder; what records say agrees with each other."""
     program = tmp_path / 'people\'s "programs"'
     _recorded(tmp_path / "home" / "run", program)
+    if older:
+        make_older(tmp_path / "home" / "run")
     with Recording.open(tmp_path / "home" / "run") as recording:
         redaction = redaction_of(recording.meta, recording.path, tmp_path)
     pack(tmp_path / "home" / "run", tmp_path / "run.ptdr", redaction=redaction)
@@ -77,6 +82,7 @@ def test_redacted(tmp_path: Path) -> None:
         assert all(str(tmp_path).encode() not in archive.read(name) for name in archive.namelist())
     with Recording.open(unpack(tmp_path / "run.ptdr", tmp_path / "other")) as recording:
         document = json.dumps({**summary(recording), "recording": ""}) + str(recording.decisions())
+        assert [decision.why for _, decision in recording.decisions()] == ["/script says so"]
         assert not recording.problems and document.count(str(tmp_path)) == 0
         [(_, breaks)] = recording.records(r.Breaks)
         assert breaks.breaks[0].message == "it prints /script/a.txt, not /home/people's \"programs\"-b"

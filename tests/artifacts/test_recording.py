@@ -117,7 +117,7 @@ def test_another_schema_is_refused(sample: Path, tmp_path: Path, schema: str, ve
     folder = shutil.copytree(sample, tmp_path / "rec")
     with sqlite3.connect(folder / "recording.db") as connection:
         connection.execute("UPDATE meta SET value=? WHERE key='schema'", (json.dumps(schema),))
-    with pytest.raises(RecordingError, match=f"by {version} version of ptdebug .{schema}; this one reads ptdebug/2"):
+    with pytest.raises(RecordingError, match=f"by {version} version of ptdebug .{schema}; this one reads ptdebug/3"):
         Recording.open(folder)
 
 

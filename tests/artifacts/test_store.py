@@ -162,6 +162,25 @@ def test_decisions_wait_at_most_half_a_second(tmp_path: Path) -> None:
     writer.close()
 
 
+def test_decisions_of_several_compilations_are_told_apart(tmp_path: Path) -> None:
+    """Those that wait together are stored together, compressed."""
+    writer = RecordingWriter(tmp_path / "rec")
+    others = [r.Decision(f"tile:{n}", "tile", str(n), (r.Option("yes"),), "yes", "yes", "") for n in range(40)]
+    mixed = [("0/0" if n < 20 or n > 35 else "0/1", d) for n, d in enumerate([*map(decision, range(40)), *others])]
+    for owner, made in mixed:
+        writer.decision(owner, made)
+    writer.close(0)
+    with Recording.open(tmp_path / "rec") as recording:
+        assert recording.decisions() == mixed
+        for owner in ("0/0", "0/1"):
+            for kind in (None, "fuse", "tile", "fus"):
+                wanted = [(o, d) for o, d in mixed if o == owner and kind in (None, d.kind)]
+                assert recording.decisions(owner, kind) == wanted
+            assert recording.count_decisions(owner) == sum(o == owner for o, _ in mixed)
+        (_, rows, stored), = recording._rows("SELECT count(*), sum(length(data)) FROM decisions", tuple[int, int])
+        assert rows == 3 and stored < 2000
+
+
 def test_threads_share_a_writer(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path / "rec")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -247,14 +248,21 @@ def _install_tensor(tree: GuardTree, spec: GuardSpec) -> TensorExpectation:
 
 def _tensor_code(x: str, e: TensorExpectation) -> str:
     return (
-        f"type({x}) is {e.cls} and {x}.dtype is {e.dtype} and {x}.device == {str(e.device)!r} and "
+        f"type({x}) is {e.cls} and {x}.dtype is {_printed(e.dtype)} and {x}.device == {_printed(e.device)!r} and "
         f"{x}.requires_grad is {e.requires_grad} and {x}.size() is {_dims(e.sizes)} and "
         f"{x}.stride() is {_dims(e.strides)}"
     )
 
 
+@lru_cache(maxsize=1024)
 def _dims(numbers: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("*" if n is None else str(n) for n in numbers) + "]"
+
+
+@lru_cache(maxsize=64)
+def _printed(value: Any) -> str:
+    """Of a dtype or a device."""
+    return str(value)
 
 
 @without_overrides
@@ -399,7 +407,7 @@ KINDS: dict[str, Kind] = {
         hint="set the attribute in __init__, before the first call",
     ),
     "TENSOR_MATCH": Kind(
-        _install_tensor, _tensor_code, lambda e: f"{e.cls} {e.dtype}{_dims(e.sizes)} on {e.device}",
+        _install_tensor, _tensor_code, lambda e: f"{e.cls} {_printed(e.dtype)}{_dims(e.sizes)} on {_printed(e.device)}",
         lambda v, e: describe(v),
         hint="call the function with tensors of one type, dtype and device",
         fails=lambda v, e: bool(tensor_differences(v, e)),

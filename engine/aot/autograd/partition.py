@@ -46,7 +46,8 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     recomputed = tuple(
         Recomputed(n.name, exact_bytes(n.meta.get("val")), found.costs[n].flops, why[n]) for n in cut.recomputed
     )
-    return Partitioned(forward, backward, tuple(saved), recomputed, joint, tuple(numbers), budget)
+    bytes = {n: cost.bytes for n, cost in found.costs.items() if cost.kind in ("loops", "stored", "library")}
+    return Partitioned(forward, backward, tuple(saved), recomputed, joint, tuple(numbers), budget, bytes)
 
 
 # ---- the memory budget -----------------------------------------------------------------------------------------------
