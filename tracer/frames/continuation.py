@@ -7,10 +7,16 @@ breaks a million times needs the stack of one frame and one resume function.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..bytecode.assembly import Label, TryBegin, TryEnd
+from ..bytecode.resume_function import with_boxed
+from ..runtime.eval_frame import skip_code
 from ..runtime.tracebacks import without_first
 
 if TYPE_CHECKING:
@@ -20,29 +26,47 @@ _RESULT = ".ours_result"
 _ERROR = ".ours_error"
 
 
-class Continuation:
+class Continuation(partial[Any]):
     """What a resume function returns where it breaks: the next resume function, with its arguments."""
 
-    __slots__ = ("args", "function")
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.function = function
-        self.args = args
+    __slots__ = ()
 
 
-def return_continuation(
-    codegen: Codegen, push_function: Callable[[], None], arguments: list[str], moved: list[str]
-) -> None:
-    """Return the function that `push_function` pushes, and the variables `arguments`, to the frame that drives the
-    loop; the returning frame deletes the variables `moved`."""
-    codegen.push_function(Continuation)
-    push_function()
-    for name in arguments:
-        codegen.emit("LOAD_FAST", name)
-    codegen.build("BUILD_TUPLE", len(arguments))
-    codegen.call(2)
-    codegen.let_go(moved)
-    codegen.emit("RETURN_VALUE")
+class _Types(frozenset[type]):
+    def __repr__(self) -> str:
+        return "types that hold nothing"
+
+
+HOLDS_NOTHING = _Types({
+    NoneType, bool, int, float, complex, str, bytes, torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype,
+    torch.device, type, ModuleType, BuiltinFunctionType,
+})  # fmt: skip
+"""Types of objects that hold no other whose death may be observable."""
+_FEW = 16
+"""Longer tuples and lists are not looked into."""
+
+
+def with_results(function: FunctionType, args: tuple[Any, ...], results: tuple[int, ...]) -> Continuation:
+    """The Continuation of a resume function, of whose `args` those at `results` are what the instruction at the break
+    gave. What that is, is known only now: an object whose death may be observable, or that may hold one, is passed in a
+    list of one."""
+    held = [place for place in results if not _holds_nothing(args[place])]
+    if not held:
+        return Continuation(function, *args)
+    names = function.__code__.co_varnames
+    code = with_boxed(function.__code__, tuple(names[place] for place in held))
+    function = FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+    return Continuation(function, *([arg] if place in held else arg for place, arg in enumerate(args)))
+
+
+def _holds_nothing(result: Any) -> bool:
+    if type(result) in (tuple, list):
+        return len(result) <= _FEW and HOLDS_NOTHING.issuperset(map(type, result))
+    return type(result) in HOLDS_NOTHING
+
+
+for _function in (with_results, _holds_nothing):
+    skip_code(_function.__code__)
 
 
 def drive(codegen: Codegen, start: Label, jump_if_false: str) -> None:
@@ -59,7 +83,7 @@ def drive(codegen: Codegen, start: Label, jump_if_false: str) -> None:
     codegen.emit(jump_if_false, done)
     codegen.push_null()
     codegen.emit("LOAD_FAST", _RESULT)
-    codegen.load_attr("function")
+    codegen.load_attr("func")
     codegen.push_null_above()
     codegen.emit("LOAD_FAST", _RESULT)
     codegen.load_attr("args")

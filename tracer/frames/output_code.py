@@ -51,7 +51,7 @@ from ..variables.core.base import NULL, Value
 from ..variables.core.finalizers import object_dies_visibly
 from ..variables.python.symbolic_numbers import NumberValue
 from ..variables.torch.tensor import TensorValue
-from .continuation import drive, rest_of_frame, return_continuation
+from .continuation import HOLDS_NOTHING, Continuation, drive, rest_of_frame, with_results
 from .eager_fallback import EagerRerun, call_original, may_rerun
 from .stack_effects import loads_method, pushed, stack_effect
 
@@ -404,8 +404,8 @@ class BreakBody:
         return kept + [Slot.OBJECT] * (size - len(kept))
 
     def _continue(self, codegen: Codegen, index: int, stack: list[Slot], raised: bool = False) -> None:
-        """Store the stack in variables and return the result of the resume function for `index`. `raised`: an exception
-        is at the top of the stack."""
+        """Store the stack in variables and return, or drive, the Continuation that resumes at `index`. `raised`: an
+        exception is at the top of the stack."""
         for i, slot in reversed(list(enumerate(stack))):
             if slot is Slot.HANDLING:  # the resume function handles it: for a group, its part for `except*`
                 codegen.push_function(sys.exception)
@@ -425,16 +425,58 @@ class BreakBody:
         self.resumed.append(code)
         # The resume function has them now: this frame, which may be in tracebacks, releases them.
         moved = [*codegen.stored, *(name for name in self.variables if name not in self.root.cells)]
-        if origin_of(self.root.code) is not None:
-            return_continuation(codegen, partial(self._make_function, codegen, code), arguments, moved)
-            return
-        codegen.push_null()
-        self._make_function(codegen, code)
+        make = partial(self._make_function, codegen, code)
+        results = [] if raised else self._results(stack, index, boxed)
+        if results:
+            self._continue_boxed(codegen, make, arguments, results, moved)
+        returns = origin_of(self.root.code) is not None
+        if returns:
+            codegen.push_function(Continuation)
+        else:
+            codegen.push_null()
+        make()
         for name in arguments:
             codegen.emit("LOAD_FAST", name)
+        if returns:
+            codegen.call(1 + len(arguments))
+            codegen.let_go(moved)
+            codegen.emit("RETURN_VALUE")  # to the frame that drives the loop
+            return
         codegen.let_go(moved)
         codegen.call(len(arguments))
         codegen.emit("JUMP_FORWARD", self.driver)
+
+    def _continue_boxed(
+        self, codegen: Codegen, make: Callable[[], None], arguments: list[str], results: list[str], moved: list[str]
+    ) -> None:
+        """Where one of the `results` may hold an object whose death is observable: continue with those in boxes."""
+        boxes, plain = Label(), Label()
+        for name in results:
+            codegen.push_function(type)
+            codegen.emit("LOAD_FAST", name)
+            codegen.call(1)
+            codegen.const(HOLDS_NOTHING)
+            codegen.emit("CONTAINS_OP", 0)
+            codegen.emit(JUMP_IF_FALSE, boxes)
+        codegen.emit("JUMP_FORWARD", plain)
+        codegen.label(boxes)
+        codegen.push_function(with_results)
+        make()
+        for name in arguments:
+            codegen.emit("LOAD_FAST", name)
+        codegen.build("BUILD_TUPLE", len(arguments))
+        codegen.const(tuple(arguments.index(name) for name in results))
+        codegen.call(3)
+        codegen.let_go(moved)
+        codegen.emit(*(("RETURN_VALUE",) if origin_of(self.root.code) is not None else ("JUMP_FORWARD", self.driver)))
+        codegen.label(plain)
+
+    def _results(self, stack: list[Slot], index: int, boxed: tuple[str, ...]) -> list[str]:
+        """The arguments that are what the instruction pushes where the frame resumes at `index`."""
+        exhausted = self.instruction.opname == "FOR_ITER" and index == self._jump_target()
+        count = 0 if exhausted else pushed(self.instruction)
+        names = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.OBJECT]
+        return [name for name in names[len(names) - count :] if name not in boxed]
 
     def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
         """The arguments of the resume function whose death may be observable: generators, objects with a finalizer, and
