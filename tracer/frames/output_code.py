@@ -39,6 +39,7 @@ from ..fx.backend_call import CapturedGraph
 from ..interpreter import suspended_generators  # noqa: F401  (it says how generators in flight are rebuilt)
 from ..interpreter.destructors import dies_visibly, may_die_visibly
 from ..interpreter.interpreter import Interpreter
+from ..interpreter.owned_objects import holds_observably
 from ..interpreter.opcodes.control import JUMP_IF_FALSE, after_loop
 from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
 from ..runtime.eval_frame import unobserved
@@ -53,6 +54,7 @@ from ..variables.python.symbolic_numbers import NumberValue
 from ..variables.torch.tensor import TensorValue
 from .continuation import HOLDS_NOTHING, Continuation, drive, rest_of_frame, with_results
 from .eager_fallback import EagerRerun, call_original, may_rerun
+from .root_interpreter import RootInterpreter
 from .stack_effects import loads_method, pushed, stack_effect
 
 _BINDS = {"STORE_FAST": True, "DELETE_FAST": False, "LOAD_FAST_AND_CLEAR": False}
@@ -157,17 +159,18 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
         codegen.emit("POP_TOP")
 
 
-def return_body(root: Interpreter) -> Body:
+def return_body(root: RootInterpreter) -> Body:
     """The end of a frame that returned."""
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
-        open_ones = [name for name, value in root.locals.items() if dies_visibly(root, value)]
+        held = {name: value for name, value in root.locals.items() if dies_visibly(root, value)}
+        held |= {f".ours_kept_{i}": value for i, value in enumerate(root.owned)}
         codegen(root.returned)
-        for name in open_ones:
-            codegen(root.locals[name])
+        for value in held.values():
+            codegen(value)
         _finish_effects(root, codegen)
-        codegen.store_all(open_ones)  # they die with the frame, as in eager
+        codegen.store_all(held)  # they die with the frame, as in eager
         codegen.emit("RETURN_VALUE")
 
     return body
@@ -181,7 +184,7 @@ class BreakBody:
     whatever that continues with; a resume function that breaks returns the next one to it (see `continuation.py`).
     """
 
-    def __init__(self, root: Interpreter, instruction: Instruction, raises: bool = False) -> None:
+    def __init__(self, root: RootInterpreter, instruction: Instruction, raises: bool = False) -> None:
         self.root = root
         self.instruction = instruction
         self.raises = raises
@@ -221,7 +224,7 @@ class BreakBody:
             names = tuple(sorted(names, key=lambda name: places.get(name, -1)))
         return taken + tuple(
             name for name in names
-            if (name in live or name == first or self._dies_visibly(name)) and self._is_bound_after(name)
+            if (name in live or name == first or self._is_mortal(name)) and self._is_bound_after(name)
         )  # fmt: skip
 
     def _first_cell(self) -> str:
@@ -237,6 +240,13 @@ class BreakBody:
         if value is not None:
             return may_die_visibly(self.root, value)
         return object_dies_visibly(self.root.unread.get(name))
+
+    def _is_mortal(self, name: str) -> bool:
+        """Whether the death of the object in a variable is observable, or brings such a one."""
+        if self._dies_visibly(name):
+            return True
+        value = None if name in self.root.cells else self.root.locals.get(name)
+        return value is not None and holds_observably(self.root, value, self.root.owned)
 
     def outlives_its_frame(self) -> bool:
         """Whether a variable's object dies observably and a resume function would handle exceptions: in eager the
@@ -481,8 +491,12 @@ class BreakBody:
     def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
         """The arguments of the resume function whose death may be observable: generators, objects with a finalizer, and
         exceptions, whose tracebacks hold frames and everything in them."""
-        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if may_die_visibly(self.root, value)}
-        found |= {name for name in self.variables if self._dies_visibly(name) or self._is_exception(name)}
+        root = self.root
+        found = {
+            f"{STACK_ARGUMENT}{i}" for i, value in enumerate(root.stack)
+            if may_die_visibly(root, value) or holds_observably(root, value, root.owned)
+        }  # fmt: skip
+        found |= {name for name in self.variables if self._is_mortal(name) or self._is_exception(name)}
         found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}
         if raised:
             found.add(f"{STACK_ARGUMENT}{len(stack) - 1}")

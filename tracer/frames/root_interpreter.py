@@ -12,7 +12,9 @@ from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported, stopped_by
 from ..bytecode.resume_function import name_stack_arguments
 from ..interpreter import opcodes as opcodes  # fills the table of handlers
+from ..interpreter.destructors import death_of
 from ..interpreter.interpreter import Interpreter
+from ..interpreter.owned_objects import lost, observable_boxes, unboxed
 from ..sources.display_names import expression_of, line_of
 from ..variables.core.base import ObservedException, Value
 from .break_records import GraphBreak
@@ -28,6 +30,12 @@ class RootInterpreter(Interpreter):
         super().__init__(*args, **kwargs)
         self.raised: dict[int, dict[str, Any]] = {}  # where the exception that propagates now was raised, by its id
         self.statements: list[int] = []  # the steps at which the stack was empty: statements begin there
+        self.owned: list[Value] = []  # see `owned_objects.py`
+
+    def forget(self) -> None:
+        """The frame has ended: release what it holds."""
+        super().forget()
+        self.owned.clear()
 
     def statement_before(self, step: int, count: int) -> int:
         """The step at which the `count`-th statement before `step` began, outside of open `with` blocks."""
@@ -46,6 +54,7 @@ class RootInterpreter(Interpreter):
     def run_until_stop(self) -> GraphBreak | None:
         """Run until the frame returns (None; see `returned`), reaches `break_step` (None), or tracing stops."""
         instructions = self.info.instructions
+        boxes = observable_boxes(self.code, self.unread)
         while self.returned is None:
             if self.trace.step == self.break_step:
                 return None
@@ -72,6 +81,12 @@ class RootInterpreter(Interpreter):
             except (Unsupported, GuardOnDataDependentSymNode) as error:
                 self.stack = on_stack
                 return self._stop(stopped_by(error))
+            if boxes and instruction.opname == "JUMP_FORWARD":  # the end of what restores the stack
+                self.owned, boxes = unboxed(self, boxes), []
+            died = lost(self, self.owned) if self.owned and self.returned is None else None
+            if died is not None:
+                self.stack = on_stack
+                return self._stop(death_of(died))
             self.trace.step += 1
         return None
 

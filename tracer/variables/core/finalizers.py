@@ -2,10 +2,11 @@
 is dead from then on."""
 from __future__ import annotations
 
+import gc
 import io
 import weakref
 from collections.abc import Iterable
-from types import BuiltinMethodType, FunctionType, GeneratorType, MethodType
+from types import BuiltinMethodType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -40,6 +41,24 @@ def object_dies_visibly(obj: Any) -> bool:
 ENDS_SOMETHING = {GeneratorType, memoryview, io.FileIO, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper}
 """Types of objects that act when they die: a generator whose position is unknown, a memoryview that lets its buffer be
 resized again, a file that is written then at the latest."""
+
+
+_LOOKED_INTO = 1000
+_LEFT_OUT = (type, ModuleType, FunctionType, CodeType, FrameType, torch.Tensor, torch.nn.Module)
+
+
+def brings_visible_death(obj: Any) -> bool:
+    """Whether the death of this object may be observable, or of one that it holds and that may die with it. Larger
+    objects are looked into in part."""
+    pending, seen = [obj], {id(obj)}
+    for found in pending:
+        if object_dies_visibly(found):
+            return True
+        for part in gc.get_referents(found):
+            if id(part) not in seen and not issubclass(type(part), _LEFT_OUT) and len(pending) < _LOOKED_INTO:
+                seen.add(id(part))
+                pending.append(part)
+    return False
 
 
 def has_finalizer(cls: type) -> bool:

@@ -1,0 +1,96 @@
+"""Objects that only this frame holds, where the death of one is observable, or of something that dies with it.
+
+A resume function gets them in boxes (`frames/continuation.py`). Where in the trace the last reference to one goes (it is
+an operand, or an iterator whose loop ends), the graph breaks, so that what Python runs then runs there. References are
+found as Python's garbage collector finds them: by what each Value holds.
+"""
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from functools import partial
+from types import CellType, FunctionType, GeneratorType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from ..bytecode.resume_function import STACK_ARGUMENT, origin_of
+from ..variables.core.base import Value
+from ..variables.core.finalizers import brings_visible_death
+from ..variables.python.weak_references import WeakReference, WeakProxy
+from .destructors import dies_visibly
+from .interpreter import Interpreter
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+_FOLLOWED = (Value, list, tuple, dict, set, frozenset, CellType, GeneratorType, MethodType, partial)
+
+
+def observable_boxes(code: CodeType, unread: dict[str, Any]) -> list[str]:
+    """The boxed arguments of a resume function's code, by name, whose death is observable, or brings such a one."""
+    origin = origin_of(code)
+    boxed = origin.boxed if origin is not None else ()
+    return [name for name in boxed if name in unread and brings_visible_death(unread[name][0])]
+
+
+def unboxed(root: Interpreter, names: Iterable[str]) -> list[Value]:
+    """What was in the boxes `names`, where the resume function has restored its stack."""
+    return [
+        root.stack[int(name.removeprefix(STACK_ARGUMENT))] if name.startswith(STACK_ARGUMENT) else root.locals[name]
+        for name in names
+    ]  # fmt: skip
+
+
+def lost(root: Interpreter, owned: list[Value]) -> Value | None:
+    """One of the objects `owned` that nothing in the frame refers to any more; None where there is none."""
+    at_hand = {*map(id, root.stack), *map(id, root.locals.values())}
+    missing = [value for value in owned if id(value) not in at_hand]
+    if not missing:
+        return None
+    found = {id(value) for value in _reached(_roots(root, owned), root)}
+    return next((value for value in missing if id(value) not in found), None)
+
+
+def holds_observably(root: Interpreter, value: Value, owned: list[Value]) -> bool:
+    """Whether something dies observably where `value` does: itself, or what it alone may hold."""
+    return any(dies_visibly(root, held) or held in owned for held in _reached([value], root))
+
+
+def _roots(root: Interpreter, owned: list[Value]) -> list[object]:
+    effects = root.effects
+    outside = [*effects.globals.values(), *effects.cells.values(), *effects.changed_outside().difference(owned)]
+    return [*_of_frame(root), *outside, root.trace.open_variables, root.trace.caught_warnings]
+
+
+def _of_frame(frame: Interpreter) -> list[object]:
+    contexts = [part for context in frame.open_contexts for part in (context.manager, context.exit)]
+    return [*frame.stack, *frame.locals.values(), *frame.cells.values(), frame.handled, *contexts]
+
+
+def _reached(roots: Iterable[object], root: Interpreter) -> Iterator[Value]:
+    """The Values that `roots` hold, and those that these hold, each once."""
+    seen: set[int] = set()
+    pending = list(roots)
+    while pending:
+        found = pending.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if issubclass(type(found), Value):
+            yield found  # type: ignore[misc]
+        pending += _held(found, root)
+
+
+def _held(holder: object, root: Interpreter) -> list[Any]:
+    kind = type(holder)  # not `__class__`, which may run user code
+    if issubclass(kind, Interpreter):
+        return _of_frame(holder)  # type: ignore[arg-type]
+    if kind is FunctionType:
+        return [*(holder.__closure__ or ()), *(holder.__defaults__ or ())]  # type: ignore[attr-defined]
+    if kind in (WeakReference, WeakProxy) or not issubclass(kind, _FOLLOWED):
+        return []
+    held = gc.get_referents(holder)
+    if not issubclass(kind, Value):
+        return held
+    attributes: dict[str, tuple[Value, bool]] = root.effects.attributes.get(holder, {})  # type: ignore[call-overload]
+    real = getattr(holder, "real", None)
+    return [*(part for part in held if part is not real), *(new for new, _ in attributes.values())]
