@@ -159,13 +159,19 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
         codegen.emit("POP_TOP")
 
 
+def _dies_with_frame(root: RootInterpreter, value: Value) -> bool:
+    """Whether the death of the object in a variable is observable, or brings such a one."""
+    return dies_visibly(root, value) or holds_observably(root, value, root.owned)
+
+
 def return_body(root: RootInterpreter) -> Body:
     """The end of a frame that returned."""
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
-        held = {name: value for name, value in root.locals.items() if dies_visibly(root, value)}
-        held |= {f".ours_kept_{i}": value for i, value in enumerate(root.owned)}
+        held = {name: value for name, value in root.locals.items() if _dies_with_frame(root, value)}
+        others = [value for value in root.owned if value not in held.values()]
+        held |= {f".ours_kept_{i}": value for i, value in enumerate(others)}
         codegen(root.returned)
         for value in held.values():
             codegen(value)

@@ -21,7 +21,7 @@ from ...artifacts.records import Location
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported, stopped_by
 from ..bytecode.instructions import CodeInfo, Instruction, code_info
-from ..bytecode.resume_function import STACK_ARGUMENT
+from ..bytecode.resume_function import STACK_ARGUMENT, origin_of
 from ..effects.random_inputs import RandomCalls
 from ..effects.side_effects import SideEffects
 from ..fx.backend_call import CompileOptions
@@ -32,6 +32,7 @@ from ..sources.display_names import expression_of
 from ..sources.roots import GlobalSource, LocalSource, ModuleGlobalSource
 from ..sources.source import ItemSource, Source
 from ..variables import build
+from ..variables.containers.lists import ListValue
 from ..variables.core.base import ObservedException, Value
 from ..variables.core.finalizers import refuse_visible_death
 from ..variables.core.late import late
@@ -188,7 +189,7 @@ class Interpreter:
         """The frame has ended: release what it holds (functions made in it hold the frame)."""
         for held in (self.locals, self.unread, self.cells, self.stack, self.open_contexts):
             held.clear()
-        self.function = self.parent = self.handled = None
+        self.function = self.parent = self.handled = self.returned = self.yielded = None
 
     # ---- running ---------------------------------------------------------------------------------------------------
     def run(self) -> Value:
@@ -318,11 +319,17 @@ class Interpreter:
 
     def _build_local(self, name: str, real: Any) -> Value:
         source = LocalSource(name)
+        origin = origin_of(self.code)
+        if origin is not None and name in origin.boxed:
+            self.guards.add(source, "TYPE_MATCH", list)
+            return ListValue([self._build_or_opaque(real[0], ItemSource(source, 0))], list, source)
+        return self._build_or_opaque(real, source) if name.startswith(STACK_ARGUMENT) else build.build(self, real, source)
+
+    def _build_or_opaque(self, real: Any, source: Source) -> Value:
+        """What is passed on from before a break, also where no Value describes it."""
         try:
             return build.build(self, real, source)
         except Unsupported as error:
-            if not name.startswith(STACK_ARGUMENT):
-                raise
             self.guards.add(source, "TYPE_MATCH", type(real))
             return opaque(source, type(real), error)
 
