@@ -222,11 +222,11 @@ def resume_code(
     return new
 
 
-def with_boxed(code: CodeType, names: tuple[str, ...]) -> CodeType:
-    """A resume function's code that takes its arguments `names` in lists of one, too."""
+def with_boxed(code: CodeType, name: str) -> CodeType:
+    """A resume function's code that takes its argument `name` in a list of one, too."""
     origin = origin_of(code)
     assert origin is not None
-    return resume_code(origin.code, origin.index, origin.stack, origin.variables, (*origin.boxed, *names))
+    return resume_code(origin.code, origin.index, origin.stack, origin.variables, (*origin.boxed, name))
 
 
 def _unboxed(name: str) -> list[tuple[Any, ...]]:

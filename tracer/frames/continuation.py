@@ -7,7 +7,7 @@ breaks a million times needs the stack of one frame and one resume function.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import torch
 
 from ..bytecode.assembly import Label, TryBegin, TryEnd
 from ..bytecode.resume_function import with_boxed
+from ..interpreter.opcodes.control import JUMP_IF_FALSE
 from ..runtime.eval_frame import skip_code
 from ..runtime.tracebacks import without_first
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _RESULT = ".ours_result"
 _ERROR = ".ours_error"
+_NEXT = ".ours_next"
+_BOXED = ".ours_boxed"
 
 
 class Continuation(partial[Any]):
@@ -34,7 +37,7 @@ class Continuation(partial[Any]):
 
 class _Types(frozenset[type]):
     def __repr__(self) -> str:
-        return "types that hold nothing"
+        return "HOLDS_NOTHING"
 
 
 HOLDS_NOTHING = _Types({
@@ -46,27 +49,45 @@ _FEW = 16
 """Longer tuples and lists are not looked into."""
 
 
-def with_results(function: FunctionType, args: tuple[Any, ...], results: tuple[int, ...]) -> Continuation:
-    """The Continuation of a resume function, of whose `args` those at `results` are what the instruction at the break
-    gave. What that is, is known only now: an object whose death may be observable, or that may hold one, is passed in a
-    list of one."""
-    held = [place for place in results if not _holds_nothing(args[place])]
-    if not held:
-        return Continuation(function, *args)
-    names = function.__code__.co_varnames
-    code = with_boxed(function.__code__, tuple(names[place] for place in held))
-    function = FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
-    return Continuation(function, *([arg] if place in held else arg for place, arg in enumerate(args)))
+def boxed_result(function: FunctionType, name: str, result: Any) -> tuple[FunctionType, Any]:
+    """A resume function, and what to pass it in its argument `name`: `result`, which the instruction at the break gave.
+    What that is, is known only now: an object whose death may be observable, or that may hold one, is passed in a list
+    of one, to a variant of the function."""
+    if type(result) in (tuple, list) and len(result) <= _FEW and HOLDS_NOTHING.issuperset(map(type, result)):
+        return function, result
+    code = with_boxed(function.__code__, name)
+    return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__), [result]
 
 
-def _holds_nothing(result: Any) -> bool:
-    if type(result) in (tuple, list):
-        return len(result) <= _FEW and HOLDS_NOTHING.issuperset(map(type, result))
-    return type(result) in HOLDS_NOTHING
+skip_code(boxed_result.__code__)
 
 
-for _function in (with_results, _holds_nothing):
-    skip_code(_function.__code__)
+def push_boxed(codegen: Codegen, results: list[str]) -> Callable[[], None]:
+    """With a resume function on the stack: box those of the variables `results` that hold something. Returns what
+    pushes the function that takes them."""
+    codegen.emit("STORE_FAST", _NEXT)
+    for name in results:
+        known = Label()
+        codegen.push_function(type)
+        codegen.emit("LOAD_FAST", name)
+        codegen.call(1)
+        codegen.const(HOLDS_NOTHING)
+        codegen.emit("CONTAINS_OP", 1)
+        codegen.emit(JUMP_IF_FALSE, known)
+        codegen.push_function(boxed_result)
+        codegen.emit("LOAD_FAST", _NEXT)
+        codegen.const(name)
+        codegen.emit("LOAD_FAST", name)
+        codegen.call(3)
+        codegen.emit("STORE_FAST", _BOXED)
+        for place, variable in enumerate((_NEXT, name)):
+            codegen.emit("LOAD_FAST", _BOXED)
+            codegen.const(place)
+            codegen.emit("BINARY_SUBSCR")
+            codegen.emit("STORE_FAST", variable)
+        codegen.let_go([_BOXED])
+        codegen.label(known)
+    return partial(codegen.emit, "LOAD_FAST", _NEXT)
 
 
 def drive(codegen: Codegen, start: Label, jump_if_false: str) -> None:

@@ -11,8 +11,6 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
-import torch
-
 from ...operators.effects import may_draw
 from ..breaks.raised_errors import FullGraphError
 from ..breaks.reasons import Reason
@@ -32,18 +30,17 @@ from ..bytecode.resume_function import (
     resume_code,
 )
 from ..bytecode.unbound_slots import Slot, push_slot
-from ..effects.aliasing import guard_distinct
 from ..effects.reconstruct import OUTPUTS, VERSION, Codegen, Plan
 from ..effects.stack_slots import push_object, slot_of
 from ..fx.backend_call import CapturedGraph
 from ..interpreter import suspended_generators  # noqa: F401  (it says how generators in flight are rebuilt)
-from ..interpreter.destructors import dies_visibly, may_die_visibly
+from ..interpreter.destructors import may_die_visibly
 from ..interpreter.interpreter import Interpreter
-from ..interpreter.owned_objects import holds_observably
 from ..interpreter.opcodes.control import JUMP_IF_FALSE, after_loop
 from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
+from ..interpreter.owned_objects import holds_observably
 from ..runtime.eval_frame import unobserved
-from ..runtime.global_modes import LASTING, Modes, protected
+from ..runtime.global_modes import protected
 from ..runtime.rng_ops import taken_back
 from ..sources.roots import LocalSource
 from ..variables.containers.dict_iterators import DictIterator
@@ -52,8 +49,9 @@ from ..variables.core.base import NULL, Value
 from ..variables.core.finalizers import object_dies_visibly
 from ..variables.python.symbolic_numbers import NumberValue
 from ..variables.torch.tensor import TensorValue
-from .continuation import HOLDS_NOTHING, Continuation, drive, rest_of_frame, with_results
+from .continuation import Continuation, drive, push_boxed, rest_of_frame
 from .eager_fallback import EagerRerun, call_original, may_rerun
+from .returning import finish_effects
 from .root_interpreter import RootInterpreter
 from .stack_effects import loads_method, pushed, stack_effect
 
@@ -136,50 +134,6 @@ def _prologue(codegen: Codegen) -> None:
     if code.co_freevars:
         codegen.emit("COPY_FREE_VARS", len(code.co_freevars))
     codegen.emit("RESUME", 0)
-
-
-def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
-    guard_distinct(root)
-    changes = root.effects.push_operands(codegen)
-    root.effects.apply(changes, codegen)
-    if root.trace.open_variables:
-        raise Unsupported(Reason.GLOBAL_STATE, root.trace.open_variables[-1], detail=", set and not reset,")
-    for mode in root.trace.overrides.modes:  # entered and not left, so they are active after the frame
-        codegen.push_function(torch._C._push_on_torch_function_stack)
-        codegen(mode)
-        codegen.call(1)
-        codegen.emit("POP_TOP")
-    now = Modes.now()
-    for name in root.trace.modes.differences(now, root.graph.sets_modes):
-        if name not in LASTING:
-            raise Unsupported(Reason.GLOBAL_STATE, detail=f"a mode that is still on ({name.replace('_', ' ')})")
-        codegen.push_function(LASTING[name])
-        codegen.const(getattr(now, name))
-        codegen.call(1)
-        codegen.emit("POP_TOP")
-
-
-def _dies_with_frame(root: RootInterpreter, value: Value) -> bool:
-    """Whether the death of the object in a variable is observable, or brings such a one."""
-    return dies_visibly(root, value) or holds_observably(root, value, root.owned)
-
-
-def return_body(root: RootInterpreter) -> Body:
-    """The end of a frame that returned."""
-
-    def body(codegen: Codegen) -> None:
-        assert root.returned is not None
-        held = {name: value for name, value in root.locals.items() if _dies_with_frame(root, value)}
-        others = [value for value in root.owned if value not in held.values()]
-        held |= {f".ours_kept_{i}": value for i, value in enumerate(others)}
-        codegen(root.returned)
-        for value in held.values():
-            codegen(value)
-        _finish_effects(root, codegen)
-        codegen.store_all(held)  # they die with the frame, as in eager
-        codegen.emit("RETURN_VALUE")
-
-    return body
 
 
 class BreakBody:
@@ -287,7 +241,7 @@ class BreakBody:
             push_object(codegen, late.get(value, value))
         if codegen.planning:
             codegen.plan.live_cells.update(root.cells)
-        _finish_effects(root, codegen)
+        finish_effects(root, codegen)
         codegen.store_all(kept)
         for name, value in kept.items():
             if value in late:
@@ -441,16 +395,13 @@ class BreakBody:
         self.resumed.append(code)
         # The resume function has them now: this frame, which may be in tracebacks, releases them.
         moved = [*codegen.stored, *(name for name in self.variables if name not in self.root.cells)]
-        make = partial(self._make_function, codegen, code)
-        results = [] if raised else self._results(stack, index, boxed)
-        if results:
-            self._continue_boxed(codegen, make, arguments, results, moved)
+        function = self._function(codegen, code, [] if raised else self._results(stack, index, boxed))
         returns = origin_of(self.root.code) is not None
         if returns:
             codegen.push_function(Continuation)
         else:
             codegen.push_null()
-        make()
+        function()
         for name in arguments:
             codegen.emit("LOAD_FAST", name)
         if returns:
@@ -462,30 +413,12 @@ class BreakBody:
         codegen.call(len(arguments))
         codegen.emit("JUMP_FORWARD", self.driver)
 
-    def _continue_boxed(
-        self, codegen: Codegen, make: Callable[[], None], arguments: list[str], results: list[str], moved: list[str]
-    ) -> None:
-        """Where one of the `results` may hold an object whose death is observable: continue with those in boxes."""
-        boxes, plain = Label(), Label()
-        for name in results:
-            codegen.push_function(type)
-            codegen.emit("LOAD_FAST", name)
-            codegen.call(1)
-            codegen.const(HOLDS_NOTHING)
-            codegen.emit("CONTAINS_OP", 0)
-            codegen.emit(JUMP_IF_FALSE, boxes)
-        codegen.emit("JUMP_FORWARD", plain)
-        codegen.label(boxes)
-        codegen.push_function(with_results)
-        make()
-        for name in arguments:
-            codegen.emit("LOAD_FAST", name)
-        codegen.build("BUILD_TUPLE", len(arguments))
-        codegen.const(tuple(arguments.index(name) for name in results))
-        codegen.call(3)
-        codegen.let_go(moved)
-        codegen.emit(*(("RETURN_VALUE",) if origin_of(self.root.code) is not None else ("JUMP_FORWARD", self.driver)))
-        codegen.label(plain)
+    def _function(self, codegen: Codegen, code: CodeType, results: list[str]) -> Callable[[], None]:
+        """What pushes the resume function. Those of the `results` that hold something are boxed first."""
+        if not results:
+            return partial(self._make_function, codegen, code)
+        self._make_function(codegen, code)
+        return push_boxed(codegen, results)
 
     def _results(self, stack: list[Slot], index: int, boxed: tuple[str, ...]) -> list[str]:
         """The arguments that are what the instruction pushes where the frame resumes at `index`."""

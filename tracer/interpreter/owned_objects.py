@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..bytecode.resume_function import STACK_ARGUMENT, origin_of
 from ..variables.core.base import Value
 from ..variables.core.finalizers import brings_visible_death
-from ..variables.python.weak_references import WeakReference, WeakProxy
+from ..variables.python.weak_references import WeakProxy, WeakReference
 from .destructors import dies_visibly
 from .interpreter import Interpreter
 
