@@ -323,7 +323,9 @@ class Interpreter:
         if origin is not None and name in origin.boxed:
             self.guards.add(source, "TYPE_MATCH", list)
             return ListValue([self._build_or_opaque(real[0], ItemSource(source, 0))], list, source)
-        return self._build_or_opaque(real, source) if name.startswith(STACK_ARGUMENT) else build.build(self, real, source)
+        if name.startswith(STACK_ARGUMENT):
+            return self._build_or_opaque(real, source)
+        return build.build(self, real, source)
 
     def _build_or_opaque(self, real: Any, source: Source) -> Value:
         """What is passed on from before a break, also where no Value describes it."""

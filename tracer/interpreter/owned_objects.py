@@ -1,8 +1,8 @@
 """Objects that only this frame holds, where the death of one is observable, or of something that dies with it.
 
-A resume function gets them in boxes (`frames/continuation.py`). Where in the trace the last reference to one goes (it is
-an operand, or an iterator whose loop ends), the graph breaks, so that what Python runs then runs there. References are
-found as Python's garbage collector finds them: by what each Value holds.
+A resume function gets them in boxes (`frames/continuation.py`). Where in the trace the last reference to one goes (it
+is an operand, or an iterator whose loop ends), the graph breaks, so that what Python runs then runs there. References
+are found as Python's garbage collector finds them: by what each Value holds.
 """
 from __future__ import annotations
 
