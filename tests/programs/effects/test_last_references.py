@@ -328,6 +328,51 @@ def test_what_nothing_refers_to_any_more_dies_there(use):
     check(program)
 
 
+class Registry:
+    slot = None
+
+
+def let_go_with_its_holder(compile):
+    def variable(x, log):
+        held = Holder({"key": Holder(Finalized(log))})
+        torch._dynamo.graph_break()
+        log.append("held")
+        held = None
+        log.append("end")
+        return x * 2, held
+
+    def attribute(x, log):
+        held = Holder(Holder(Finalized(log)))
+        torch._dynamo.graph_break()
+        log.append("held")
+        held.held = None
+        log.append("end")
+        return x * 2
+
+    def attribute_of_a_class(x, log):
+        Registry.slot = Holder(Finalized(log))
+        torch._dynamo.graph_break()
+        log.append("held")
+        Registry.slot = None
+        log.append("end")
+        return x * 2
+
+    def at_the_end(x, log):
+        held = [Holder(Finalized(log))]  # noqa: F841
+        y = x + 1
+        torch._dynamo.graph_break()
+        log.append("last line")
+        return y * 2
+
+    functions = (variable, attribute, attribute_of_a_class, at_the_end)
+    logs = {function.__name__: [] for function in functions}
+    return [f(torch.ones(2), log) for f, log in zip(map(compile, functions), logs.values()) for _ in range(2)], logs
+
+
+def test_what_an_object_holds_dies_with_it():
+    check(let_go_with_its_holder)
+
+
 def test_what_holds_nothing_is_passed_as_it_is():
     def program(compile):
         def fn(x, value):

@@ -25,9 +25,9 @@ def refuse_visible_deaths(dropped: Iterable[Value | None]) -> None:
 
 
 def refuse_visible_death(obj: Any, subject: object = None, member: str = "", detail: str = "") -> None:
-    """Raises Unsupported where the program may see `obj` die, which it lets go of: what `subject`, or `detail`, holds.
-    """
-    if object_dies_visibly(obj):
+    """Raises Unsupported where the program may see `obj` die, which it lets go of, or what dies with it: what
+    `subject`, or `detail`, holds."""
+    if object_dies_visibly(obj) or (not issubclass(type(obj), _LEFT_OUT) and brings_visible_death(obj)):
         raise Unsupported(Reason.OBSERVABLE_FINALIZER, subject, member, detail=detail)
 
 
