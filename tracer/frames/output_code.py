@@ -52,7 +52,6 @@ from ..variables.torch.tensor import TensorValue
 from .continuation import Continuation, drive, push_boxed, rest_of_frame
 from .eager_fallback import EagerRerun, call_original, may_rerun
 from .returning import finish_effects
-from .root_interpreter import RootInterpreter
 from .stack_effects import loads_method, pushed, stack_effect
 
 _BINDS = {"STORE_FAST": True, "DELETE_FAST": False, "LOAD_FAST_AND_CLEAR": False}
@@ -144,7 +143,7 @@ class BreakBody:
     whatever that continues with; a resume function that breaks returns the next one to it (see `continuation.py`).
     """
 
-    def __init__(self, root: RootInterpreter, instruction: Instruction, raises: bool = False) -> None:
+    def __init__(self, root: Interpreter, instruction: Instruction, raises: bool = False) -> None:
         self.root = root
         self.instruction = instruction
         self.raises = raises
@@ -206,7 +205,7 @@ class BreakBody:
         if self._dies_visibly(name):
             return True
         value = None if name in self.root.cells else self.root.locals.get(name)
-        return value is not None and holds_observably(self.root, value, self.root.owned)
+        return value is not None and holds_observably(self.root, value)
 
     def outlives_its_frame(self) -> bool:
         """Whether a variable's object dies observably and a resume function would handle exceptions: in eager the
@@ -433,7 +432,7 @@ class BreakBody:
         root = self.root
         found = {
             f"{STACK_ARGUMENT}{i}" for i, value in enumerate(root.stack)
-            if may_die_visibly(root, value) or holds_observably(root, value, root.owned)
+            if may_die_visibly(root, value) or holds_observably(root, value)
         }  # fmt: skip
         found |= {name for name in self.variables if self._is_mortal(name) or self._is_exception(name)}
         found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}

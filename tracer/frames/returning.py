@@ -14,7 +14,6 @@ from ..interpreter.interpreter import Interpreter
 from ..interpreter.owned_objects import holds_observably
 from ..runtime.global_modes import LASTING, Modes
 from ..variables.core.base import Value
-from .root_interpreter import RootInterpreter
 
 
 def finish_effects(root: Interpreter, codegen: Codegen) -> None:
@@ -39,18 +38,18 @@ def finish_effects(root: Interpreter, codegen: Codegen) -> None:
         codegen.emit("POP_TOP")
 
 
-def _dies_with_frame(root: RootInterpreter, value: Value) -> bool:
+def _dies_with_frame(root: Interpreter, value: Value) -> bool:
     """Whether the death of the object in a variable is observable, or brings such a one."""
-    return dies_visibly(root, value) or holds_observably(root, value, root.owned)
+    return dies_visibly(root, value) or holds_observably(root, value)
 
 
-def return_body(root: RootInterpreter) -> Callable[[Codegen], None]:
+def return_body(root: Interpreter) -> Callable[[Codegen], None]:
     """The end of a frame that returned."""
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
         held = {name: value for name, value in root.locals.items() if _dies_with_frame(root, value)}
-        others = [value for value in root.owned if value not in held.values()]
+        others = [value for value in root.trace.owned if value not in held.values()]
         held |= {f".ours_kept_{i}": value for i, value in enumerate(others)}
         codegen(root.returned)
         for value in held.values():

@@ -30,12 +30,6 @@ class RootInterpreter(Interpreter):
         super().__init__(*args, **kwargs)
         self.raised: dict[int, dict[str, Any]] = {}  # where the exception that propagates now was raised, by its id
         self.statements: list[int] = []  # the steps at which the stack was empty: statements begin there
-        self.owned: list[Value] = []  # see `owned_objects.py`
-
-    def forget(self) -> None:
-        """The frame has ended: release what it holds."""
-        super().forget()
-        self.owned.clear()
 
     def statement_before(self, step: int, count: int) -> int:
         """The step at which the `count`-th statement before `step` began, outside of open `with` blocks."""
@@ -82,8 +76,8 @@ class RootInterpreter(Interpreter):
                 self.stack = on_stack
                 return self._stop(stopped_by(error))
             if boxes and instruction.opname == "JUMP_FORWARD":  # the end of what restores the stack
-                self.owned, boxes = unboxed(self, boxes), []
-            died = lost(self, self.owned) if self.owned and self.returned is None else None
+                self.trace.owned, boxes = unboxed(self, boxes), []
+            died = lost(self) if self.trace.owned and self.returned is None else None
             if died is not None:
                 self.stack = on_stack
                 return self._stop(death_of(died))

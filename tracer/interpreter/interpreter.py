@@ -36,7 +36,7 @@ from ..variables.containers.lists import ListValue
 from ..variables.core.base import ObservedException, Value
 from ..variables.core.finalizers import refuse_visible_death
 from ..variables.core.late import late
-from ..variables.core.opaque import opaque
+from ..variables.core.opaque import build_or_opaque
 from ..variables.python.cells import DELETED, CellValue
 from ..variables.python.exceptions import ExceptionValue
 from ..variables.torch.torch_function_overrides import OverrideState
@@ -92,6 +92,7 @@ class Trace:
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: dict[int, CodeType] = field(default_factory=dict)  # by identity
     generators: list[Any] = field(default_factory=list)  # all GeneratorValues that were made
+    owned: list[Value] = field(default_factory=list)  # see `owned_objects.py`
     reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
     random_calls: RandomCalls = field(default_factory=RandomCalls)
     layouts_asked: int = 0  # how often the layout of a tensor was read
@@ -127,7 +128,7 @@ class Trace:
         self.guards.locate = self.graph.shapes.shape_env.locate = None
         self.effects.forget()
         held_values = self.generators, self.values_by_source, self.values_by_id, self.global_values, self.referents
-        for held in (*held_values, self.keep_alive, self.identities):
+        for held in (*held_values, self.keep_alive, self.identities, self.owned):
             held.clear()
 
     def leave_modes(self) -> None:
@@ -322,18 +323,10 @@ class Interpreter:
         origin = origin_of(self.code)
         if origin is not None and name in origin.boxed:
             self.guards.add(source, "TYPE_MATCH", list)
-            return ListValue([self._build_or_opaque(real[0], ItemSource(source, 0))], list, source)
+            return ListValue([build_or_opaque(self, real[0], ItemSource(source, 0))], list, source)
         if name.startswith(STACK_ARGUMENT):
-            return self._build_or_opaque(real, source)
+            return build_or_opaque(self, real, source)
         return build.build(self, real, source)
-
-    def _build_or_opaque(self, real: Any, source: Source) -> Value:
-        """What is passed on from before a break, also where no Value describes it."""
-        try:
-            return build.build(self, real, source)
-        except Unsupported as error:
-            self.guards.add(source, "TYPE_MATCH", type(real))
-            return opaque(source, type(real), error)
 
     def is_bound(self, name: str) -> bool:
         """Whether a local variable has a value."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 from functools import partial
-from types import CellType, FunctionType, GeneratorType, MethodType
-from typing import TYPE_CHECKING, Any
+from types import CellType, CodeType, FunctionType, GeneratorType, MethodType
+from typing import Any
 
 from ..bytecode.resume_function import STACK_ARGUMENT, origin_of
 from ..variables.core.base import Value
@@ -18,9 +18,6 @@ from ..variables.core.finalizers import brings_visible_death
 from ..variables.python.weak_references import WeakProxy, WeakReference
 from .destructors import dies_visibly
 from .interpreter import Interpreter
-
-if TYPE_CHECKING:
-    from types import CodeType
 
 _FOLLOWED = (Value, list, tuple, dict, set, frozenset, CellType, GeneratorType, MethodType, partial)
 
@@ -40,24 +37,25 @@ def unboxed(root: Interpreter, names: Iterable[str]) -> list[Value]:
     ]  # fmt: skip
 
 
-def lost(root: Interpreter, owned: list[Value]) -> Value | None:
-    """One of the objects `owned` that nothing in the frame refers to any more; None where there is none."""
+def lost(root: Interpreter) -> Value | None:
+    """One of the owned objects that nothing in the frame refers to any more; None where there is none."""
     at_hand = {*map(id, root.stack), *map(id, root.locals.values())}
-    missing = [value for value in owned if id(value) not in at_hand]
+    missing = [value for value in root.trace.owned if id(value) not in at_hand]
     if not missing:
         return None
-    found = {id(value) for value in _reached(_roots(root, owned), root)}
+    found = {id(value) for value in _reached(_roots(root), root)}
     return next((value for value in missing if id(value) not in found), None)
 
 
-def holds_observably(root: Interpreter, value: Value, owned: list[Value]) -> bool:
+def holds_observably(root: Interpreter, value: Value) -> bool:
     """Whether something dies observably where `value` does: itself, or what it alone may hold."""
-    return any(dies_visibly(root, held) or held in owned for held in _reached([value], root))
+    return any(dies_visibly(root, held) or held in root.trace.owned for held in _reached([value], root))
 
 
-def _roots(root: Interpreter, owned: list[Value]) -> list[object]:
+def _roots(root: Interpreter) -> list[object]:
     effects = root.effects
-    outside = [*effects.globals.values(), *effects.cells.values(), *effects.changed_outside().difference(owned)]
+    changed = effects.changed_outside().difference(root.trace.owned)
+    outside = [*changed, *effects.globals.values(), *effects.cells.values()]
     return [*_of_frame(root), *outside, root.trace.open_variables, root.trace.caught_warnings]
 
 
