@@ -14,7 +14,7 @@ from ..bytecode.resume_function import name_stack_arguments
 from ..interpreter import opcodes as opcodes  # fills the table of handlers
 from ..interpreter.destructors import death_of
 from ..interpreter.interpreter import Interpreter
-from ..interpreter.owned_objects import lost, observable_boxes, unboxed
+from ..interpreter.owned_objects import lost, observable_boxes, referred, unboxed
 from ..sources.display_names import expression_of, line_of
 from ..variables.core.base import ObservedException, Value
 from .break_records import GraphBreak
@@ -56,6 +56,7 @@ class RootInterpreter(Interpreter):
             instruction = self.current = instructions[self.index]
             self.index += 1
             on_stack = self.stack.copy()
+            before = referred(self) if self.trace.owned else None
             if not on_stack and instruction.index > self.info.prologue:
                 self.trace.statement = self.trace.step
                 self.statements.append(self.trace.step)
@@ -77,7 +78,7 @@ class RootInterpreter(Interpreter):
                 return self._stop(stopped_by(error))
             if boxes and instruction.opname == "JUMP_FORWARD":  # the end of what restores the stack
                 self.trace.owned, boxes = unboxed(self, boxes), []
-            died = lost(self) if self.trace.owned and self.returned is None else None
+            died = lost(self, before) if before and self.returned is None else None
             if died is not None:
                 self.stack = on_stack
                 return self._stop(death_of(died))

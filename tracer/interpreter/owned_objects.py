@@ -14,11 +14,20 @@ from typing import Any
 
 from ..bytecode.resume_function import STACK_ARGUMENT, origin_of
 from ..variables.core.base import Value
+from ..variables.core.constant import BoundBuiltin, ConstantValue
 from ..variables.core.finalizers import brings_visible_death
+from ..variables.python.builtin_functions import BuiltinValue
+from ..variables.python.objects import ObjectValue
 from ..variables.python.weak_references import WeakProxy, WeakReference
+from ..variables.torch.tensor import NodeValue, TensorValue
 from .destructors import dies_visibly
+from .generators import GeneratorValue
 from .interpreter import Interpreter
 
+_HOLD_NOTHING = (ConstantValue, TensorValue, NodeValue, BuiltinValue)
+_LEAVES = (*_HOLD_NOTHING, BoundBuiltin)
+_RUNS = (GeneratorValue, ObjectValue)
+"""Iterators whose next step is the user's code."""
 _FOLLOWED = (Value, list, tuple, dict, set, frozenset, CellType, GeneratorType, MethodType, partial)
 
 
@@ -37,14 +46,31 @@ def unboxed(root: Interpreter, names: Iterable[str]) -> list[Value]:
     ]  # fmt: skip
 
 
-def lost(root: Interpreter) -> Value | None:
-    """One of the owned objects that nothing in the frame refers to any more; None where there is none."""
-    at_hand = {*map(id, root.stack), *map(id, root.locals.values())}
-    missing = [value for value in root.trace.owned if id(value) not in at_hand]
+def referred(root: Interpreter) -> dict[int, Value]:
+    """What the frame's stack and variables refer to, by identity."""
+    return {id(value): value for value in (*root.stack, *root.locals.values())}
+
+
+def lost(root: Interpreter, before: dict[int, Value]) -> Value | None:
+    """One of the owned objects that nothing in the frame refers to any more; None where there is none. `before` is what
+    was referred to before the instruction."""
+    now = referred(root)
+    gone = [value for place, value in before.items() if place not in now]
+    if not _changes(root) and all(isinstance(value, _LEAVES) for value in _reached(gone, root)):
+        return None
+    missing = [value for value in root.trace.owned if id(value) not in now]
     if not missing:
         return None
     found = {id(value) for value in _reached(_roots(root), root)}
     return next((value for value in missing if id(value) not in found), None)
+
+
+def _changes(root: Interpreter) -> bool:
+    """Whether the instruction may have changed what the objects hold that the frame still refers to."""
+    opname = root.current.opname
+    if opname == "FOR_ITER":
+        return bool(root.stack) and isinstance(root.stack[-1], _RUNS)
+    return opname.startswith(("STORE_", "DELETE_")) and not opname.startswith(("STORE_FAST", "DELETE_FAST"))
 
 
 def holds_observably(root: Interpreter, value: Value) -> bool:
@@ -84,7 +110,7 @@ def _held(holder: object, root: Interpreter) -> list[Any]:
         return _of_frame(holder)  # type: ignore[arg-type]
     if kind is FunctionType:
         return [*(holder.__closure__ or ()), *(holder.__defaults__ or ())]  # type: ignore[attr-defined]
-    if kind in (WeakReference, WeakProxy) or not issubclass(kind, _FOLLOWED):
+    if kind in (WeakReference, WeakProxy) or issubclass(kind, _HOLD_NOTHING) or not issubclass(kind, _FOLLOWED):
         return []
     held = gc.get_referents(holder)
     if not issubclass(kind, Value):
