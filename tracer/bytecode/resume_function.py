@@ -27,13 +27,15 @@ FIRST_ARGUMENT = ".ours_first"
 @dataclass(frozen=True)
 class Origin:
     """Where the instructions of a resume function come from: instruction i is the original's i + `shift`, after the
-    first `own`, which push the stack. It resumes at the original's `index`. Arguments in `boxed` are passed in lists of
-    one."""
+    first `own`, which push the stack. It resumes at the original's `index`, with `stack` and `variables`. Arguments in
+    `boxed` are passed in lists of one."""
 
     code: CodeType
     shift: int
     index: int
     own: int
+    stack: tuple[Slot, ...]
+    variables: tuple[str, ...]
     boxed: tuple[str, ...]
 
 
@@ -216,8 +218,15 @@ def resume_code(
     start = at(instruction_at(code, index).location, prologue)
     body, dropped = body_of(code, index, here)
     new = assemble([*start, *body], code, code.co_stacksize + 2, resume_arguments(code, stack, variables))
-    _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start), boxed)
+    _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start), stack, variables, boxed)
     return new
+
+
+def with_boxed(code: CodeType, name: str) -> CodeType:
+    """A resume function's code that takes its argument `name` in a list of one, too."""
+    origin = origin_of(code)
+    assert origin is not None
+    return resume_code(origin.code, origin.index, origin.stack, origin.variables, (*origin.boxed, name))
 
 
 def _unboxed(name: str) -> list[tuple[Any, ...]]:

@@ -40,7 +40,8 @@ from ..shapes.frame_shapes import FrameShapes
 from ..variables.python.cells import CellValue
 from .break_records import GraphBreak, break_record, full_graph_error
 from .break_search import further_stops
-from .output_code import BreakBody, code_that_raises, return_body, write_code
+from .output_code import BreakBody, code_that_raises, write_code
+from .returning import return_body
 from .root_interpreter import RootInterpreter, explained
 
 _NO_FRAME = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE

@@ -11,8 +11,6 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
-import torch
-
 from ...operators.effects import may_draw
 from ..breaks.raised_errors import FullGraphError
 from ..breaks.reasons import Reason
@@ -32,17 +30,17 @@ from ..bytecode.resume_function import (
     resume_code,
 )
 from ..bytecode.unbound_slots import Slot, push_slot
-from ..effects.aliasing import guard_distinct
 from ..effects.reconstruct import OUTPUTS, VERSION, Codegen, Plan
 from ..effects.stack_slots import push_object, slot_of
 from ..fx.backend_call import CapturedGraph
 from ..interpreter import suspended_generators  # noqa: F401  (it says how generators in flight are rebuilt)
-from ..interpreter.destructors import dies_visibly, may_die_visibly
+from ..interpreter.destructors import may_die_visibly
 from ..interpreter.interpreter import Interpreter
 from ..interpreter.opcodes.control import JUMP_IF_FALSE, after_loop
 from ..interpreter.opcodes.py313 import JUMPS_ON_BOOL
+from ..interpreter.owned_objects import holds_observably
 from ..runtime.eval_frame import unobserved
-from ..runtime.global_modes import LASTING, Modes, protected
+from ..runtime.global_modes import protected
 from ..runtime.rng_ops import taken_back
 from ..sources.roots import LocalSource
 from ..variables.containers.dict_iterators import DictIterator
@@ -51,8 +49,9 @@ from ..variables.core.base import NULL, Value
 from ..variables.core.finalizers import object_dies_visibly
 from ..variables.python.symbolic_numbers import NumberValue
 from ..variables.torch.tensor import TensorValue
-from .continuation import drive, rest_of_frame, return_continuation
+from .continuation import Continuation, drive, push_boxed, rest_of_frame
 from .eager_fallback import EagerRerun, call_original, may_rerun
+from .returning import finish_effects
 from .stack_effects import loads_method, pushed, stack_effect
 
 _BINDS = {"STORE_FAST": True, "DELETE_FAST": False, "LOAD_FAST_AND_CLEAR": False}
@@ -136,43 +135,6 @@ def _prologue(codegen: Codegen) -> None:
     codegen.emit("RESUME", 0)
 
 
-def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
-    guard_distinct(root)
-    changes = root.effects.push_operands(codegen)
-    root.effects.apply(changes, codegen)
-    if root.trace.open_variables:
-        raise Unsupported(Reason.GLOBAL_STATE, root.trace.open_variables[-1], detail=", set and not reset,")
-    for mode in root.trace.overrides.modes:  # entered and not left, so they are active after the frame
-        codegen.push_function(torch._C._push_on_torch_function_stack)
-        codegen(mode)
-        codegen.call(1)
-        codegen.emit("POP_TOP")
-    now = Modes.now()
-    for name in root.trace.modes.differences(now, root.graph.sets_modes):
-        if name not in LASTING:
-            raise Unsupported(Reason.GLOBAL_STATE, detail=f"a mode that is still on ({name.replace('_', ' ')})")
-        codegen.push_function(LASTING[name])
-        codegen.const(getattr(now, name))
-        codegen.call(1)
-        codegen.emit("POP_TOP")
-
-
-def return_body(root: Interpreter) -> Body:
-    """The end of a frame that returned."""
-
-    def body(codegen: Codegen) -> None:
-        assert root.returned is not None
-        open_ones = [name for name, value in root.locals.items() if dies_visibly(root, value)]
-        codegen(root.returned)
-        for name in open_ones:
-            codegen(root.locals[name])
-        _finish_effects(root, codegen)
-        codegen.store_all(open_ones)  # they die with the frame, as in eager
-        codegen.emit("RETURN_VALUE")
-
-    return body
-
-
 class BreakBody:
     """The end of a frame that breaks at its current instruction: run that in eager, call a resume function.
 
@@ -221,7 +183,7 @@ class BreakBody:
             names = tuple(sorted(names, key=lambda name: places.get(name, -1)))
         return taken + tuple(
             name for name in names
-            if (name in live or name == first or self._dies_visibly(name)) and self._is_bound_after(name)
+            if (name in live or name == first or self._is_mortal(name)) and self._is_bound_after(name)
         )  # fmt: skip
 
     def _first_cell(self) -> str:
@@ -237,6 +199,13 @@ class BreakBody:
         if value is not None:
             return may_die_visibly(self.root, value)
         return object_dies_visibly(self.root.unread.get(name))
+
+    def _is_mortal(self, name: str) -> bool:
+        """Whether the death of the object in a variable is observable, or brings such a one."""
+        if self._dies_visibly(name):
+            return True
+        value = None if name in self.root.cells else self.root.locals.get(name)
+        return value is not None and holds_observably(self.root, value)
 
     def outlives_its_frame(self) -> bool:
         """Whether a variable's object dies observably and a resume function would handle exceptions: in eager the
@@ -271,7 +240,7 @@ class BreakBody:
             push_object(codegen, late.get(value, value))
         if codegen.planning:
             codegen.plan.live_cells.update(root.cells)
-        _finish_effects(root, codegen)
+        finish_effects(root, codegen)
         codegen.store_all(kept)
         for name, value in kept.items():
             if value in late:
@@ -404,8 +373,8 @@ class BreakBody:
         return kept + [Slot.OBJECT] * (size - len(kept))
 
     def _continue(self, codegen: Codegen, index: int, stack: list[Slot], raised: bool = False) -> None:
-        """Store the stack in variables and return the result of the resume function for `index`. `raised`: an exception
-        is at the top of the stack."""
+        """Store the stack in variables and return, or drive, the Continuation that resumes at `index`. `raised`: an
+        exception is at the top of the stack."""
         for i, slot in reversed(list(enumerate(stack))):
             if slot is Slot.HANDLING:  # the resume function handles it: for a group, its part for `except*`
                 codegen.push_function(sys.exception)
@@ -425,22 +394,47 @@ class BreakBody:
         self.resumed.append(code)
         # The resume function has them now: this frame, which may be in tracebacks, releases them.
         moved = [*codegen.stored, *(name for name in self.variables if name not in self.root.cells)]
-        if origin_of(self.root.code) is not None:
-            return_continuation(codegen, partial(self._make_function, codegen, code), arguments, moved)
-            return
-        codegen.push_null()
-        self._make_function(codegen, code)
+        function = self._function(codegen, code, [] if raised else self._results(stack, index, boxed))
+        returns = origin_of(self.root.code) is not None
+        if returns:
+            codegen.push_function(Continuation)
+        else:
+            codegen.push_null()
+        function()
         for name in arguments:
             codegen.emit("LOAD_FAST", name)
+        if returns:
+            codegen.call(1 + len(arguments))
+            codegen.let_go(moved)
+            codegen.emit("RETURN_VALUE")  # to the frame that drives the loop
+            return
         codegen.let_go(moved)
         codegen.call(len(arguments))
         codegen.emit("JUMP_FORWARD", self.driver)
 
+    def _function(self, codegen: Codegen, code: CodeType, results: list[str]) -> Callable[[], None]:
+        """What pushes the resume function. Those of the `results` that hold something are boxed first."""
+        if not results:
+            return partial(self._make_function, codegen, code)
+        self._make_function(codegen, code)
+        return push_boxed(codegen, results)
+
+    def _results(self, stack: list[Slot], index: int, boxed: tuple[str, ...]) -> list[str]:
+        """The arguments that are what the instruction pushes where the frame resumes at `index`."""
+        exhausted = self.instruction.opname == "FOR_ITER" and index == self._jump_target()
+        count = 0 if exhausted else pushed(self.instruction)
+        names = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.OBJECT]
+        return [name for name in names[len(names) - count :] if name not in boxed]
+
     def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
         """The arguments of the resume function whose death may be observable: generators, objects with a finalizer, and
         exceptions, whose tracebacks hold frames and everything in them."""
-        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if may_die_visibly(self.root, value)}
-        found |= {name for name in self.variables if self._dies_visibly(name) or self._is_exception(name)}
+        root = self.root
+        found = {
+            f"{STACK_ARGUMENT}{i}" for i, value in enumerate(root.stack)
+            if may_die_visibly(root, value) or holds_observably(root, value)
+        }  # fmt: skip
+        found |= {name for name in self.variables if self._is_mortal(name) or self._is_exception(name)}
         found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}
         if raised:
             found.add(f"{STACK_ARGUMENT}{len(stack) - 1}")

@@ -12,7 +12,9 @@ from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported, stopped_by
 from ..bytecode.resume_function import name_stack_arguments
 from ..interpreter import opcodes as opcodes  # fills the table of handlers
+from ..interpreter.destructors import death_of
 from ..interpreter.interpreter import Interpreter
+from ..interpreter.owned_objects import lost, observable_boxes, referred, unboxed
 from ..sources.display_names import expression_of, line_of
 from ..variables.core.base import ObservedException, Value
 from .break_records import GraphBreak
@@ -46,6 +48,7 @@ class RootInterpreter(Interpreter):
     def run_until_stop(self) -> GraphBreak | None:
         """Run until the frame returns (None; see `returned`), reaches `break_step` (None), or tracing stops."""
         instructions = self.info.instructions
+        boxes = observable_boxes(self.code, self.unread)
         while self.returned is None:
             if self.trace.step == self.break_step:
                 return None
@@ -53,6 +56,7 @@ class RootInterpreter(Interpreter):
             instruction = self.current = instructions[self.index]
             self.index += 1
             on_stack = self.stack.copy()
+            before = referred(self) if self.trace.owned else None
             if not on_stack and instruction.index > self.info.prologue:
                 self.trace.statement = self.trace.step
                 self.statements.append(self.trace.step)
@@ -72,6 +76,12 @@ class RootInterpreter(Interpreter):
             except (Unsupported, GuardOnDataDependentSymNode) as error:
                 self.stack = on_stack
                 return self._stop(stopped_by(error))
+            if boxes and instruction.opname == "JUMP_FORWARD":  # the end of what restores the stack
+                self.trace.owned, boxes = unboxed(self, boxes), []
+            died = lost(self, before) if before and self.returned is None else None
+            if died is not None:
+                self.stack = on_stack
+                return self._stop(death_of(died))
             self.trace.step += 1
         return None
 

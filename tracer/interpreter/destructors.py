@@ -64,7 +64,12 @@ def let_go(tx: Interpreter, value: Value) -> None:
     if not dies_visibly(tx, value):
         return
     if all(other is not value or name.startswith(STACK_ARGUMENT) for name, other in tx.locals.items()):
-        raise Unsupported(Reason.UNFINISHED_GENERATOR if _is_generator(value) else Reason.OBSERVABLE_FINALIZER, value)
+        raise death_of(value)
+
+
+def death_of(value: Value) -> Unsupported:
+    """The break where `value` dies observably."""
+    return Unsupported(Reason.UNFINISHED_GENERATOR if _is_generator(value) else Reason.OBSERVABLE_FINALIZER, value)
 
 
 def _let_go_of_items(tx: Interpreter, value: Value) -> None:

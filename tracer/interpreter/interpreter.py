@@ -21,7 +21,7 @@ from ...artifacts.records import Location
 from ..breaks.reasons import Reason
 from ..breaks.unsupported import Unsupported, stopped_by
 from ..bytecode.instructions import CodeInfo, Instruction, code_info
-from ..bytecode.resume_function import STACK_ARGUMENT
+from ..bytecode.resume_function import STACK_ARGUMENT, origin_of
 from ..effects.random_inputs import RandomCalls
 from ..effects.side_effects import SideEffects
 from ..fx.backend_call import CompileOptions
@@ -32,10 +32,11 @@ from ..sources.display_names import expression_of
 from ..sources.roots import GlobalSource, LocalSource, ModuleGlobalSource
 from ..sources.source import ItemSource, Source
 from ..variables import build
+from ..variables.containers.lists import ListValue
 from ..variables.core.base import ObservedException, Value
 from ..variables.core.finalizers import refuse_visible_death
 from ..variables.core.late import late
-from ..variables.core.opaque import opaque
+from ..variables.core.opaque import build_or_opaque
 from ..variables.python.cells import DELETED, CellValue
 from ..variables.python.exceptions import ExceptionValue
 from ..variables.torch.torch_function_overrides import OverrideState
@@ -91,6 +92,7 @@ class Trace:
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: dict[int, CodeType] = field(default_factory=dict)  # by identity
     generators: list[Any] = field(default_factory=list)  # all GeneratorValues that were made
+    owned: list[Value] = field(default_factory=list)  # see `owned_objects.py`
     reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
     random_calls: RandomCalls = field(default_factory=RandomCalls)
     layouts_asked: int = 0  # how often the layout of a tensor was read
@@ -126,7 +128,7 @@ class Trace:
         self.guards.locate = self.graph.shapes.shape_env.locate = None
         self.effects.forget()
         held_values = self.generators, self.values_by_source, self.values_by_id, self.global_values, self.referents
-        for held in (*held_values, self.keep_alive, self.identities):
+        for held in (*held_values, self.keep_alive, self.identities, self.owned):
             held.clear()
 
     def leave_modes(self) -> None:
@@ -188,7 +190,7 @@ class Interpreter:
         """The frame has ended: release what it holds (functions made in it hold the frame)."""
         for held in (self.locals, self.unread, self.cells, self.stack, self.open_contexts):
             held.clear()
-        self.function = self.parent = self.handled = None
+        self.function = self.parent = self.handled = self.returned = self.yielded = None
 
     # ---- running ---------------------------------------------------------------------------------------------------
     def run(self) -> Value:
@@ -318,13 +320,13 @@ class Interpreter:
 
     def _build_local(self, name: str, real: Any) -> Value:
         source = LocalSource(name)
-        try:
-            return build.build(self, real, source)
-        except Unsupported as error:
-            if not name.startswith(STACK_ARGUMENT):
-                raise
-            self.guards.add(source, "TYPE_MATCH", type(real))
-            return opaque(source, type(real), error)
+        origin = origin_of(self.code)
+        if origin is not None and name in origin.boxed:
+            self.guards.add(source, "TYPE_MATCH", list)
+            return ListValue([build_or_opaque(self, real[0], ItemSource(source, 0))], list, source)
+        if name.startswith(STACK_ARGUMENT):
+            return build_or_opaque(self, real, source)
+        return build.build(self, real, source)
 
     def is_bound(self, name: str) -> bool:
         """Whether a local variable has a value."""

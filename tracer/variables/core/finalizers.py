@@ -2,10 +2,11 @@
 is dead from then on."""
 from __future__ import annotations
 
+import gc
 import io
 import weakref
 from collections.abc import Iterable
-from types import BuiltinMethodType, FunctionType, GeneratorType, MethodType
+from types import BuiltinMethodType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -24,9 +25,9 @@ def refuse_visible_deaths(dropped: Iterable[Value | None]) -> None:
 
 
 def refuse_visible_death(obj: Any, subject: object = None, member: str = "", detail: str = "") -> None:
-    """Raises Unsupported where the program may see `obj` die, which it lets go of: what `subject`, or `detail`, holds.
-    """
-    if object_dies_visibly(obj):
+    """Raises Unsupported where the program may see `obj` die, which it lets go of, or what dies with it: what
+    `subject`, or `detail`, holds."""
+    if object_dies_visibly(obj) or (not issubclass(type(obj), _LEFT_OUT) and brings_visible_death(obj)):
         raise Unsupported(Reason.OBSERVABLE_FINALIZER, subject, member, detail=detail)
 
 
@@ -40,6 +41,24 @@ def object_dies_visibly(obj: Any) -> bool:
 ENDS_SOMETHING = {GeneratorType, memoryview, io.FileIO, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper}
 """Types of objects that act when they die: a generator whose position is unknown, a memoryview that lets its buffer be
 resized again, a file that is written then at the latest."""
+
+
+_LOOKED_INTO = 1000
+_LEFT_OUT = (type, ModuleType, FunctionType, CodeType, FrameType, torch.Tensor, torch.nn.Module)
+
+
+def brings_visible_death(obj: Any) -> bool:
+    """Whether the death of this object may be observable, or of one that it holds and that may die with it. Larger
+    objects are looked into in part."""
+    pending, seen = [obj], {id(obj)}
+    for found in pending:
+        if object_dies_visibly(found):
+            return True
+        for part in gc.get_referents(found):
+            if id(part) not in seen and not issubclass(type(part), _LEFT_OUT) and len(pending) < _LOOKED_INTO:
+                seen.add(id(part))
+                pending.append(part)
+    return False
 
 
 def has_finalizer(cls: type) -> bool:

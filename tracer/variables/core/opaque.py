@@ -10,9 +10,19 @@ from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from .base import Value
+from .registry import build
 
 if TYPE_CHECKING:
     from .base import Translator
+
+
+def build_or_opaque(tx: Translator, real: Any, source: Source) -> Value:
+    """The Value of an object that is passed over a break, also where no Value describes it."""
+    try:
+        return build(tx, real, source)
+    except Unsupported as error:
+        tx.guards.add(source, "TYPE_MATCH", type(real))
+        return opaque(source, type(real), error)
 
 
 def opaque(source: Source, cls: type, why: Unsupported) -> Value:

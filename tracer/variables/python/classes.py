@@ -29,6 +29,7 @@ from ..core.attributes import (
 )
 from ..core.base import Value
 from ..core.constant import BoundBuiltin, SnapshotIterator, constant, fold
+from ..core.finalizers import refuse_visible_death
 from ..core.handlers import PURE, handler_of, handles
 from ..core.identity_guards import guard_library_member, guard_unchanged
 from ..core.late import late
@@ -157,6 +158,9 @@ class ClassValue(Value):
         own = is_python_method(special(tx, type(self.cls), "__setattr__"))
         if self.source is None or descriptor or own or name.startswith("__"):
             raise Unsupported(Reason.SET_ATTRIBUTE, self, name)
+        before = tx.effects.load_attr(self, name)
+        held = getattr(before, "real", None) if before is not None else lookup(self.cls, name)
+        refuse_visible_death(held, self, name)
         tx.effects.store_attr(self, name, value)
         tx.effects.of_classes.setdefault(name, {})[self.cls] = self
 
