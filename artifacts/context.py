@@ -78,7 +78,7 @@ class CompileContext:
     uncached: str = ""  # why the graph cache is off for it
     way: str = "kernels"  # how the graph is to run: "kernels", "aten" (its ATen form, by ATen), "eager" (as captured)
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
-    cpp_wrapper: bool | None = None  # whether what allocates and calls kernels is C++; None: see GPU_BY_DEFAULT
+    cpp_wrapper: bool | None = None  # whether what allocates and calls kernels is C++; None: on a GPU and for int8
     without_python: bool = False  # whether that is to run in programs without Python, too
     cuda_graphs: bool = False  # whether a graph on a GPU is captured and replayed, where it can be
     profiled: bool = False  # whether calls of kernels are marked for torch's profiler

@@ -33,7 +33,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     # kernels of libraries
     "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
     "pad-mm": ("padded", "interleaved", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
-    "int8": ("int8", "dequantized"), "prepack": ("packed", "as-stored"),
+    "int8": ("int8", "dequantized"), "int8-depthwise": ("ptdebug", "onednn"), "prepack": ("packed", "as-stored"),
     "sdpa": ("aten", "ptdebug", "cudnn", "flash", "efficient", "math"), "sdpa-mask": ("as-given", "dropped", "causal"),
     "weight-grad": ("fused", "split"), "conv-bias": ("loops", "library"),
     "epilogue": ("library", "loops"),

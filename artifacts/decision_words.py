@@ -33,6 +33,7 @@ ABOUT = {
     "pad-mm": "whether the rows of a matrix on a GPU are padded to a multiple of 16 bytes",
     "conv-layout": "the memory format of a convolution, or a matrix product over all pixels",
     "int8": "whether a quantized layer runs on integers",
+    "int8-depthwise": "which kernel computes a depthwise convolution on integers",
     "prepack": "whether the frozen weight of a convolution is packed for oneDNN",
     "sdpa": "which kernel computes an attention",
     "weight-grad": "whether the gradients of a depthwise convolution come from one call",

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from tests.warm_process import in_copy
 
 START = """
 import faulthandler, json, os, sys, torch
@@ -27,14 +27,13 @@ def in_a_group(rank, folder):
     os._exit(0)
 
 if __name__ == "__main__":
-    mp.spawn(in_a_group, args=(sys.argv[1],), nprocs=2)
+    mp.start_processes(in_a_group, args=(sys.argv[1],), nprocs=2, start_method="fork")
 """
 
 
 def found_by_two_ranks(program: str, folder: Path) -> list[Any]:
     """What `work(rank, folder)` of the text `program` returns on rank 0 and on rank 1, by way of JSON."""
     (folder / "program.py").write_text(START + program + END)
-    done = subprocess.run([sys.executable, "program.py", str(folder)], cwd=folder, capture_output=True, text=True,
-                          timeout=280)
+    done = in_copy("program.py", str(folder), cwd=folder, timeout=280)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]

@@ -26,6 +26,7 @@ OWN = {  # packets of ptdebug's own kernels, and why
     "attention": "attention: ptdebug's kernel, faster here than ATen's",
     "product": "matrix product: ptdebug's kernel, faster here than the libraries'",
     "unaligned_product": "matrix product: several calls of the library, whose rows are aligned",
+    "int8_depthwise": "depthwise convolution on integers: ptdebug's kernel, faster here than oneDNN's",
     "depthwise_weight_gradient": "depthwise weight gradient: ptdebug's kernel, faster here than ATen's",
 }
 

@@ -15,7 +15,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ..graphs.random_fills import fill_of
-from ..kernels import attention, depthwise, sgemm, unaligned_product
+from ..kernels import attention, depthwise, int8_depthwise, sgemm, unaligned_product
 
 
 def out_of_bounds(node: str) -> None:
@@ -55,7 +55,8 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.bmm.default: torch.bmm, torch.ops.aten.baddbmm.default: torch.baddbmm,
     torch.ops.aten.convolution.default: torch.convolution,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
-    sgemm.OPERATOR: sgemm.product, unaligned_product.OPERATOR: unaligned_product.unaligned_product,
+    int8_depthwise.OPERATOR: int8_depthwise.convolution, sgemm.OPERATOR: sgemm.product,
+    unaligned_product.OPERATOR: unaligned_product.unaligned_product,
 }
 """What is called in place of an operator."""
 

@@ -15,6 +15,7 @@ from ...artifacts.context import CompileContext
 from ...operators import effects
 from ..ir.affine import Linear
 from ..ir.ir import Buffer, ExternCall, Group, LoopBody, Program, View
+from ..kernels import int8
 from .legality import accesses, overtaken
 from .steps import views_in
 
@@ -23,7 +24,8 @@ Item = Group | ExternCall
 FRESH = frozenset((  # ATen operators whose result is always new memory
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
     "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product", "unaligned_product",
-    "_addmm_activation",
+    "_addmm_activation", "qconv_pointwise", "qlinear_pointwise", "int8_convolution_sum",
+    "int8_rows_sum", "int8_depthwise",
 ))
 
 
@@ -80,6 +82,8 @@ class _Search:
         for position in range(len(self.items)):
             item = self.items[position]
             if not isinstance(item, Group):
+                if item.target in int8.SUMS:
+                    self._sum(position, item, fresh, kept)
                 continue
             reads = [n for n in dict.fromkeys(n for b in item.bodies for n in b.reads) if n in fresh and n not in kept]
             reads = [n for n in reads if n not in self.held and max(self.touched[n]) == position]
@@ -95,6 +99,24 @@ class _Search:
                     reads = [n for n in reads if n not in gone]
         self._rename_outputs()
 
+    def _sum(self, position: int, call: ExternCall, fresh: set[str], kept: set[str]) -> None:
+        """A residual sum of integers: written over what is added, where this is the last to read it."""
+        added, (name,) = call.args[int8.ADDED], call.outputs
+        if name is None or added.buffer not in fresh - kept - self.held:
+            return
+        new, old = self.program.buffers[name], self.program.buffers[added.buffer]
+        once = sum(view.buffer == old.name for view in views_in(call.args)) == 1
+        whole = added == View(old.name, old.size, old.stride)
+        if not (_alike(new, old) and once and whole) or max(self.touched[old.name]) != position:
+            return
+        why = f"{old.name}: it is added here, and nothing reads it afterwards"
+        if self.context.decide("in-place", name, ("in-place", "new-buffer"), "in-place", why) == "in-place":
+            target, arguments = int8.sum_in_place(call.target, call.args)
+            self.items[position] = replace(call, target=target, args=arguments)
+            self._take(new, old)
+            if name in kept:
+                kept.add(old.name)  # that memory now holds an output
+
     def _fresh(self) -> set[str]:
         """Intermediate buffers that alias nothing else."""
         names: set[str] = set()
@@ -107,8 +129,7 @@ class _Search:
 
     # ---- one candidate
     def _try(self, new: Buffer, old: Buffer, why: str) -> bool:
-        same = (new.dtype, new.size, new.stride, new.device) == (old.dtype, old.size, old.stride, old.device)
-        if not same or new is old or new.role != "intermediate" or 0 in new.stride:
+        if not _alike(new, old) or new is old or new.role != "intermediate" or 0 in new.stride:
             return False
         group = self._safe(new, old)
         if group is None:
@@ -117,13 +138,17 @@ class _Search:
         if self.context.decide("in-place", new.name, options, "in-place", f"{old.name}: {why}") != "in-place":
             return False
         self.items[self.writers[new.name][0]] = group
+        self._take(new, old)
+        return True
+
+    def _take(self, new: Buffer, old: Buffer) -> None:
+        """Let all steps name `old` where they name `new`."""
         names = {new.name: old.name}
         for position in self.touched[new.name]:
             self.items[position] = renamed(self.items[position], names)
         self.touched.setdefault(old.name, set()).update(self.touched.pop(new.name))
         self.writers.setdefault(old.name, []).extend(self.writers.pop(new.name))
         self.over[new.name] = old.name
-        return True
 
     def _rename_outputs(self) -> None:
         outputs, copies = _renamed_views((self.program.outputs, self.program.copies), self.over)
@@ -146,6 +171,10 @@ class _Search:
             return None  # a call that raises IndexError leaves its inputs alone
         group = _written_last(group, new.name, old.name)
         return group if _safe_in(group, new.name, old.name) else None
+
+
+def _alike(new: Buffer, old: Buffer) -> bool:
+    return (new.dtype, new.size, new.stride, new.device) == (old.dtype, old.size, old.stride, old.device)
 
 
 def _written_last(group: Group, new: str, old: str) -> Group:

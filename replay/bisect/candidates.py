@@ -27,7 +27,8 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "variance": ("two-pass",), "lowering": ("extern",),
     # passes, and kernels of libraries
     "weight-grad": ("fused",), "sdpa": ("aten", "math"), "sdpa-mask": ("as-given",),
-    "prepack": ("as-stored",), "int8": ("dequantized",), "conv-layout": ("contiguous",), "conv-bias": ("library",),
+    "prepack": ("as-stored",), "int8": ("dequantized",), "int8-depthwise": ("onednn",),
+    "conv-layout": ("contiguous",), "conv-bias": ("library",),
     "epilogue": ("loops",),
     "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",),
     "freezing": ("keep",), "pass": ("skip",),

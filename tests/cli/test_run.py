@@ -40,10 +40,10 @@ def summary(command: Command, folder: Path, text: str, *options: str) -> tuple[d
     ("mlp_batches", {"graphs": 3, "graph_breaks": 0, "recompiles": 2}),
     ("graph_breaks", {"graph_breaks": 2}),  # its .item() stays in the graph
 ])
-def test_examples(ptdebug: Command, warm: Command, tmp_path: Path, name: str, counts: dict[str, int]) -> None:
+def test_examples(warm: Command, tmp_path: Path, name: str, counts: dict[str, int]) -> None:
     """The program's own output is that of eager, and says that values agree."""
     program = str(EXAMPLES / f"{name}.py")
-    done = ptdebug("run", "--json", "summary.json", program, timeout=300)
+    done = warm("run", "--json", "summary.json", program, timeout=300)
     eager = warm("run", "--no-record", "--compiler", "eager", program)
     assert (done.returncode, done.stdout) == (0, eager.stdout), done.stderr
     assert "True" in done.stdout and "False" not in done.stdout

@@ -178,12 +178,14 @@ def test_recording_of_stock(
     absent = {entry["stage"] for entry in summary["absent"] if entry["compile"] == first["id"]}
     assert {"bytecode", "fusion", "decisions"} <= absent
     assert warm("run", "--name", "ours", "program.py").returncode == 0
-    differences = ptdebug("diff", "ours", Path(summary["recording"]).name).stdout
+    differences = warm("diff", "ours", Path(summary["recording"]).name).stdout
     assert "schedule" in first["stages"] and "alike: " in differences
     assert "-- schedule: " not in differences and "is new" not in differences and "is gone" not in differences
 
 
-def test_what_stock_tells_of_training_is_shown(ptdebug: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:
+def test_what_stock_tells_of_training_is_shown(
+    ptdebug: Callable[..., CompletedProcess[str]], warm: Callable[..., CompletedProcess[str]], tmp_path: Path,
+) -> None:
     """The backward's kernels, though it is compiled after all else; recompilations of a frame that breaks, too; and
     what the trace does not hold is said to be not known."""
     (tmp_path / "program.py").write_text("""
@@ -213,12 +215,12 @@ main()
     assert broken["cost"]["graphs"] >= 2 and broken["cost"]["seconds"] > 0
     first = next(r for r in summary["recompiles"] if r["compile"] == "0/1")
     assert first["subject"] in ("self.scale", "x.size(0)") and str(first["expected"]) in ("2.0", "4")
-    shown = {name: ptdebug(name, "r").stdout for name in ("breaks", "recompiles", "kernels", "fusions", "decisions")}
+    shown = {name: warm(name, "r").stdout for name in ("breaks", "recompiles", "kernels", "fusions", "decisions")}
     assert "unit    backward." in shown["kernels"] and "compiled in 0.00 s" not in shown["kernels"]
     assert "no extra graph" not in shown["breaks"] and "; 0.0 s more compile time" not in shown["breaks"]
     assert "was ," not in shown["recompiles"] and "is now \n" not in shown["recompiles"]
     assert "stock's trace does not say what was fused" in shown["fusions"]
     assert "stock's trace lacks decisions" in shown["decisions"]
-    frame = ptdebug("show", "r:0/0:frame").stdout
+    frame = warm("show", "r:0/0:frame").stdout
     assert "no arguments" not in frame and "runpy" not in frame and "ptdebug" not in frame
-    assert "RESUME" in ptdebug("show", "r:1/0:bytecode").stdout  # the trace has that of what goes on after a break
+    assert "RESUME" in warm("show", "r:1/0:bytecode").stdout  # the trace has that of what goes on after a break

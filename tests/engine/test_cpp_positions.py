@@ -13,8 +13,10 @@ def extremes(x):
     return x.argmax(-1), x.argmin(-1), *x.max(-1), *x.min(-1), x.argmax(0), x.argmin()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 1000])
+@pytest.mark.parametrize("dtype, width", [
+    (dtype, width) for dtype in DTYPES for width in (1, 15, 16, 17, 64, 1000)
+    if width in (15, 64) or dtype in (torch.float32, torch.float64, torch.int8)
+])  # fmt: skip
 def test_rows_and_columns(dtype, width):
     x = (torch.randn(6, width, generator=torch.Generator().manual_seed(width)) * 9).to(dtype)  # with ties
     check(extremes, x)

@@ -122,6 +122,51 @@ def test_a_residual_block_stays_on_integers(compiled):
     assert all(same(a, b, 0.05) for a, b in zip(got, function(x)))
 
 
+@pytest.mark.parametrize("side", [1, 3])
+@pytest.mark.parametrize("read", ["by the sum", "by its convolution", "later"])
+def test_a_sum_overwrites_what_is_added_if_nothing_else_reads_it(compiled, read, side):
+    torch.manual_seed(0)
+    one, two, three = (Layer(8, 8, size, size, padding=size // 2) for size in (3, 3, side))
+
+    def function(x):
+        x = fake_quantized(one(fake_quantized(x)).relu(), 0.03, 0)
+        y = x if read == "by its convolution" else fake_quantized(two(x).relu(), 0.02, 0)
+        z = fake_quantized((three(y) + x).relu(), 0.05, 0)
+        return z.mean((2, 3)), x + 1 if read == "later" else None
+
+    x = torch.randn(2, 8, 6, 6)
+    got, calls, _ = compiled(function, x)
+    in_place = {3: "onednn.qconv2d_pointwise.binary", 1: "ptdebug.int8_rows_sum_.default"}
+    copied = {3: "ptdebug.int8_convolution_sum.default", 1: "ptdebug.int8_rows_sum.default"}
+    wanted = (in_place if read == "by the sum" else copied)[side]
+    assert calls[-1] == wanted and all(same(a, b, 0.05) for a, b in zip(got, function(x)) if b is not None)
+    dispatch.reset()
+    with torch.no_grad():
+        from_python = ptdebug.compile(function, options={"cpp_wrapper": False})
+        assert all(torch.equal(again[0], got[0]) for again in (from_python(x), from_python(x)))
+
+
+def test_int8_layers_are_called_from_cpp(tmp_path):
+    torch.manual_seed(0)
+    convolve, project, last = Layer(8, 4, 3, 3, padding=1), Layer(5, 8), Layer(5, 5)
+
+    def function(x):
+        y = fake_quantized(F.relu6(convolve(fake_quantized(x))), 0.02, 30)
+        z = fake_quantized(F.gelu(project(fake_quantized(y.mean((2, 3)), 0.01, 20))), 0.03, 5)
+        scale, zero = q.choose_qparams.tensor(z, 0, 255, torch.finfo(torch.float32).eps, torch.uint8)
+        z = q.quantize_per_tensor.tensor(z, scale, zero, *U8)
+        return last(q.dequantize_per_tensor.tensor(z, scale, zero, *U8))
+
+    x, results, chosen = torch.randn(2, 4, 6, 6), [], []
+    for name, options in (("default", {}), ("python", {"cpp_wrapper": False})):
+        dispatch.reset()
+        with torch.no_grad(), ptdebug.record(name, out=tmp_path):
+            results.append(ptdebug.compile(function, options=options)(x))
+        with Recording.open(tmp_path / name) as recording:
+            chosen += [d.chosen for _, d in recording.decisions() if d.kind in ("wrapper", "python-wrapper")]
+    assert chosen == ["cpp", "python"] and torch.equal(*results) and same(results[0], function(x), 0.03)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_linear_layers_of_several_rows(compiled, approximate):
     torch.manual_seed(0)
@@ -280,7 +325,7 @@ def test_a_package_packs_its_weights_when_it_is_loaded(tmp_path):
             return self.layer(fake_quantized(x))
 
     package = ptdebug.export(Model(), (x,))
-    with pytest.raises(ExportError, match=r"without Python: onednn\.qlinear_pointwise"):
+    with pytest.raises(ExportError, match="weights are packed when they are loaded, by Python"):
         ptdebug.export(Model(), (x,), cpp=True)
     program = ptdebug.load(package.save(tmp_path / "int8.ptd"))
     with torch.no_grad():
@@ -305,3 +350,26 @@ def test_integers_at_sizes_that_vary():
             x = torch.randn(batch, 4, size, size)
             assert same(compiled(x), function(x), 0.02)
     assert not ptdebug.stats()["reasons"]
+
+
+@pytest.mark.parametrize("side", [1, 3])
+def test_residual_sums_of_int8_at_sizes_that_vary(tmp_path, side):
+    torch.manual_seed(0)
+    one, two, three = (Layer(8, n, size, size, padding=size // 2) for n, size in ((4, 3), (4, 3), (8, side)))
+
+    def function(x):
+        y = fake_quantized(one(fake_quantized(x)).relu(), 0.02, 0)
+        z = fake_quantized(two(fake_quantized(x)), 0.02, 0, S8)
+        return fake_quantized(three(y) + z, 0.03, 0, S8)
+
+    dispatch.reset()
+    with torch.no_grad(), ptdebug.record("r", out=tmp_path):
+        compiled = ptdebug.compile(function, dynamic=True)
+        for batch, size in ((2, 8), (3, 6), (5, 9)):
+            x = torch.randn(batch, 4, size, size)
+            assert same(compiled(x), function(x), 0.03)
+    assert not ptdebug.stats()["reasons"]
+    with Recording.open(tmp_path / "r") as recording:
+        decisions = [d for _, d in recording.decisions()]
+    assert {d.chosen for d in decisions if d.kind in ("wrapper", "python-wrapper")} == {"cpp"}
+    assert "in-place" in [d.chosen for d in decisions if d.kind == "in-place"]

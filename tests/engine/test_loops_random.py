@@ -55,7 +55,7 @@ def _broadcast(x, y):
     return all(a == b or 1 in (a, b) for a, b in zip(x.shape, y.shape))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_random_programs(program):
     inputs, steps = program

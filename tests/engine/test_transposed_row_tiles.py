@@ -27,8 +27,11 @@ def arguments(batch, columns, rows, dtype=torch.float32):
     return x, y, *(torch.randn(columns, generator=draw).to(dtype) for _ in range(2))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
-@pytest.mark.parametrize("shape", [(4, 64, 64), (4, 77, 49), (1, 13, 130), (4, 1024, 20), (2, 8, 9)], ids=str)
+@pytest.mark.parametrize("shape, dtype", [
+    (shape, dtype) for shape in ((4, 64, 64), (4, 77, 49), (1, 13, 130), (4, 1024, 20), (2, 8, 9))
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+    if dtype is torch.float32 or shape in ((4, 77, 49), (2, 8, 9))
+], ids=str)  # fmt: skip
 def test_layer_norms_of_rows_across_memory(shape, dtype):
     x, y, weight, bias = arguments(*shape, dtype)
     made = check(norm, x, weight, bias, overrides=FORCED)

@@ -11,7 +11,7 @@ def over_rows(x, dim):
     return x.sum(dim), x.amax(dim), x.amin(dim), x.argmax(dim), (x > 0.5).any(dim), x.var(dim), (x * x).mean(dim)
 
 
-@pytest.mark.parametrize("rows", [2, 3, 4, 5, 7, 8, 9, 32, 33, 70])
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 8, 9, 33, 70])
 def test_any_number_of_rows(rows):
     x = torch.randn(rows, 40, generator=torch.Generator().manual_seed(rows))
     check(lambda x: (*over_rows(x, 0), x[:9].prod(0)), x, slack=4.0)
@@ -25,8 +25,7 @@ def test_dtypes(dtype):
     check(lambda x: (x.sum(1), x.amax(1), x.amin((0, 1))), x)
 
 
-@pytest.mark.parametrize("rows", [2, 3, 5, 8])
-@pytest.mark.parametrize("lanes", [40, 2000])
+@pytest.mark.parametrize("rows, lanes", [(2, 40), (3, 2000), (5, 40), (8, 2000)])
 def test_few_rows_are_taken_at_once_and_what_a_lane_has_starts_in_a_register(rows, lanes):
     x = torch.randn(6, rows, lanes, generator=torch.Generator().manual_seed(rows))
     check(lambda x: (*over_rows(x, 1), x.prod(1), torch.softmax(x, 1)), x, slack=4.0)
@@ -38,7 +37,7 @@ def test_few_rows_are_taken_at_once_and_what_a_lane_has_starts_in_a_register(row
     check(lambda x: (*over_rows(x, 1), x.amax((0, 2))), (x * 9).to(torch.bfloat16), slack=4.0)
 
 
-@pytest.mark.parametrize("length", [2, 3, 7, 8, 9, 12, 15])
+@pytest.mark.parametrize("length", [2, 7, 8, 15])
 def test_rows_that_fill_no_vector_are_taken_side_by_side(length):
     """Each lane is a row: its elements lie along memory, and vectors run over the rows."""
     x = torch.randn(150, length, generator=torch.Generator().manual_seed(length))
@@ -58,8 +57,7 @@ def test_rows_that_fill_no_vector_are_taken_side_by_side(length):
     check(lambda x: (*over_rows(x, 1), torch.softmax(x, 1)), more, slack=4.0, again=(x.nan_to_num(0, 1, 1)[:77],))
 
 
-@pytest.mark.parametrize("columns", [2, 3, 10, 15])
-@pytest.mark.parametrize("rows", [4096, 5000, 4099])
+@pytest.mark.parametrize("rows, columns", [(4096, 3), (4096, 10), (5000, 2), (5000, 15), (4099, 10)])
 def test_many_rows_of_few_columns_are_taken_in_two_steps(rows, columns):
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(columns))
     programs = (

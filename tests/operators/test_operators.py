@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from itertools import islice
 from typing import Any
 
 import ptdebug
@@ -48,7 +49,7 @@ def _run(names: list[str], grad: bool) -> list[Outcome]:
         assert set(names) <= set(known), set(names) - set(known)
         group = []
         for name in names:
-            group += [s for s in samples(known[name], grad=grad) if bool(s.tracked) == grad and runs(s)][:2]
+            group += islice((s for s in samples(known[name], grad=grad) if bool(s.tracked) == grad and runs(s)), 2)
         return run(group)
 
 

@@ -6,11 +6,20 @@ from dataclasses import replace
 from ....artifacts.context import CompileContext
 from ....artifacts.decision_kinds import CPP_WRAPPER_ASKED
 from ...graphs.functional_graph import AtenGraph
-from ...ir.ir import Group, Plan
+from ...ir.ir import ExternCall, Group, Plan
+from ...kernels import int8, int8_depthwise
 from ...unsupported import NoCppWrapper
 from ..cpp import CppSource
 from .state import NativeSource
 from .writer import NativeWriter
+
+FOR_INT8 = "from Python, the call of an int8 layer takes as long as a small one computes"
+
+
+def _on_integers(item: Group | ExternCall) -> bool:
+    """Whether a step is an int8 layer."""
+    own = (*int8.SUMS, int8.ROWS_SUM_IN_PLACE, int8_depthwise.OPERATOR)
+    return isinstance(item, ExternCall) and (item.target in own or getattr(item.target, "namespace", "") == "onednn")
 
 
 def _place(aten: AtenGraph, origins: tuple[str, ...]) -> str:
@@ -26,8 +35,10 @@ def add_wrapper(
     aten: AtenGraph, plan: Plan, source: CppSource, context: CompileContext
 ) -> tuple[CppSource, NativeSource | None]:
     """`source` with the wrapper of `plan` after its kernels, and that wrapper; None where Python's is to be used."""
-    options = ("python", "cpp")
-    if not context.cpp_wrapper and context.override("wrapper", "graph") != "cpp":
+    options, why = ("python", "cpp"), CPP_WRAPPER_ASKED
+    if context.cpp_wrapper is None and any(_on_integers(item) for item in plan.items):
+        why = FOR_INT8
+    elif not context.cpp_wrapper and context.override("wrapper", "graph") != "cpp":
         context.decide("wrapper", "graph", options, "python", "the option cpp_wrapper is off")
         return source, None
     try:
@@ -40,6 +51,6 @@ def add_wrapper(
         place = _place(aten, reason.origins) if isinstance(reason, NoCppWrapper) else ""
         context.decide("python-wrapper", "graph", ("python",), "python", f"{reason}{place}")
         return source, None
-    if context.decide("wrapper", "graph", options, "cpp", CPP_WRAPPER_ASKED) == "python":
+    if context.decide("wrapper", "graph", options, "cpp", why) == "python":
         return source, None
     return replace(source, body=source.body + wrapper.lines), wrapper

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy
+import torch
 
 from ...ir.ir import ExternCall, View
 from ...unsupported import NoCppWrapper
 from ..cpp.indices import c_expression
-from .shim import Parameter, parameters_of
+from .shim import Parameter, dtype_code, parameters_of
 
 FUNCTIONS = {
     "aten.mm.default": "aoti_torch_cpu_mm_out",
@@ -37,6 +38,11 @@ FUNCTIONS = {
     "mkldnn._linear_pointwise.default": "aoti_torch_cpu_mkldnn__linear_pointwise",
     "mkldnn._convolution_pointwise.default": "aoti_torch_cpu_mkldnn__convolution_pointwise",
     "mkl._mkl_linear.default": "aoti_torch_cpu__mkl_linear",
+    "onednn.qconv_pointwise.default": "aoti_torch_cpu__qconv_pointwise_tensor",
+    "onednn.qconv2d_pointwise.binary": "aoti_torch_cpu__qconv2d_pointwise_binary_tensor",
+    "onednn.qlinear_pointwise.binary": "aoti_torch_cpu__qlinear_pointwise_binary_tensor",
+    **dict.fromkeys(("onednn.qlinear_pointwise.default", "onednn.qlinear_pointwise.tensor"),
+                    "aoti_torch_cpu__qlinear_pointwise_tensor"),
 }
 """The function for an operator; where it is the CPU's, that of another device is called alike. Only operators that
 cannot raise once shapes are right: the C interface writes errors to stderr before the Python wrapper can raise it."""
@@ -47,13 +53,14 @@ TensorText = Callable[[View], str]
 
 
 class Arguments:
-    """Writes the arguments of one call. `tensor(view)` is the C++ of a tensor, `statement` adds a line before the call,
-    `unique(name)` makes the name of a variable."""
+    """Writes the arguments of one call. `tensor(view)` is the C++ of a tensor, `scalar(number)` that of one with a
+    number, `statement` adds a line before the call, `unique(name)` makes the name of a variable."""
 
     def __init__(
-        self, tensor: TensorText, statement: Callable[[str], None], unique: Callable[[str], str], whole_numbers: bool
+        self, tensor: TensorText, scalar: Callable[[float], str], statement: Callable[[str], None],
+        unique: Callable[[str], str], whole_numbers: bool,
     ) -> None:
-        self.tensor, self.statement, self.unique = tensor, statement, unique
+        self.tensor, self.scalar, self.statement, self.unique = tensor, scalar, statement, unique
         self.whole_numbers = whole_numbers
 
     def of(self, call: ExternCall, parameters: tuple[Parameter, ...]) -> list[str]:
@@ -63,7 +70,7 @@ class Arguments:
         rest = list(parameters)
         for value in values:
             parameter = rest.pop(0)
-            if rest and rest[0].name == f"{parameter.name}_len_":
+            if rest and rest[0].name.endswith("_len_"):
                 rest.pop(0)
                 texts += self._list(value, parameter)
             else:
@@ -78,12 +85,17 @@ class Arguments:
             if value is None:
                 return "nullptr"
             inner = kind.removesuffix("*")
+            inner = inner if inner.endswith("*") else inner.removeprefix("const ")
             name = self.unique(parameter.name)
             self.statement(f"{inner} {name} = {self._one(value, Parameter(inner, parameter.name))};")
             return f"&{name}"
         match kind, value:
             case "Tensor", View():
                 return self.tensor(value)
+            case "Tensor", int() | float() if not isinstance(value, bool):
+                return self.scalar(float(value))
+            case "int32", torch.dtype():
+                return str(dtype_code(value))
             case "int32", bool():
                 return str(int(value))
             case "int64", int() | sympy.Expr() if not isinstance(value, bool):
@@ -108,9 +120,9 @@ class Arguments:
             return f"&{inner}", length
         if not value and not parameter.kind.endswith("int64**"):
             return "nullptr", "0"
-        if parameter.kind.endswith("**"):
+        if parameter.kind.endswith("**") and parameter.kind != "const double**":
             raise NoCppWrapper(f"a list of optional values ({parameter.name})")
-        inner = parameter.kind.removesuffix("*").removeprefix("const ")
+        inner = parameter.kind.removesuffix("*").removeprefix("const ")  # of optional numbers, pointers to them
         name = self.unique(parameter.name)
         items = ", ".join([self._one(item, Parameter(inner, parameter.name)) for item in value])
         self.statement(f"const {inner} {name}[] = {{{items}}};")

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...kernels import attention, sgemm
+from ...kernels import attention, int8_depthwise, sgemm
 from ...unsupported import NoCppWrapper
 
 HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "generated/c_shim_cuda.h", "c/shim_cpu.h", "../../stable/c/shim.h")
@@ -37,7 +37,7 @@ USED = {
 }
 """The functions that every wrapper may call, in the form in which it does."""
 
-OWN: dict[str, Any] = {own.ENTRY: own for own in (attention, sgemm)}
+OWN: dict[str, Any] = {own.ENTRY: own for own in (attention, int8_depthwise, sgemm)}
 """Functions of ptdebug, built once for all graphs, and the modules of their kernels."""
 
 _DECLARATION = re.compile(r"AOTI_TORCH_EXPORT\s+AOTITorchError\s+(\w+)\(([^;]*)\);")

@@ -6,32 +6,37 @@ Every step that can fail returns a code (see `load.py`); everything that a funct
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy
+import torch
 
 from ....artifacts.records import ref
 from ...graphs.functional_graph import AtenGraph
 from ...ir.ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
-from ...kernels import attention, sgemm
+from ...kernels import attention, int8, int8_depthwise, sgemm
 from ...scheduler.memory import touched_by
 from ...scheduler.steps import views_in
 from ...unsupported import NoCppWrapper
+from ..cpp.dtypes import CTYPES
 from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
 from ..cpp.source_writer import Writer
-from . import dispatched
+from . import dispatched, int8_calls
 from .attention import operands, scale, task
 from .caller import Caller
-from .calls import Arguments, function_of
+from .calls import Arguments, double, function_of
 from .entry import HELPERS, ON_CPU, connection, declarations, used_by, without_python
+from .layouts import is_contiguous
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
 from .memory import PLACE_LIMIT, plan_memory
 from .results import described, results_of
 from .shim import abi_version, dtype_code, parameters_of, tensors_are_known
 from .state import Native, NativeSource
+
+FROM_MEMORY = "aoti_torch_create_tensor_from_blob"
+"""Makes a tensor of memory that it does not own."""
 
 
 class NativeWriter:
@@ -61,6 +66,7 @@ class NativeWriter:
         self.handles: dict[str, str] = {}  # buffers that are tensors -> the C++ of theirs
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
         self.layouts: dict[tuple[tuple[sympy.Expr, ...], bool], str] = {}
+        self.scalars: dict[float, str] = {}  # tensors of one number
         self.windows: list[str] = []  # and unused results of the step: they hold memory
         self.count = 0
         self.dispatch = dispatch
@@ -280,6 +286,13 @@ class NativeWriter:
         if call.target is sgemm.OPERATOR:
             self._product(call, origins)
             return
+        if call.target is int8_depthwise.OPERATOR:
+            self._int8_depthwise(call, origins)
+            return
+        if call.target in int8.SUMS:
+            call = self._over_a_copy(call, origins)
+        if call.target is int8.ROWS_SUM_IN_PLACE:
+            call = int8_calls.rows_sum(call)
         try:
             function, parameters, given = function_of(call, self.device)
         except NoCppWrapper:
@@ -290,12 +303,13 @@ class NativeWriter:
         self.called.append(function)
         views = list(views_in((call.args, dict(call.kwargs))))
         whole = any(not self.program.buffers[v.buffer].dtype.is_floating_point for v in views)
+        whole = whole and getattr(call.target, "namespace", "") != "onednn"  # whose scales are float for all operands
         statement = lambda text: self.writer.line(text, origins)
-        arguments = Arguments(self.tensor, statement, self.unique, whole).of(call, parameters)
+        arguments = Arguments(self.tensor, self._scalar, statement, self.unique, whole).of(call, parameters)
         if given:
             (name,) = call.outputs
             buffer = self.program.buffers[name] if name is not None else None
-            if buffer is None or not _is_contiguous(buffer):
+            if buffer is None or not is_contiguous(buffer):
                 raise NoCppWrapper(f"{call.target} with other result strides")
             self.allocate(buffer.name, origins)
             self.counted.add(buffer.name)
@@ -312,20 +326,42 @@ class NativeWriter:
             unused = self.unique("unused")
             self.writer.line(f"int64 {unused};", origins)
             return f"&{unused}"
-        made = buffer_name(name) if name is not None else self.unique("unused")
+        known = name is None or name in self.handles  # it is in the memory of an argument
+        made = self.unique("unused") if name is None or known else buffer_name(name)
         self.writer.line(f"Owned {made};", origins)
-        if name is None:
+        if known:
             self.windows.append(made)
         return f"&{made}.tensor"
 
     def _made_outside(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         """The results of a library call, in the strides that kernels were generated for."""
         for name in call.outputs:
-            if name is not None:
+            if name is not None and name not in self.handles:
                 buffer = self.program.buffers[name]
                 self.handles[name] = f"{buffer_name(name)}.tensor"
                 if 0 not in buffer.size:  # of a workspace, the fake is empty
                     self._must(f"with_strides({buffer_name(name)}, {self._shape(buffer)})", origins, "!")
+
+    def _scalar(self, number: float) -> str:
+        """A tensor of one number, float64: it lives as long as the call."""
+        if number not in self.scalars:
+            value, made = self.unique("number"), self.unique("scalar")
+            self.called.append(FROM_MEMORY)
+            self.writer.line(f"double {value} = {double(number)};")
+            self.writer.line(f"Owned {made};")
+            layout = f"0, nullptr, nullptr, 0, {dtype_code(torch.float64)}, device_type, device_index"
+            self._must(f"{FROM_MEMORY}(&{value}, {layout}, &{made}.tensor)")
+            self.scalars[number] = f"{made}.tensor"
+        return self.scalars[number]
+
+    def _over_a_copy(self, call: ExternCall, origins: tuple[str, ...]) -> ExternCall:
+        """A residual sum of integers, whose operator overwrites what is added: a copy of it."""
+        (name,) = call.outputs
+        if name is None:
+            raise NoCppWrapper("a convolution whose result is not read")
+        self.allocate(name, origins)
+        self._must(f"aoti_torch_copy_({self.handles[name]}, {self.tensor(call.args[int8.ADDED])}, 0)", origins)
+        return int8_calls.sum_over(call, self.program.buffers[name])
 
     def _dispatched(self, call: ExternCall, origins: tuple[str, ...]) -> None:
         """A call through the dispatcher."""
@@ -357,7 +393,7 @@ class NativeWriter:
         (name,) = call.outputs
         buffer = self.program.buffers[name] if name is not None else None
         left, right, *bias = call.args
-        if buffer is None or not _is_contiguous(buffer):
+        if buffer is None or not is_contiguous(buffer):
             raise NoCppWrapper("a matrix product with other result strides")
         table, numbers = self.unique("task"), (*left.size, right.size[1], *left.stride, *right.stride)
         rows, depth, columns, *strides = [c_expression(n) for n in numbers]
@@ -366,16 +402,28 @@ class NativeWriter:
         places = self._places([left, right, *(bias or [None])], [buffer], origins)
         self._must(f"{sgemm.ENTRY}({table}, {', '.join(places)})", origins)
 
+    def _int8_depthwise(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        (name,) = call.outputs
+        result = None if name is None else self.program.buffers[name]
+        table = self.unique("task")
+        self.called.append(int8_depthwise.ENTRY)
+        self.writer.line(f"const int64 {table}[] = {{{int8_calls.task(call, result)}}};", origins)
+        places = self._places(int8_calls.operands(call), [result], origins)
+        self._must(f"{int8_depthwise.ENTRY}({table}, {', '.join([*places, *int8_calls.scales(call)])})", origins)
+
     def _places(
         self, views: Sequence[View | None], results: Sequence[Buffer | None], origins: tuple[str, ...]
     ) -> list[str]:
-        """The addresses of what one of ptdebug's float32 kernels reads and writes."""
+        """The addresses of what one of ptdebug's kernels reads and writes."""
         for buffer in results:
             if buffer is not None:
                 self.allocate(buffer.name, origins)
-        places = ["nullptr" if view is None else f"(float*){self.pointer(view.buffer)} + {c_expression(view.offset)}"
-                  for view in views]
+        places = ["nullptr" if view is None else self._place(view) for view in views]
         return [*places, *["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]]
+
+    def _place(self, view: View) -> str:
+        kind = CTYPES[self.program.buffers[view.buffer].dtype].memory
+        return f"({kind}*){self.pointer(view.buffer)} + {c_expression(view.offset)}"
 
     def _free(self, position: int) -> None:
         """Free what is dead after this step; of inputs, those that a backward owns."""
@@ -438,12 +486,3 @@ class NativeWriter:
             tuple(tangents), bool(self.called) or any(entry.long_running for entry in self.entries.values()),
             bool(self.context),
         )
-
-
-def _is_contiguous(buffer: Buffer) -> bool:
-    expected: Any = sympy.S.One
-    for n, stride in zip(reversed(buffer.size), reversed(buffer.stride)):
-        if n != 1 and stride != expected:
-            return False
-        expected = expected * n
-    return True

@@ -3,9 +3,9 @@
 Walk through it so: `quantities.py` recognizes a quantized value, a quantized weight and a quantization; `dynamic.py`
 writes out how a scale is chosen at each call; `sinking.py` lets what only moves or compares values work on the
 integers; `post_ops.py` is the table of what oneDNN does to a result before it is stored; `convolution.py` and
-`linear.py` write one call for what they find; here they are put together. Each is a decision of kind "int8", with the
-reason where something in the graph keeps it from integers: then the numbers are dequantized inside the loops that write
-the operand.
+`linear.py` write one call for what they find, `depthwise.py` one of ptdebug's kernel; here they are put together. Each
+is a decision of kind "int8", with the reason where something in the graph keeps it from integers: then the numbers are
+dequantized inside the loops that write the operand.
 
 Weights are packed once: see `../../freezing/` (they are frozen whether or not the program asks for freezing, since
 nothing trains them, and a change is noticed).
@@ -19,7 +19,8 @@ from .....artifacts.records import RuleMatch
 from ....graphs.functional_graph import AtenGraph
 from ..image_layouts import STRIDED, original_values, propagate, restore_layouts
 from . import dynamic
-from .convolution import convolution
+from .convolution import Convolution, convolution
+from .depthwise import by_own_kernel
 from .linear import linear
 from .quantities import is_called, is_quantization
 from .sinking import sunk
@@ -81,6 +82,8 @@ def use_integers(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
         origins = (f"forward#{node.name}",)
         if context.decide("int8", node.name, options, options[0], why, origins=origins) == FLOATS or found is None:
             continue
+        if isinstance(found, Convolution):
+            found = by_own_kernel(found, context)
         removed, last = tuple(n.name for n in found.nodes), found.nodes[-1]
         value = original.get(last)
         operands += found.operands()

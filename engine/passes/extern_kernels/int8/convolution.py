@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ....kernels import int8  # noqa: F401  # which defines the operators
+from ....kernels import int8
 from .post_ops import AFTER_SUM, BOTH, PostOp, post_op
 from .quantities import OTHERWISE, Quantity, Weight, is_quantization, like, only_user, quantity, quantized, weight
 
@@ -37,6 +37,15 @@ class Convolution:
         parts += [self.post.name] * (self.post.name != "none") + ["quantized"] * (self.out is not None)
         return f"one convolution of oneDNN on 8-bit integers: {', '.join(parts)}"
 
+    @property
+    def of_rows(self) -> bool:
+        """Whether it is a product of rows, of pixels on their own, to which another image is added."""
+        arguments: tuple[Any, ...] = self.nodes[0].args
+        if self.other is None:
+            return False
+        ones, zeros = (*self.weight.node.meta["val"].shape[2:], *arguments[3], arguments[8]), arguments[4]
+        return all(n == 1 for n in ones) and not any(zeros)
+
     def write(self) -> torch.fx.Node:
         """The call, which takes the place of the last node."""
         node, last = self.nodes[0], self.nodes[-1]
@@ -47,17 +56,32 @@ class Convolution:
         dtype = torch.float32 if self.out is None else last.meta["val"].dtype
         value = torch.empty_like(last.meta["val"], dtype=dtype, memory_format=torch.channels_last)
         with node.graph.inserting_before(last):
-            packed = like(node, torch.ops.ptdebug.pack_int8_convolution.default, self.weight.node, self.weight.scales,
-                          self.weight.zeros, image.scale, image.zero, *order, _static(image.node.meta["val"].shape),
-                          val=self.weight.node.meta["val"])
-            packed.meta["packed"] = True
+            packed = self._packed(order)
             first = (image.node, image.scale, image.zero, packed, self.weight.scales, self.weight.zeros)
             if self.other is None:
                 call = like(last, torch.ops.onednn.qconv_pointwise.default, *first, bias, *order, out.scale, out.zero,
                             dtype, self.post.name, list(self.post.numbers), self.post.algorithm, val=value)
             else:
-                call = like(last, torch.ops.ptdebug.int8_convolution_sum.default, *first, self.other.node, bias, *order,
-                            out.scale, out.zero, dtype, self.other.scale, self.other.zero, self.post.name, val=value)
+                operator, geometry = (int8.ROWS_SUM, ()) if self.of_rows else (int8.SUM, order)
+                call = like(last, operator, *first, self.other.node, bias, *geometry, out.scale, out.zero, dtype,
+                            self.other.scale, self.other.zero, self.post.name, val=value)
+        return self.put(call)
+
+    def _packed(self, order: tuple[Any, ...]) -> torch.fx.Node:
+        """The weight, in the layout that the call wants."""
+        weight, image, shape = self.weight, self.image, _static(self.image.node.meta["val"].shape)
+        operator, given = torch.ops.ptdebug.pack_int8_convolution.default, (image.scale, image.zero, *order, shape)
+        arguments: tuple[Any, ...] = (weight.node, weight.scales, weight.zeros, *given)
+        if self.of_rows:
+            rows = None if shape is None else [shape[0] * shape[2] * shape[3], shape[1]]
+            operator, arguments = torch.ops.ptdebug.pack_int8_linear.default, (weight.node, weight.zeros, rows)
+        packed = like(self.nodes[0], operator, *arguments, val=weight.node.meta["val"])
+        packed.meta["packed"] = True
+        return packed
+
+    def put(self, call: torch.fx.Node) -> torch.fx.Node:
+        """Let `call` take the place of the last node."""
+        node, last = self.nodes[0], self.nodes[-1]
         call.meta["turns"] = True
         call.meta["origins"] = tuple(dict.fromkeys(o for n in self.nodes for o in n.meta.get("origins", ())))
         last.replace_all_uses_with(call)
