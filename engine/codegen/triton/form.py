@@ -23,6 +23,7 @@ Sizes = Mapping[sympy.Symbol, int]
 NO_SIZES: Sizes = MappingProxyType({})
 _SPACE_NAMES = "rqpkjmn"
 UNKNOWN_SIZE = 1024  # assumed for a symbol that a graph itself computes
+SHORTEST = 64  # elements of rows whose length varies
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,20 @@ class Form:
     @property
     def numel(self) -> sympy.Expr:
         return product(a.extent for a in self.axes)
+
+    @property
+    def rows(self) -> int:
+        """How many points the outer axes have. Where that varies there may be more than in the first call, of a batch
+        of one, say: a tile for as few would suit no other."""
+        return self._at_least(self.numel, UNKNOWN_SIZE)
+
+    def length(self, space: Space) -> int:
+        """How many points a space has; as many as fill a few sectors of memory at least, where that varies."""
+        return self._at_least(space.numel, SHORTEST)
+
+    def _at_least(self, size: sympy.Expr, least: int) -> int:
+        known = self.hint(size)
+        return known if sympy.sympify(size).is_Integer else max(known, least)
 
     @property
     def reduces(self) -> bool:

@@ -72,10 +72,10 @@ def _split_by_choice(form: Form, tiles: list[Tile], context: CompileContext) -> 
     if not (context.asked and can_split(form) and any(t.shape == "looped" for t in tiles)):
         return tiles
     default = max(tiles, key=lambda t: _score(form, t)[0]).splits
-    longest = form.hint(form.spaces[0].numel)
+    longest = form.length(form.spaces[0])
     most = max(default, min(MOST_SPLITS, power_of_two(longest) // LEAST_SHARE))
     options = [str(1 << n) for n in range(most.bit_length())]
-    rows = form.hint(form.numel)
+    rows = form.rows
     why = f"{rows} rows of {longest} elements, and {PROCESSORS} processors: " + (
         f"{default} programs for each row keep memory busy" if default > 1 else "a program for each keeps memory busy")
     chosen = int(context.decide("split-reduction", form.name, options, str(default), why, origins=_origins(form)))
@@ -100,7 +100,7 @@ def can_split(form: Form) -> bool:
 
 def why_idle(form: Form) -> str:
     """Why one program for each row would leave most of the GPU idle; "" when it would not."""
-    rows, longest = form.hint(form.numel), max((form.hint(s.numel) for s in form.spaces), default=0)
+    rows, longest = form.rows, max((form.length(s) for s in form.spaces), default=0)
     columns = bool(form.axes) and form.contiguous_over_rows
     touched = {s.buffer for b in form.bodies for s in b.statements if s.op in ("load", "store") and s.name in b.inner}
     traffic = sum(form.buffers[n].dtype.itemsize * form.hint(sympy.Mul(*form.buffers[n].size)) for n in touched)
@@ -126,7 +126,7 @@ def _candidates(form: Form) -> list[Tile]:
 
 
 def _pointwise(form: Form) -> list[Tile]:
-    numel = power_of_two(form.hint(form.numel))
+    numel = power_of_two(form.rows)
     if not form.axes:
         return [Tile("pointwise", 0, 1)]
     tiles = [Tile("pointwise", min(x, numel), w) for x, w in ((256, 4), (512, 4), (1024, 4), (1024, 8))]
@@ -139,12 +139,12 @@ def _pointwise(form: Form) -> list[Tile]:
 
 
 def _parallel(form: Form) -> list[Tile]:
-    longest = power_of_two(max(form.hint(s.numel) for s in form.spaces))
+    longest = power_of_two(max(form.length(s) for s in form.spaces))
     blocks = sorted({min(longest, 256), min(longest, 1024)})
     tiles = []
     for block in blocks:
-        rows = 0 if block >= 256 or not form.axes else min(power_of_two(form.hint(form.numel)), 512 // block)
-        inner = {s.name: min(block, power_of_two(form.hint(s.numel))) for s in form.spaces}
+        rows = 0 if block >= 256 or not form.axes else min(power_of_two(form.rows), 512 // block)
+        inner = {s.name: min(block, power_of_two(form.length(s))) for s in form.spaces}
         tiles.append(Tile("parallel", rows, 4, inner=inner))
     return tiles
 
@@ -157,7 +157,7 @@ def _persistent(form: Form, length: int) -> list[Tile]:
     most = 16 if length <= PERSISTENT_LIMIT else 32
     rows = [0] if longest >= 256 or not form.axes else []
     rows += [x for x in (1, 2, 4, 8, 16, 32, 64) if form.axes and 512 <= x * longest <= MOST_OF_ROWS and x > 1]
-    rows = [x for x in rows if x <= max(1, power_of_two(form.hint(form.numel)))] or [0]
+    rows = [x for x in rows if x <= max(1, power_of_two(form.rows))] or [0]
     tiles = []
     for x in rows:
         elements = max(1, x) * longest
@@ -167,8 +167,8 @@ def _persistent(form: Form, length: int) -> list[Tile]:
 
 
 def _looped(form: Form) -> list[Tile]:
-    longest = power_of_two(max(form.hint(s.numel) for s in form.spaces))
-    outer = power_of_two(form.hint(form.numel)) if form.axes else 1
+    longest = power_of_two(max(form.length(s) for s in form.spaces))
+    outer = power_of_two(form.rows) if form.axes else 1
     varies = not all(sympy.sympify(s.numel).is_Integer for s in form.spaces)
     shapes = [(0, min(longest, 2048), 8), (0, min(longest, 1024), 4)][::-1 if varies else 1]
     if longest > PERSISTENT_LIMIT and not can_split(form) and _is_light(form):
@@ -202,8 +202,8 @@ def _of_few_rows(form: Form) -> list[tuple[int, int, int]]:
 
 def _splits(form: Form, x: int, block: int) -> int:
     """How many programs share a row: enough to keep memory busy."""
-    programs = -(-form.hint(form.numel) // x)
-    length = form.hint(form.spaces[0].numel)
+    programs = -(-form.rows // x)
+    length = form.length(form.spaces[0])
     enough = 8 * PROCESSORS
     if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
         return 1
@@ -213,7 +213,7 @@ def _splits(form: Form, x: int, block: int) -> int:
 
 def _score(form: Form, tile: Tile) -> tuple[float, str]:
     """(estimate, its reason): lanes with work x programs for the processors x elements for each thread."""
-    rows, longest = form.hint(form.numel), max((form.hint(s.numel) for s in form.spaces), default=1)
+    rows, longest = form.rows, max((form.length(s) for s in form.spaces), default=1)
     if tile.y:
         axis = next(a for a in form.axes if a.symbol == tile.y_axis)
         y = form.hint(axis.extent)
@@ -226,7 +226,7 @@ def _score(form: Form, tile: Tile) -> tuple[float, str]:
         programs = -(-rows // x) * tile.splits
         elements = x * max(tile.inner.values(), default=1)
         for space in form.spaces:
-            lanes *= _fill(form.hint(space.numel), tile.inner[space.name])
+            lanes *= _fill(form.length(space), tile.inner[space.name])
         rereads = tile.shape == "looped" and tile.splits == 1 and not can_split(form)
         penalty = 1.0
         if rereads:  # it reads its input more than once

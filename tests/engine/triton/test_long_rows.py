@@ -82,3 +82,13 @@ def test_values_of_rows_of_a_length_that_varies():
         (call,) = made.calls
         for _, _, results, (x,) in results_of([made], {}, dynamic=True):
             torch.testing.assert_close(results[0], call.target(x, *call.args[1:]), rtol=1e-5, atol=1e-5)
+
+
+def test_the_tile_of_a_small_first_call_suits_larger_ones():
+    """As of a batch of one, and a sequence of one token."""
+    x = given("a", (2, 3), torch.float32)
+    for made, tile in ((program([x], ("torch.exp", (A,), {})), "pointwise-x1024-w4"),
+                       (program([x], ("F.softmax", (A, -1), {})), "looped-x16-r64-w4")):
+        work = run_stages(INFERENCE[:SCHEDULED], captured(faked([made], dynamic=True)), CompileContext())
+        (kernel,) = kernels_for_plan(work.plan, CompileContext()).values()
+        assert kernel.source.launches[0].tile == tile
