@@ -1,4 +1,4 @@
-"""Random programs, a hundred with fresh seeds: `fuzz.py` runs as many as one likes."""
+"""Random programs, sixty with fresh seeds: `fuzz.py` runs as many as one likes."""
 from __future__ import annotations
 
 import random
@@ -20,8 +20,8 @@ from .prelude import MARK, PRELUDE
 from .shrink import shrink
 
 FUZZ = Path(__file__).with_name("fuzz.py")
-COUNT = 120  # of half a second each
-ENGINE = 40  # every 40th is compiled to machine code
+COUNT = 60  # of half a second each
+ENGINE = 20  # every 20th is compiled to machine code
 
 
 def _seed_of_the_source() -> int:
