@@ -373,3 +373,20 @@ def test_residual_sums_of_int8_at_sizes_that_vary(tmp_path, side):
         decisions = [d for _, d in recording.decisions()]
     assert {d.chosen for d in decisions if d.kind in ("wrapper", "python-wrapper")} == {"cpp"}
     assert "in-place" in [d.chosen for d in decisions if d.kind == "in-place"]
+
+
+@pytest.mark.parametrize("rows", (1, 4))
+def test_weight_only_int4(compiled, rows):
+    """As gpt-fast packs them: torch's kernel is called, and what is around it is fused."""
+    torch.manual_seed(0)
+    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(torch.randint(16, (64, 128), dtype=torch.int32), 2)
+    scales_and_zeros = torch.rand(128 // 32, 64, 2).to(torch.bfloat16)
+
+    def layer(x):
+        return F.silu(torch.ops.aten._weight_int4pack_mm_for_cpu(x * 2, packed, 32, scales_and_zeros))
+
+    x = torch.randn(rows, 128, dtype=torch.bfloat16)
+    known = layer(x)
+    got, calls, _ = compiled(layer, x)
+    assert calls == ["aten._weight_int4pack_mm_for_cpu.default"]
+    torch.testing.assert_close(got, known, rtol=2e-2, atol=2e-2)
