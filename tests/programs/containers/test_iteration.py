@@ -12,6 +12,7 @@ import operator
 from typing import Any
 
 import numpy as np
+import ptdebug
 import pytest
 import torch
 
@@ -464,3 +465,16 @@ def types_of_iterators_by_name(compile):
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])
+
+
+@pytest.mark.parametrize("count", (10**8, 10**30))
+def test_numbers_that_are_too_many_to_list(count):
+    """The function runs in eager, which takes one of them at a time."""
+
+    def f(x, numbers):
+        it = iter(numbers)
+        return x * 2, next(it) + next(it)
+
+    (doubled, third), = [ptdebug.compile(f)(torch.ones(2), range(7, count))]
+    assert doubled.tolist() == [2.0, 2.0] and third == 15
+    assert any("more Python than is traced" in reason for reason in ptdebug.stats()["reasons"])

@@ -71,6 +71,8 @@ class ConstantValue(Value):
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
         """The items of a string, a range, a mapping proxy, ..."""
+        if type(self.value) is range and (count := _length(self.value)) > MOST_LISTED:
+            tx.trace.spend(count)
         try:
             items = list(self.value)
         except TypeError as error:
@@ -378,6 +380,7 @@ def same_kinds(items: Collection[Any]) -> Callable[[Collection[Any]], bool]:
     return lambda others: list(map(_exact, others)) == exact
 
 
+MOST_LISTED = 1_000_000  # numbers of a range; a list of more would take seconds, and memory
 _CONTAINING = {float, complex, range, slice, tuple, frozenset}
 
 
@@ -386,6 +389,11 @@ def _exact(item: Any) -> Any:
     if kind is tuple or kind is frozenset:
         return kind, *map(_exact, item)
     return (kind, repr(item)) if kind in _CONTAINING else kind
+
+
+def _length(numbers: range) -> int:
+    """len(numbers), which may be more than `len` can say."""
+    return max(0, -((numbers.start - numbers.stop) // numbers.step))
 
 
 def _in_range(tx: Translator, number: Value, numbers: range) -> bool:
