@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ TENSORS = "tensors"
 _BESIDE = ("-wal", "-shm", "-journal")
 _CHUNK = 1 << 20
 _MANY = 100_000  # members that a packed recording may have
+_LONGEST = 1 << 25  # bytes of a manifest
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -104,7 +106,7 @@ def unpack(file: Path, home: Path, name: str | None = None) -> Path:
                 folder = new_recording_folder(home, manifest.recording, name or manifest.recording)
                 os.replace(work, folder)
                 return folder
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
         raise RecordingError(f"{file} is not a packed recording, or damaged: {error}") from None
 
 
@@ -149,6 +151,8 @@ def _add(archive: zipfile.ZipFile, name: str, path: Path) -> Member:
 
 def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
     try:
+        if archive.getinfo(MANIFEST).file_size > _LONGEST:
+            raise RecordingError(f"{file} is not a packed recording: its {MANIFEST} is too long")
         manifest = msgspec.json.decode(archive.read(MANIFEST), type=Manifest)
     except (KeyError, msgspec.MsgspecError) as error:
         raise RecordingError(f"{file} is not a packed recording: {error}") from None

@@ -99,6 +99,19 @@ def _changed(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"values", b"valued"))
 
 
+def _deflated(path: Path) -> None:
+    """Of which the compressed contents are damaged."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    whole = bytearray(path.read_bytes())
+    at = whole.index(b"recording.db") + 40
+    whole[at : at + 400] = b"\xff" * 400
+    path.write_bytes(whole)
+
+
 def _renamed(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         member = {"bytes": 1, "sha256": ""}
@@ -113,7 +126,7 @@ def _of_another_version(path: Path) -> None:
         archive.writestr(MANIFEST, json.dumps({"schema": "ptdebug/99", "recording": "x", "files": {}, "inputs": True}))
 
 
-@pytest.mark.parametrize("damage", (_cut, _changed, _renamed, _of_another_version, lambda path: path.write_text("no")))
+@pytest.mark.parametrize("damage", (_cut, _changed, _deflated, _renamed, _of_another_version, lambda path: path.write_text("no")))
 def test_a_damaged_file_is_refused_and_leaves_nothing(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     _recorded(tmp_path / "run", tmp_path / "program")
     pack(tmp_path / "run", tmp_path / "run.ptdr")
