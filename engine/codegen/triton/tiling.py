@@ -28,7 +28,7 @@ from ...scheduler.occupancy import PROCESSORS, SECTOR, are_few
 from .form import Form
 
 PERSISTENT_LIMIT = IN_REGISTERS  # of 16 warps; 32 keep longer rows, of few tensors
-FEW_LOADS = 3
+FEW_LOADS = 3  # with five, 32768 elements in registers took twice as long as in a loop (GELU, layer norm; an H100)
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
 MOST_SPLITS = 2048  # programs that share a row
 LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
@@ -76,7 +76,7 @@ def _split_by_choice(form: Form, tiles: list[Tile], context: CompileContext) -> 
     most = max(default, min(MOST_SPLITS, power_of_two(longest) // LEAST_SHARE))
     options = [str(1 << n) for n in range(most.bit_length())]
     rows = form.rows
-    why = f"{rows} rows of {longest} elements, and {PROCESSORS} processors: " + (
+    why = f"{_counted(rows, form.numel)} rows of {_counted(longest, form.spaces[0].numel)} elements, and {PROCESSORS} processors: " + (
         f"{default} programs for each row keep memory busy" if default > 1 else "a program for each keeps memory busy")
     chosen = int(context.decide("split-reduction", form.name, options, str(default), why, origins=_origins(form)))
     if chosen == default:
@@ -107,7 +107,12 @@ def why_idle(form: Form) -> str:
     if not form.reduces or not are_few(max(1, rows), columns, traffic):
         return ""
     what = "columns" if columns else "rows"
-    return f"{rows} {what} of {longest} would leave most of the GPU idle; separate kernels use all of it"
+    return f"{_counted(rows, form.numel)} {what} of {longest} would leave most of the GPU idle; separate kernels use all of it"
+
+
+def _counted(number: int, size: sympy.Expr) -> str:
+    """How a reason tells a number that may vary: it is one of the first call, or a least that is assumed."""
+    return str(number) if sympy.sympify(size).is_Integer else f"some {number}"
 
 
 def power_of_two(n: int) -> int:

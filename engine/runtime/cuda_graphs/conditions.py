@@ -56,7 +56,7 @@ def _around_inputs(aten: AtenGraph) -> Iterator[str]:
     inputs = {}
     for node in aten.module.graph.nodes:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             continue
         storage = value.untyped_storage()._cdata
         if node.op == "placeholder":
