@@ -126,7 +126,9 @@ def _of_another_version(path: Path) -> None:
         archive.writestr(MANIFEST, json.dumps({"schema": "ptdebug/99", "recording": "x", "files": {}, "inputs": True}))
 
 
-@pytest.mark.parametrize("damage", (_cut, _changed, _deflated, _renamed, _of_another_version, lambda path: path.write_text("no")))
+@pytest.mark.parametrize("damage", (
+    _cut, _changed, _deflated, _renamed, _of_another_version, lambda path: path.write_text("no"),
+))
 def test_a_damaged_file_is_refused_and_leaves_nothing(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     _recorded(tmp_path / "run", tmp_path / "program")
     pack(tmp_path / "run", tmp_path / "run.ptdr")

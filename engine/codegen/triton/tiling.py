@@ -75,8 +75,8 @@ def _split_by_choice(form: Form, tiles: list[Tile], context: CompileContext) -> 
     longest = form.length(form.spaces[0])
     most = max(default, min(MOST_SPLITS, power_of_two(longest) // LEAST_SHARE))
     options = [str(1 << n) for n in range(most.bit_length())]
-    rows = form.rows
-    why = f"{_counted(rows, form.numel)} rows of {_counted(longest, form.spaces[0].numel)} elements, and {PROCESSORS} processors: " + (
+    counted = f"{_counted(form.rows, form.numel)} rows of {_counted(longest, form.spaces[0].numel)} elements"
+    why = f"{counted}, and {PROCESSORS} processors: " + (
         f"{default} programs for each row keep memory busy" if default > 1 else "a program for each keeps memory busy")
     chosen = int(context.decide("split-reduction", form.name, options, str(default), why, origins=_origins(form)))
     if chosen == default:
@@ -106,8 +106,8 @@ def why_idle(form: Form) -> str:
     traffic = sum(form.buffers[n].dtype.itemsize * form.hint(sympy.Mul(*form.buffers[n].size)) for n in touched)
     if not form.reduces or not are_few(max(1, rows), columns, traffic):
         return ""
-    what = "columns" if columns else "rows"
-    return f"{_counted(rows, form.numel)} {what} of {longest} would leave most of the GPU idle; separate kernels use all of it"
+    what = f"{_counted(rows, form.numel)} {'columns' if columns else 'rows'}"
+    return f"{what} of {longest} would leave most of the GPU idle; separate kernels use all of it"
 
 
 def _counted(number: int, size: sympy.Expr) -> str:
