@@ -59,6 +59,6 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 def _print(verdict: Verdict) -> None:
     what = LIMITS[verdict.name]
     number = f"{verdict.found:.1f}" if isinstance(verdict.found, float) else str(verdict.found)
-    print(f"{'ok  ' if verdict.kept else 'OVER'}  {number} {what}, limit {verdict.limit:g}")
+    print(f"{'ok  ' if verdict.kept else 'OVER'}  {what}: {number} (limit {verdict.limit:g})")
     for place in () if verdict.kept else verdict.places:
         print(printable(f"        {place['file']}:{place['line']}  {place['what']}  ({place['compile']})"))

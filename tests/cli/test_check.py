@@ -43,7 +43,7 @@ def test_limits(recording: str, limits: str, over: list[str], capsys: pytest.Cap
 def test_what_is_to_blame(recording: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", recording, "--graph-breaks", "0", "--recompiles", "0", "--skipped-frames", "0"]) == 1
     told = capsys.readouterr().out
-    assert "OVER  1 graph breaks, limit 0" in told and "model.py:3  print()  (0/0)" in told
+    assert "OVER  graph breaks: 1 (limit 0)" in told and "model.py:3  print()  (0/0)" in told
     assert "x == 1: was 1, is 2  (0/1)" in told and "model.py:9  g: it yields  (1/0)" in told
 
 
