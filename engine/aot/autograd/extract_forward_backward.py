@@ -79,8 +79,10 @@ def _with_tellers(known: Iterable[Node], nodes: list[Node], numbers: tuple[Any, 
     `x > zuf0` has the number among its arguments, not the node of the `.item()` that gives it."""
     tellers: dict[sympy.Symbol, Node] = {}
     for node in known:
-        for symbol in unbacked_in(node.meta.get("val")):
-            tellers.setdefault(symbol, node)
+        value = node.meta.get("val")
+        if not isinstance(value, (tuple, list)):  # of several results, the part tells it that has the size
+            for symbol in unbacked_in(value):
+                tellers.setdefault(symbol, node)
     found = ancestors(nodes)
     returned = unbacked_in(numbers)
     while tellers and (more := {tellers[s] for s in needed(found) | returned if s in tellers} - found):

@@ -328,6 +328,17 @@ def test_numbers_of_the_data_that_are_results_beside_what_needs_gradients():
     assert not any("rerun" in reason for reason in dispatch.stats()["reasons"])
 
 
+@pytest.mark.parametrize("size", [
+    lambda i: i.unique().numel(), lambda i: i.unique(return_counts=True)[1].shape[0] + 1,
+    lambda i: i.unique_consecutive().shape[0], lambda i: torch.nonzero(i, as_tuple=True)[0].numel(),
+])
+def test_a_size_that_one_of_several_results_has(size):
+    """The part that has it is not left out of the forward, though nothing reads its values."""
+    dispatch.reset()
+    agrees(lambda x, i: (x * 2, size(i)), P(2, 2), torch.tensor([2, 0, 2, 1]))
+    assert not any("rerun" in reason for reason in dispatch.stats()["reasons"])
+
+
 def test_a_size_of_the_only_result_which_the_forward_checks():
     def program(x):
         n = (x[:, 0] > 0).sum().item()
