@@ -12,8 +12,8 @@ from .records import AnyRecord, Graph, Pass
 from .tables import content_hash
 
 ITEMS = (
-    "nodes", "instructions", "breaks", "guards", "statements", "candidates", "groups", "lines", "inputs", "kernels",
-    "saved",
+    "steps", "nodes", "instructions", "breaks", "guards", "statements", "candidates", "groups", "lines", "inputs",
+    "kernels", "saved",
 )
 """What counts as an item of a record, for the counts that lists show without reading it."""
 

@@ -81,6 +81,7 @@ class CompileContext:
     cpp_wrapper: bool | None = None  # whether what allocates and calls kernels is C++; None: on a GPU and for int8
     without_python: bool = False  # whether that is to run in programs without Python, too
     cuda_graphs: bool = False  # whether a graph on a GPU is captured and replayed, where it can be
+    steps: bool = False  # whether the tracer's steps are recorded, each with what it changed
     profiled: bool = False  # whether calls of kernels are marked for torch's profiler
     max_autotune: bool = False  # whether a graph is timed beside its eager twin, and the faster one runs
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not

@@ -31,10 +31,13 @@ from .records import (
     RuleMatch,
     SavedValue,
     Schedule,
+    Steps,
     Wrapper,
     split_ref,
 )
+from .render_steps import step_origins
 from .stages import ATEN, NAMES
+from .step_states import depths
 
 MOST_LINKED = 50_000
 """Items of an artifact, above which it is not linked: the links of 200,000 nodes take a gigabyte."""
@@ -247,6 +250,15 @@ def _kernel_edges(record: Kernel, key: str) -> Iterator[Edge]:
                 yield f"{MACHINE}:{name}.{product}#{number}", f"{key}#{origin}"
 
 
+def _step_edges(record: Steps, key: str) -> Iterator[Edge]:
+    depth = depths(record)
+    for number, step in enumerate(record.steps):
+        item = f"{key}#{number}"
+        for origin in step_origins(step, record.instructions[step.instruction], depth[step.frame]):
+            yield item, origin
+        yield from ((f"capture#{node}", item) for node in step.nodes)
+
+
 EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {
     Graph: _graph_edges,
     Pass: lambda record, key: _graph_edges(record.graph, key),
@@ -257,5 +269,6 @@ EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {
     Schedule: _schedule_edges,
     Partition: _partition_edges,
     Kernel: _kernel_edges,
+    Steps: _step_edges,
     Wrapper: lambda record, key: _line_edges(record.lines, key),
 }

@@ -20,7 +20,7 @@ from .decode import encoded_graph, revive
 from .facts import facts_of
 from .process_liveness import is_running
 from .records import Absent, AnyRecord, Decision, Graph, split_ref
-from .stages import order_of
+from .stages import OPTIONS, order_of
 from .tables import COUNTED_AT_FIRST, DATABASE, FORM, OLDER_FORMS, RUNNING, UNREADABLE_FORMS, stopped_mark
 from .weighted_cache import WeightedCache
 
@@ -469,6 +469,8 @@ class Recording:
             if absent.stage == stage:
                 return f": {absent.why}"
         named = [a.name for a in self.artifacts(compile_id, stage) if a.name]
+        if stage in OPTIONS and not named:
+            return f": it is recorded where `ptdebug run {OPTIONS[stage]} ...` asks for it"
         if named:
             return f" of that name; it has: {', '.join(named[:12])}{', ...' if len(named) > 12 else ''}"
         return f"; it has: {', '.join(self.stages(compile_id)) or 'nothing'}"

@@ -40,6 +40,13 @@ from .run_records import (
     SavedInput as SavedInput,
     SavedInputs as SavedInputs,
 )
+from .step_records import (
+    DELETED as DELETED,
+    Step as Step,
+    StepFrame as StepFrame,
+    StepInstruction as StepInstruction,
+    Steps as Steps,
+)
 
 SCHEMA = "ptdebug/2"
 LIMIT_REACHED = " times, the limit: "
@@ -434,5 +441,5 @@ class Absent(Record, frozen=True):
 
 AnyRecord = (
     Frame | Bytecode | Graph | Pass | Partition | Breaks | Guards | Recompile | Loops | Fusion | Schedule | Kernel
-    | Wrapper | Runtime | SavedInputs | Decision | Absent
+    | Wrapper | Runtime | SavedInputs | Decision | Absent | Steps
 )

@@ -24,6 +24,7 @@ from .records import (
     Runtime,
     SavedInputs,
     Schedule,
+    Steps,
     Wrapper,
 )
 from .render_code import render_bytecode, render_kernel, render_loops, render_product, render_wrapper
@@ -40,6 +41,7 @@ from .render_lists import (
     render_schedule,
 )
 from .render_partition import render_partition
+from .render_steps import render_state, render_steps
 
 RENDERERS: dict[type, Callable[[Any, str, str, SourceText], Listing]] = {
     Frame: render_frame,
@@ -57,6 +59,7 @@ RENDERERS: dict[type, Callable[[Any, str, str, SourceText], Listing]] = {
     Wrapper: render_wrapper,
     Runtime: render_runtime,
     SavedInputs: render_inputs,
+    Steps: render_steps,
 }
 
 
@@ -70,19 +73,17 @@ def render(record: AnyRecord, stage: str, name: str = "", source: SourceText = l
 
 
 def listing(recording: Recording, compile_id: str, stage: str, name: str = "") -> Listing:
-    """The listing of an artifact; for a kernel, `NAME.PRODUCT` (asm, ptx, ...) is a later form of it.
+    """The listing of an artifact; for a kernel, `NAME.PRODUCT` (asm, ptx, ...) is a later form of it, for the tracer's
+    steps `NAME.STEP` what it knew before a step.
 
     Raises RecordingError where it is absent (saying why) or damaged.
     """
     if stage == "decisions":
         found = [(owner, d) for owner, d in recording.decisions(compile_id) if not name or d.id == name]
         return render_decisions(found, with_compile=False)
-    kernel, dot, product = name.rpartition(".")
-    if stage == "kernels" and dot and name not in {a.name for a in recording.artifacts(compile_id, stage)}:
-        record = recording.artifact(compile_id, stage, kernel)
-        if isinstance(record, Kernel) and product in record.outputs:
-            return render_product(record, product, kernel)
-        raise RecordingError(f"{kernel} has no {product}; recorded: {', '.join(getattr(record, 'outputs', {}))}")
+    owner, dot, form = name.rpartition(".")
+    if stage in _FORMS and dot and name not in {a.name for a in recording.artifacts(compile_id, stage)}:
+        return _FORMS[stage](recording.artifact(compile_id, stage, owner), owner, form)
     record = recording.large_graph(compile_id, stage, name) or recording.artifact(compile_id, stage, name)
     try:
         made = render(record, stage, name, recording.source)
@@ -91,3 +92,19 @@ def listing(recording: Recording, compile_id: str, stage: str, name: str = "") -
     if isinstance(record, Graph | Pass):
         return named_listing(made, input_names(recording, compile_id, stage, name, graph_of(record)))
     return made
+
+
+def _product(record: AnyRecord, name: str, product: str) -> Listing:
+    if isinstance(record, Kernel) and product in record.outputs:
+        return render_product(record, product, name)
+    raise RecordingError(f"{name} has no {product}; recorded: {', '.join(getattr(record, 'outputs', {}))}")
+
+
+def _state(record: AnyRecord, name: str, step: str) -> Listing:
+    if isinstance(record, Steps) and step.isdecimal() and int(step) < len(record.steps):
+        return render_state(record, name, int(step))
+    raise RecordingError(f"{name} has no step {step}; the last one is {len(getattr(record, 'steps', ())) - 1}")
+
+
+_FORMS: dict[str, Callable[[AnyRecord, str, str], Listing]] = {"kernels": _product, "steps": _state}
+"""By stage: what NAME.FORM shows."""

@@ -99,7 +99,7 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
 
 UNITS = {"Graph": "node", "Bytecode": "instruction", "Breaks": "break", "Guards": "guard", "Loops": "statement",
          "Fusion": "pair", "Schedule": "group", "Kernel": "line", "Wrapper": "line", "SavedInputs": "input",
-         "Partition": "saved value"}
+         "Partition": "saved value", "Steps": "step"}
 
 
 def open_ref(compile_id: str, stage: str, name: str) -> Ref:

@@ -15,7 +15,7 @@ from pathlib import Path
 from .database import has_database
 from .home import existing_home, recordings
 from .recording import Recording, RecordingError
-from .stages import NAMES
+from .stages import HAVING_FORMS, NAMES
 from .tables import DATABASE, PACKED
 
 _COMPILE = re.compile(r":(\d+/\d+(?:@(?:rank)?\d+)?)(?=:|$)")
@@ -113,8 +113,8 @@ def _complete(recording: Recording, selector: Selector) -> Selector:
         compile_id = having[0]
     if stage and name and stage != "decisions":
         names = [info.name for info in recording.artifacts(compile_id, stage)]
-        of_kernel = stage == "kernels" and name.rpartition(".")[0] in names  # NAME.PRODUCT: unit_0.asm
-        if name not in names and not of_kernel:
+        is_form = stage in HAVING_FORMS and name.rpartition(".")[0] in names  # unit_0.asm, attempt_1.12
+        if name not in names and not is_form:
             raise SelectorError(f"{compile_id}:{stage} has no {name}{_nearest(name, names)}")
     return Selector(selector.recording, compile_id, stage, name)
 

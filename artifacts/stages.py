@@ -21,7 +21,8 @@ class StageInfo:
     artifacts are forms of an ATen graph, whose nodes keep their names from one to the next. `linked`: its items are
     linked to those of other stages, so it can be shown in a pane beside them. `training`: only if gradients flow.
     `replayed`: replay generates it again and compares. `stock`: why stock PyTorch's trace lacks it; "" if it may have
-    it.
+    it. `option`: what asks `ptdebug run` for it; "" where it is always recorded. `forms`: NAME.FORM shows something
+    made of the artifact NAME.
     """
 
     name: str
@@ -34,6 +35,8 @@ class StageInfo:
     training: bool = False
     replayed: bool = False
     stock: str = ""
+    option: str = ""
+    forms: bool = False
 
 
 _NO_BYTECODE = "stock's trace lacks the bytecode of ordinary frames"
@@ -41,6 +44,8 @@ _NO_BYTECODE = "stock's trace lacks the bytecode of ordinary frames"
 STAGES: tuple[StageInfo, ...] = (
     StageInfo("frame", "the function, its arguments and who called it", TRACER, linked=False),
     StageInfo("bytecode", "the original bytecode", TRACER, stock=_NO_BYTECODE),
+    StageInfo("steps", "what the tracer did, instruction by instruction", TRACER, stock="stock does not record it",
+              option="--steps", forms=True),
     StageInfo("capture", "the captured graph", TRACER),
     StageInfo("breaks", "graph breaks", TRACER, linked=False),
     StageInfo("guards", "guards", TRACER),
@@ -69,7 +74,7 @@ STAGES: tuple[StageInfo, ...] = (
     StageInfo(
         "schedule", "groups, loop order, memory", ENGINE, per_part=True,
     ),
-    StageInfo("kernels", "C++ and Triton kernels", ENGINE, per_part=True),
+    StageInfo("kernels", "C++ and Triton kernels", ENGINE, per_part=True, forms=True),
     StageInfo("wrapper", "the code that allocates buffers and calls kernels", ENGINE, per_part=True),
     StageInfo(
         "runtime", "calls, guard failures, saved inputs", RUNTIME, linked=False,
@@ -87,6 +92,9 @@ PER_PART = tuple(stage.name for stage in STAGES if stage.per_part)
 ATEN = tuple(stage.name for stage in STAGES if stage.aten)
 LINKED = tuple(stage.name for stage in STAGES if stage.linked)
 REPLAYED = tuple(stage.name for stage in STAGES if stage.replayed)
+
+HAVING_FORMS = tuple(stage.name for stage in STAGES if stage.forms)
+OPTIONS = {stage.name: stage.option for stage in STAGES if stage.option}
 
 TIMINGS = ("capture", "joint", "passes", "lowering", "scheduling", "codegen", "kernels")
 """The keys of `seconds` in a summary: what `CompileContext.timed` is called with."""

@@ -14,6 +14,7 @@ from ..artifacts.context import CompileContext, CompileId
 from ..artifacts.recorder import NullRecorder, Recorder
 
 INPUT_KINDS = ("none", "meta", "first", "all")
+ALL = "all"
 COMPILERS = ("ptdebug", "torch", "eager")
 
 
@@ -31,6 +32,11 @@ class Settings:
     check_calls: bool = False
     time_calls: bool = False
     profile: float = 0.0  # seconds
+    steps: str = ""  # compilations whose tracing is recorded step by step: "0/0,1/0", or "all"
+
+    def asks_steps(self, compile_id: CompileId) -> bool:
+        """Whether the tracer's steps of a compilation are recorded."""
+        return self.steps == ALL or str(compile_id) in self.steps.split(",")
 
 
 @dataclass
@@ -68,7 +74,8 @@ class Session:
         self.contexts += 1
         options: dict[str, Any] = {"target": self.settings.target} if self.settings.target else {}
         return CompileContext(
-            compile_id, self.recorder, self.settings.overrides, recording=self.recording, met=self.met, **options
+            compile_id, self.recorder, self.settings.overrides, recording=self.recording, met=self.met,
+            steps=self.settings.asks_steps(compile_id), **options
         )
 
     def check_overrides(self) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 from ..artifacts.decision_kinds import problem
 from .errors import CommandError
 from .main import did_you_mean
-from .session import COMPILERS, INPUT_KINDS, Settings
+from .session import ALL, COMPILERS, INPUT_KINDS, Settings
 from .targets import check_target
 
 DEFAULTS: dict[str, Any] = {
     "out": None, "name": None, "compiler": "ptdebug", "compile-all": False, "inputs": "first", "inputs-limit": "256M",
     "override": None, "target": None, "quiet": False, "check-calls": False, "time-calls": False, "profile": 0.0,
-    "keep-output": 0,
+    "keep-output": 0, "steps": "",
 }
 BUDGET = "budget"  # the table of the limits of `ptdebug check`
 ENVIRONMENT = {"out": "PTDEBUG_HOME"}
@@ -46,7 +46,7 @@ def to_settings(values: Mapping[str, Any]) -> Settings:
         inputs_limit=size(values["inputs-limit"]), target=target,
         overrides=read_overrides(Path(values["override"])) if values["override"] else {},
         check_calls=bool(values["check-calls"]), time_calls=bool(values["time-calls"]),
-        profile=_seconds(values["profile"]),
+        profile=_seconds(values["profile"]), steps=_compile_ids(values["steps"]),
     )
 
 
@@ -68,6 +68,12 @@ def _seconds(value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < float("inf"):
         raise CommandError(f"profile = {value!r}: a number of seconds was expected")
     return float(value)
+
+
+def _compile_ids(text: object) -> str:
+    if not isinstance(text, str) or not (text in ("", ALL) or re.fullmatch(r"\d+/\d+(,\d+/\d+)*", text)):
+        raise CommandError(f"steps = {text!r}: compilations were expected, such as 0/0 or 0/0,1/0, or {ALL}")
+    return text
 
 
 def _one_of(name: str, value: object, options: tuple[str, ...]) -> None:

@@ -15,7 +15,6 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from ..artifacts.listing import Line, Listing, printable, source_path
-from ..artifacts.machine_lines import MACHINE
 from ..artifacts.process_liveness import is_running
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Ref, split_ref
@@ -28,7 +27,7 @@ from .line_view import LineView
 from .outline import OTHERS
 from .outline_view import OutlineView
 from .plain import TextLine, plain
-from .session import SOURCE, Session, Target, short_name
+from .session import FORMS_OF, SOURCE, Session, Target, short_name
 
 PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
 LINKS_AFTER = 0.03  # seconds until the links of a compilation are read
@@ -233,7 +232,7 @@ class PanesScreen(Screen[None]):
         if found:
             name = split_ref(found[0])[1]
             name = source_path(name) if stage == SOURCE else name
-            target = Target(self.target.compile, "kernels" if stage == MACHINE else stage, name)
+            target = Target(self.target.compile, FORMS_OF.get(stage, stage), name)
         elif self._linked_target.compile == self.target.compile and self._linked_target.stage == stage:
             target = self._linked_target
         else:

@@ -20,6 +20,7 @@ from ..artifacts.provenance import Links, links, unlinked
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import Break, Graph, Kernel, Location, Recompile, Ref, split_ref
 from ..artifacts.render import listing
+from ..artifacts.render_steps import STATE, state_ref
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.resumed import Resumed, display_name, resumed
 from ..artifacts.search import SOURCE, search
@@ -39,7 +40,9 @@ CACHED_LINES = 100_000
 """Lines of listings that are kept."""
 LINKED_IN_PASSING = 20_000
 """Items of a compilation up to which its links are made, and it is compared, while a person waits."""
-LINKED_STAGES = (SOURCE, *LINKED, MACHINE)
+LINKED_STAGES = (SOURCE, *LINKED, MACHINE, STATE)
+FORMS_OF = {MACHINE: "kernels", STATE: "steps"}
+"""What can stand beside an artifact as if it were a stage, and the stage whose artifacts it is a form of."""
 CHAIN = ("capture", "joint", "forward", "backward", "loop_ir", "kernels", MACHINE, "wrapper")
 """The stages of the breadcrumb."""
 
@@ -204,9 +207,11 @@ class Session:
         return sorted(found, key=lambda name: PREFERRED.index(form_of(name)))
 
     def first_of(self, compile_id: str, stage: str) -> Target:
-        """The first artifact of a stage, or of the machine code."""
+        """The first artifact of a stage, of the machine code, or of the tracer's states."""
         if stage == MACHINE:
             return Target(compile_id, "kernels", next(iter(self.machine_code(compile_id)), ""))
+        if stage == STATE:
+            return Target(compile_id, "steps", f"{next(iter(self.names(compile_id, 'steps')), '')}.0")
         return Target(compile_id, stage, next(iter(self.names(compile_id, stage)), ""))
 
     def linkable(self, target: Target) -> list[str]:
@@ -216,17 +221,23 @@ class Session:
         forms = self.machine_code(target.compile)
         there = [*self.stages(target.compile), *([MACHINE] if forms else [])]
         own = MACHINE if target.stage == "kernels" and target.name in forms else target.stage
+        there += [STATE] if own == "steps" else []
         return [stage for stage in LINKED_STAGES if stage in there and stage != own]
 
     def beside(self, target: Target) -> str:
         """The stage that stands beside `target` at first: the program; beside that, what is nearest to the machine."""
         choices = self.linkable(target)
+        if STATE in choices:
+            return STATE
         wanted = ("kernels", "loop_ir", "forward", "joint", "capture", "bytecode") if target.stage == SOURCE else (
             SOURCE,)
         return next((stage for stage in wanted if stage in choices), choices[0] if choices else "")
 
     def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
         """Items of `stage` that are linked to `item`. For `passes` only those after the last pass."""
+        if stage == STATE:
+            of, name, number = split_ref(item)
+            return [state_ref(name, number)] if of == "steps" and number else []
         found = self.links(compile_id).related(item, stage)
         if stage == MACHINE and found:  # one form of them
             names = {split_ref(reference)[1] for reference in found}

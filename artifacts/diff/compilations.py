@@ -18,7 +18,7 @@ from .matching import match
 from .program_text import ProgramText
 from .stages import Context, diff_decisions, diff_records
 
-NOT_COMPARED = ("runtime",)
+NOT_COMPARED = ("runtime", "steps")
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,12 @@ from ..records import (
     Partition,
     Pass,
     Recompile,
+    Steps,
     Wrapper,
     ref,
 )
 from ..render import render
+from ..render_steps import step_text
 from .changes import CHANGED, Change, Keyed, StageDiff
 from .code import diff_code
 from .graphs import TRAITS, TRAITS_OF_STOCK, diff_graphs
@@ -206,6 +208,11 @@ def _code(first: Kernel | Wrapper, second: Kernel | Wrapper, context: Context) -
     return diff_code(mine, second.lines, first.language)
 
 
+def _steps(first: Steps, second: Steps, context: Context) -> StageDiff:
+    mine, other = ([CodeLine(step_text(record, step)) for step in record.steps] for record in (first, second))
+    return diff_code(mine, other, "text")
+
+
 def diff_decisions(first: list[Decision], second: list[Decision], context: Context) -> StageDiff:
     """The differences of two lists of decisions: what was chosen, or who chose it."""
     rule: Keyed[Any] = Keyed(lambda d: d[0], lambda d: (d[1].chosen, d[1].forced), lambda d: _decision_text(d[1]),
@@ -223,6 +230,7 @@ def _decision_text(decision: Decision) -> str:
 COMPARED: dict[type, Callable[[Any, Any, Context], StageDiff]] = {
     Frame: _frames, Bytecode: _bytecode, Graph: _graphs, Pass: _passes, Breaks: _breaks, Guards: _guards,
     Recompile: _recompile, Partition: _partition, Loops: _loops, Fusion: _fusion, Kernel: _code, Wrapper: _code,
+    Steps: _steps,
 }
 """By type of record. Schedules need more than the two records (`kernels.py`); run time is not compared."""
 

@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time the fifth call of what is compiled beside eager (what it changes, it changes again), by GPU kernel")
     add("--profile", metavar="SECONDS", type=float,
         help="profile what compiled graphs run, for so long from their first call on (`ptdebug trace`)")
+    add("--steps", metavar="F/C,...", help="record each step of the tracer in these compilations (or `all`): the stack,"
+        " the variables, nodes and guards, to be looked at forwards and backwards (stage `steps`)")
     add("--keep-output", metavar="N", type=int, help="keep the last N lines that the program prints, in the recording")
     add("--tui", action="store_true", help="open the workbench beside the program; its output is printed afterwards")
     add("--live", action="store_true", help="write the counts of calls while the program runs, for `tui --follow`")

@@ -1,8 +1,8 @@
 """Print an artifact; for a compilation its overview, for a recording its summary.
 
-Stages: frame bytecode capture breaks guards output_bytecode joint forward backward partition passes loops fusion
+Stages: frame bytecode steps capture breaks guards output_bytecode joint forward backward partition passes loops fusion
 schedule kernels wrapper runtime decisions. All artifacts of a stage are printed; NAME selects one. Outputs
-of the compiler of a kernel are NAME.OUTPUT (asm, ttir, ptx, ...).
+of the compiler of a kernel are NAME.OUTPUT (asm, ttir, ptx, ...), what the tracer knew before a step NAME.STEP.
 """
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ from ..interpreter.bytecode_record import bytecode_record
 from ..interpreter.frame_introspection import reader_called
 from ..interpreter.interpreter import Trace
 from ..interpreter.limits import Limits
+from ..interpreter.step_log import StepLog
 from ..runtime.global_modes import Modes, without_saved_tensors_hooks
 from ..shapes.dynamic_policy import DynamicPolicy
 from ..shapes.frame_shapes import FrameShapes
@@ -133,12 +134,13 @@ class _Conversion:
         stop: GraphBreak | None = None
         break_step = -1
         start = time.perf_counter()
-        for _ in range(_MAX_ATTEMPTS):
+        for number in range(1, _MAX_ATTEMPTS + 1):
             root = self._start(break_step)
             outcome: ConvertedFrame | Skip | GraphBreak | None = None
             try:
                 outcome = self._attempt(root, stop)
             finally:
+                self._record_steps(root, number, _end(root, outcome))
                 root.trace.leave_modes()
                 root.trace.end()
                 if not isinstance(outcome, ConvertedFrame):
@@ -156,6 +158,8 @@ class _Conversion:
     def _attempt(self, root: RootInterpreter, stop: GraphBreak | None) -> ConvertedFrame | Skip | GraphBreak:
         """Interpret up to `break_step` or the end, and write the code; a break says where the next attempt ends."""
         found = root.run_until_stop()
+        if root.trace.steps is not None:
+            root.trace.steps.finish(root)
         if found is None:
             try:
                 return self._finish(root, stop if root.returned is None else None)
@@ -183,6 +187,7 @@ class _Conversion:
         trace = Trace(
             TraceGraph(shapes), guards, SideEffects(), self.options, self.context, self.limits, frame.f_globals,
             modes=self.modes, resumed=origin_of(frame.code) is not None,
+            steps=StepLog() if self.context.recording and self.context.steps else None,
         )
         guards.add(None, "GLOBAL_STATE")
         names = frame.code.co_freevars
@@ -282,9 +287,25 @@ class _Conversion:
             self.backend_seconds += time.perf_counter() - start
 
     # ---- records and messages --------------------------------------------------------------------------------------
+    def _record_steps(self, root: RootInterpreter, attempt: int, end: str) -> None:
+        log = root.trace.steps
+        if log is not None:
+            log.finish(root)  # also where the tracer failed
+            self.context.record("steps", lambda: log.record(root.code.co_qualname, end), f"attempt_{attempt}")
+
     def _bytecode_out(self, code: CodeType, role: str) -> records.Bytecode:
         return bytecode_record(code, role, origin=origin_of(code))
 
+
+def _end(root: RootInterpreter, outcome: ConvertedFrame | Skip | GraphBreak | None) -> str:
+    """How an attempt ended, in one line."""
+    if isinstance(outcome, GraphBreak):
+        return f"it stops: {outcome.message}"
+    if isinstance(outcome, Skip):
+        return f"the frame runs in eager: {outcome.reason}"
+    if outcome is None:
+        return "an exception"
+    return "the frame returns" if root.returned is not None else "the graph ends here"
 
 
 _FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")

@@ -47,13 +47,15 @@ class RootInterpreter(Interpreter):
 
     def run_until_stop(self) -> GraphBreak | None:
         """Run until the frame returns (None; see `returned`), reaches `break_step` (None), or tracing stops."""
-        instructions = self.info.instructions
+        instructions, steps = self.info.instructions, self.trace.steps
         boxes = observable_boxes(self.code, self.unread)
         while self.returned is None:
             if self.trace.step == self.break_step:
                 return None
             pause()
             instruction = self.current = instructions[self.index]
+            if steps is not None:
+                steps.before(self, instruction)
             self.index += 1
             on_stack = self.stack.copy()
             before = referred(self) if self.trace.owned else None

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from ...artifacts.records import Location
@@ -29,6 +30,10 @@ class GuardBuilder(GuardedFrame):
     def specs(self) -> list[GuardSpec]:
         """All guards, in the order in which they were added."""
         return list(self._specs.values())
+
+    def since(self, count: int) -> list[GuardSpec]:
+        """All guards but the first `count`."""
+        return list(islice(self._specs.values(), count, None)) if count < len(self._specs) else []
 
     def add(self, source: Source | None, kind: str, value: Any = None, location: Location | None = None) -> None:
         """Guard the object at `source`; adding the same guard again changes nothing.

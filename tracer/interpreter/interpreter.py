@@ -43,6 +43,7 @@ from ..variables.torch.torch_function_overrides import OverrideState
 from .coroutines import is_generator, refuse_coroutine
 from .frame_introspection import reader_above
 from .limits import Limits
+from .step_log import StepLog
 
 if TYPE_CHECKING:
     from ..guards import GuardBuilder
@@ -95,6 +96,7 @@ class Trace:
     owned: list[Value] = field(default_factory=list)  # see `owned_objects.py`
     reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
     random_calls: RandomCalls = field(default_factory=RandomCalls)
+    steps: StepLog | None = None  # where a run asks for stage `steps`
     layouts_asked: int = 0  # how often the layout of a tensor was read
     layouts_assumed: int = 0  # how often the trace depended on one
 
@@ -195,10 +197,12 @@ class Interpreter:
     # ---- running ---------------------------------------------------------------------------------------------------
     def run(self) -> Value:
         """Run until the frame returns (its value) or yields (`self.yielded` is set, and returned)."""
-        instructions = self.info.instructions
+        instructions, steps = self.info.instructions, self.trace.steps
         while True:
             pause()
             instruction = self.current = instructions[self.index]
+            if steps is not None:
+                steps.before(self, instruction)
             self.index += 1
             try:
                 instruction.handler(self, instruction)
@@ -216,13 +220,16 @@ class Interpreter:
                     raise stop from error
                 finally:
                     del stop  # which holds this frame, and so the program's objects
-            if self.returned is not None:
-                return self.returned
-            if self.yielded is not None:
-                return self.yielded
+            result = self.returned if self.returned is not None else self.yielded
+            if result is not None:
+                if steps is not None:
+                    steps.ended(self)
+                return result
 
     def note_place(self, error: Unsupported | ObservedException) -> None:
         """Remember the innermost location where tracing stopped, or where the user's code raised."""
+        if self.trace.steps is not None:
+            self.trace.steps.stopped(error)
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
             error.context["location"] = self.own_location()
@@ -401,9 +408,8 @@ class Interpreter:
     def global_module(self) -> str:
         """The name of the module whose globals these are; "" for the root frame's, and for globals of no module."""
         name = self.f_globals.get("__name__")
-        if not isinstance(name, str) or getattr(sys.modules.get(name), "__dict__", None) is not self.f_globals:
-            return ""
-        return name
+        known = isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is self.f_globals
+        return str(name) if known else ""
 
     def store_global(self, name: str, value: Value) -> None:
         """`global name; name = value` (DELETED deletes it)."""
@@ -449,11 +455,9 @@ class Interpreter:
     def current_exception(self) -> Value | None:
         """The exception that is being handled (sys.exc_info()), in this frame or in a caller."""
         frame: Interpreter | None = self
-        while frame is not None:
-            if frame.handled is not None:
-                return frame.handled
+        while frame is not None and frame.handled is None:
             frame = frame.parent
-        return None
+        return None if frame is None else frame.handled
 
     def enter_context(self, manager: Value, leave: Value) -> None:
         """A `with` block starts: its `__exit__` is about to be pushed."""

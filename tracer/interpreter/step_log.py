@@ -1,0 +1,199 @@
+"""What the tracer does, instruction by instruction, for stage `steps`: kept only where a run asks for it.
+
+The log is told of each instruction before it runs. What the one before it did is then seen by comparison: on the stack,
+in the variables, in the graph and among the guards.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...artifacts.step_records import DELETED, OUTERMOST, Step, StepFrame, StepInstruction, Steps
+from ..breaks.unsupported import Unsupported
+from ..bytecode.assembly import OPCODES, Operand
+from ..sources.display_names import display_name
+from ..variables.core.base import ObservedException, Value
+from .value_texts import UNREAD, value_text
+
+if TYPE_CHECKING:
+    from ..bytecode.instructions import Instruction
+    from .interpreter import Interpreter
+
+MOST = 100_000
+"""Steps of one attempt that are kept."""
+LONGEST = 60
+"""Characters of a constant."""
+
+
+@dataclass
+class _Draft:
+    """A step that is not over."""
+
+    frame: int
+    instruction: int
+    popped: int = 0
+    pushed: tuple[int, ...] = ()
+    variables: tuple[tuple[str, int], ...] = ()
+    nodes: tuple[str, ...] = ()
+    guards: tuple[str, ...] = ()
+    raised: str = ""
+
+
+@dataclass
+class _Seen:
+    """A frame that runs, what it held when its last step began, that step's number, and the step itself until it is
+    known what it did."""
+
+    interpreter: Interpreter
+    number: int
+    stack: list[int]
+    variables: dict[str, int]
+    step: int = OUTERMOST
+    draft: _Draft | None = None
+
+
+class StepLog:
+    """The steps of one attempt. It holds the frames that run, and so the program's objects, until `finish`."""
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._left_out = 0
+        self._frames: list[StepFrame] = []
+        self._running: list[_Seen] = []  # innermost last
+        self._current: _Draft | None = None  # whose instruction runs
+        self._instructions: dict[StepInstruction, int] = {}
+        self._values: dict[str, int] = {}
+        self._nodes: dict[torch.fx.Graph, set[torch.fx.Node]] = {}
+        self._guards = 0
+
+    def before(self, interpreter: Interpreter, instruction: Instruction) -> None:
+        """An instruction of `interpreter` is about to run."""
+        if len(self._drafts) >= MOST:
+            self._left_out += 1
+            return
+        self._collect(interpreter)
+        seen = self._enter(interpreter)
+        self._settle(seen)
+        seen.step = len(self._drafts)
+        self._current = seen.draft = _Draft(seen.number, self._number_of(interpreter, instruction))
+        self._drafts.append(self._current)
+
+    def ended(self, interpreter: Interpreter) -> None:
+        """`interpreter` has returned, or yielded: what called it goes on."""
+        if self._running and self._running[-1].interpreter is interpreter:
+            self._collect(interpreter)
+            self._settle(self._running.pop())
+            self._current = self._running[-1].draft if self._running else None
+
+    def stopped(self, error: Unsupported | ObservedException) -> None:
+        """The instruction raised, in the program or in the tracer. Of what passes several frames, the first is told."""
+        if self._current is not None and not self._current.raised:
+            raised = f"raises {error.value.describe()}" if isinstance(error, ObservedException) else f"stops: {error}"
+            self._current.raised = raised
+
+    def finish(self, root: Interpreter) -> None:
+        """No more steps come: let go of the frames."""
+        self._collect(root)
+        if self._running and self._running[0].interpreter is root:
+            self._settle(self._running[0])
+        self._running.clear()
+        self._nodes.clear()
+        self._current = None
+
+    def record(self, function: str, end: str) -> Steps:
+        """The record of the attempt at `function`, which has ended in the way that `end` says."""
+        steps = tuple(Step(**vars(draft)) for draft in self._drafts)
+        return Steps(function, end, steps, tuple(self._frames), tuple(self._instructions), tuple(self._values),
+                     self._left_out)
+
+    # ---- frames ----------------------------------------------------------------------------------------------------
+    def _enter(self, interpreter: Interpreter) -> _Seen:
+        """The frame of `interpreter`, which is the innermost one now: those further in have ended, or yielded."""
+        running = self._running
+        around = next((i for i in reversed(range(len(running))) if running[i].interpreter is interpreter), None)
+        if around is not None:
+            del running[around + 1 :]
+            return running[around]
+        while running and running[-1].interpreter is not interpreter.parent:
+            running.pop()
+        stack, variables = self._held(interpreter)
+        entered_by = running[-1].step if running else OUTERMOST
+        self._frames.append(StepFrame(interpreter.code.co_qualname, entered_by, tuple(stack), tuple(variables.items())))
+        running.append(_Seen(interpreter, len(self._frames) - 1, stack, variables))
+        return running[-1]
+
+    def _held(self, interpreter: Interpreter) -> tuple[list[int], dict[str, int]]:
+        """What a frame's stack and variables hold; arguments that nothing has read yet have no value."""
+        cells = {name: cell.content for name, cell in interpreter.cells.items() if cell.content is not None}
+        variables = {name: self._value(value) for name, value in {**interpreter.locals, **cells}.items()}
+        variables |= dict.fromkeys(interpreter.unread, self._text(UNREAD))
+        return list(map(self._value, interpreter.stack)), variables
+
+    # ---- steps -----------------------------------------------------------------------------------------------------
+    def _settle(self, seen: _Seen) -> None:
+        """A frame's last step is over: what it changed is seen by comparison with what the frame held before."""
+        if seen.draft is None:
+            return
+        stack, variables = self._held(seen.interpreter)
+        same = _same(seen.stack, stack)
+        changed = [(name, value) for name, value in variables.items() if seen.variables.get(name) != value]
+        changed += [(name, DELETED) for name in seen.variables if name not in variables]
+        draft, seen.draft = seen.draft, None
+        draft.popped, draft.pushed, draft.variables = len(seen.stack) - same, tuple(stack[same:]), tuple(changed)
+        seen.stack, seen.variables = stack, variables
+
+    def _collect(self, interpreter: Interpreter) -> None:
+        """The nodes and guards that came are those of the instruction that runs."""
+        nodes, guards = self._new_nodes(interpreter.graph.graph), self._new_guards(interpreter)
+        if self._current is not None:
+            self._current.nodes += nodes
+            self._current.guards += guards
+
+    def _new_nodes(self, graph: torch.fx.Graph) -> tuple[str, ...]:
+        known = self._nodes.setdefault(graph, set())
+        if len(graph.nodes) == len(known):
+            return ()
+        made = [node for node in graph.nodes if node not in known]
+        known.update(made)
+        return tuple(node.name for node in made)
+
+    def _new_guards(self, interpreter: Interpreter) -> tuple[str, ...]:
+        added = interpreter.guards.since(self._guards)
+        self._guards += len(added)
+        return tuple(f"{spec.kind} of {display_name(spec.source)}" for spec in added)
+
+    # ---- texts -----------------------------------------------------------------------------------------------------
+    def _number_of(self, interpreter: Interpreter, instruction: Instruction) -> int:
+        location = interpreter.info.location(instruction)
+        made = StepInstruction(instruction.offset, instruction.opname, _argument(instruction), location)
+        return self._instructions.setdefault(made, len(self._instructions))
+
+    def _value(self, value: Value) -> int:
+        return self._text(value_text(value))
+
+    def _text(self, text: str) -> int:
+        return self._values.setdefault(text, len(self._values))
+
+
+def _argument(instruction: Instruction) -> str:
+    """What an instruction is applied to, in the words of `dis`."""
+    operand, value = OPCODES[instruction.opname].operand, instruction.value
+    if operand is Operand.JUMP:
+        return f"to {value}"
+    if operand is Operand.CONSTANT:
+        return f"the code of {value.co_qualname}" if isinstance(value, CodeType) else _short(repr(value))
+    return str(value) if value or operand is not Operand.NUMBER else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _same(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many items, from the bottom, are the same."""
+    pairs = enumerate(zip(first, second))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
