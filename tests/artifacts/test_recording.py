@@ -27,7 +27,7 @@ def recording(sample: Path) -> Recording:
 def test_stages_come_in_the_order_of_the_contract(recording: Recording) -> None:
     stages = recording.stages("0/0")
     assert stages == sorted(stages, key=order_of)
-    assert set(NAMES) - set(stages) == {"forward", "backward", "partition"}
+    assert set(NAMES) - set(stages) == {"forward", "backward", "partition", "steps"}
 
 
 def test_records_come_back_as_they_were_written(recording: Recording, sample_module, tmp_path: Path) -> None:

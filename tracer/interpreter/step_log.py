@@ -5,10 +5,10 @@ in the variables, in the graph and among the guards.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -16,17 +16,23 @@ from ...artifacts.step_records import DELETED, OUTERMOST, Step, StepFrame, StepI
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import OPCODES, Operand
 from ..sources.display_names import display_name
-from ..variables.core.base import ObservedException, Value
+from ..variables.core.base import ObservedException, Translator, Value
 from .value_texts import UNREAD, value_text
 
 if TYPE_CHECKING:
     from ..bytecode.instructions import Instruction
-    from .interpreter import Interpreter
 
 MOST = 100_000
 """Steps of one attempt that are kept."""
 LONGEST = 60
 """Characters of a constant."""
+
+
+class Frame(Translator, Protocol):
+    """A frame that is interpreted; `unread` are arguments that nothing has read yet."""
+
+    @property
+    def unread(self) -> Mapping[str, Any]: ...
 
 
 @dataclass
@@ -48,7 +54,7 @@ class _Seen:
     """A frame that runs, what it held when its last step began, that step's number, and the step itself until it is
     known what it did."""
 
-    interpreter: Interpreter
+    interpreter: Frame
     number: int
     stack: list[int]
     variables: dict[str, int]
@@ -70,7 +76,7 @@ class StepLog:
         self._nodes: dict[torch.fx.Graph, set[torch.fx.Node]] = {}
         self._guards = 0
 
-    def before(self, interpreter: Interpreter, instruction: Instruction) -> None:
+    def before(self, interpreter: Frame, instruction: Instruction) -> None:
         """An instruction of `interpreter` is about to run."""
         if len(self._drafts) >= MOST:
             self._left_out += 1
@@ -82,7 +88,7 @@ class StepLog:
         self._current = seen.draft = _Draft(seen.number, self._number_of(interpreter, instruction))
         self._drafts.append(self._current)
 
-    def ended(self, interpreter: Interpreter) -> None:
+    def ended(self, interpreter: Frame) -> None:
         """`interpreter` has returned, or yielded: what called it goes on."""
         if self._running and self._running[-1].interpreter is interpreter:
             self._collect(interpreter)
@@ -95,7 +101,7 @@ class StepLog:
             raised = f"raises {error.value.describe()}" if isinstance(error, ObservedException) else f"stops: {error}"
             self._current.raised = raised
 
-    def finish(self, root: Interpreter) -> None:
+    def finish(self, root: Frame) -> None:
         """No more steps come: let go of the frames."""
         self._collect(root)
         if self._running and self._running[0].interpreter is root:
@@ -111,7 +117,7 @@ class StepLog:
                      self._left_out)
 
     # ---- frames ----------------------------------------------------------------------------------------------------
-    def _enter(self, interpreter: Interpreter) -> _Seen:
+    def _enter(self, interpreter: Frame) -> _Seen:
         """The frame of `interpreter`, which is the innermost one now: those further in have ended, or yielded."""
         running = self._running
         around = next((i for i in reversed(range(len(running))) if running[i].interpreter is interpreter), None)
@@ -126,7 +132,7 @@ class StepLog:
         running.append(_Seen(interpreter, len(self._frames) - 1, stack, variables))
         return running[-1]
 
-    def _held(self, interpreter: Interpreter) -> tuple[list[int], dict[str, int]]:
+    def _held(self, interpreter: Frame) -> tuple[list[int], dict[str, int]]:
         """What a frame's stack and variables hold; arguments that nothing has read yet have no value."""
         cells = {name: cell.content for name, cell in interpreter.cells.items() if cell.content is not None}
         variables = {name: self._value(value) for name, value in {**interpreter.locals, **cells}.items()}
@@ -146,7 +152,7 @@ class StepLog:
         draft.popped, draft.pushed, draft.variables = len(seen.stack) - same, tuple(stack[same:]), tuple(changed)
         seen.stack, seen.variables = stack, variables
 
-    def _collect(self, interpreter: Interpreter) -> None:
+    def _collect(self, interpreter: Frame) -> None:
         """The nodes and guards that came are those of the instruction that runs."""
         nodes, guards = self._new_nodes(interpreter.graph.graph), self._new_guards(interpreter)
         if self._current is not None:
@@ -161,13 +167,13 @@ class StepLog:
         known.update(made)
         return tuple(node.name for node in made)
 
-    def _new_guards(self, interpreter: Interpreter) -> tuple[str, ...]:
+    def _new_guards(self, interpreter: Frame) -> tuple[str, ...]:
         added = interpreter.guards.since(self._guards)
         self._guards += len(added)
         return tuple(f"{spec.kind} of {display_name(spec.source)}" for spec in added)
 
     # ---- texts -----------------------------------------------------------------------------------------------------
-    def _number_of(self, interpreter: Interpreter, instruction: Instruction) -> int:
+    def _number_of(self, interpreter: Frame, instruction: Instruction) -> int:
         location = interpreter.info.location(instruction)
         made = StepInstruction(instruction.offset, instruction.opname, _argument(instruction), location)
         return self._instructions.setdefault(made, len(self._instructions))
