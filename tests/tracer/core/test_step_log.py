@@ -85,7 +85,7 @@ PROGRAMS: dict[str, Callable[[], Callable[..., Any]]] = {
 
 def _recorded(program: Callable[..., Any], folder: Path, steps: str) -> Recording:
     torch.compiler.reset()
-    with ptdebug.record(str(folder), steps=steps) as recording:
+    with ptdebug.record(folder.name, str(folder.parent), steps=steps) as recording:
         ptdebug.compile(program)(torch.ones(4, 8))
     return recording
 

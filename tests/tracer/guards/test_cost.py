@@ -16,7 +16,7 @@ def test_each_guard_is_measured_or_said_to_be_not(tmp_path, monkeypatch):
     def function(x, y, mode):
         return model(x) + y if mode == "add" else x
 
-    with ptdebug.record(str(tmp_path / "recording")) as recording:
+    with ptdebug.record("recording", str(tmp_path)) as recording:
         ptdebug.compile(function)(torch.randn(2, 4), torch.randn(2, 4), "add")
     record = next(record for _, record in recording.records(Guards))
     found = {(guard.kind, guard.name): guard for guard in record.guards}
