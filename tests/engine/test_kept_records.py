@@ -27,7 +27,7 @@ def test_the_halves_of_a_joint_graph(tmp_path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(stages, "describe_halves", checked)
     monkeypatch.setenv("PTDEBUG_GRAPH_CACHE", "0")
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
-    with ptdebug.record(str(tmp_path / "recording")) as recording:
+    with ptdebug.record("recording", str(tmp_path)) as recording:
         ptdebug.compile(model)(torch.randn(3, 4)).sum().backward()
     assert len(compared) == 2 and min(compared) > 4
     assert not [absent for _, absent in recording.absents() if "failed to describe" in absent.why]

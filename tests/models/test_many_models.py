@@ -98,7 +98,7 @@ def test_a_model_is_compiled_and_gives_what_eager_gives(name, inputs, graphs, op
     given = {key: value.to(device) for key, value in inputs().items()}
     with torch.no_grad():
         expected = model(**given)
-        with ptdebug.record(str(tmp_path / "recording")) as recording:
+        with ptdebug.record("recording", str(tmp_path)) as recording:
             compiled = ptdebug.compile(model)
             found = [compiled(**given) for _ in range(2)]
     compiles = [c for c in recording.compiles() if c.reason != "it has no tensor operation"]  # a device context's call

@@ -89,7 +89,7 @@ def test_steps_are_eagers(make, inputs, dtype, tmp_path):
     other = copy.deepcopy(model)
     exact = copy.deepcopy(model).double()
     expected = trained(model, model, given)
-    with ptdebug.record(str(tmp_path / "recording")) as recording:
+    with ptdebug.record("recording", str(tmp_path)) as recording:
         found = trained(other, ptdebug.compile(other), given)
     compiles = recording.compiles()
     assert {(c.status, c.reason) for c in compiles} == {("compiled", "")}, "kernels, not a fallback"

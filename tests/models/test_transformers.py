@@ -59,7 +59,7 @@ def test_a_model_is_one_graph_and_as_exact_as_eager(name, tmp_path):
         exact = dict(tensors(copy.deepcopy(model).double()(**wide)))
         eager = model(**inputs)
         compiled = ptdebug.compile(model)
-        with ptdebug.record(str(tmp_path / "recording")) as recording:
+        with ptdebug.record("recording", str(tmp_path)) as recording:
             for _ in range(2):
                 ours = compiled(**inputs)
         assert [(c.status, c.reason) for c in recording.compiles()] == [("compiled", "")], "kernels, not a fallback"

@@ -98,7 +98,7 @@ def test_the_current_gpu_has_its_number_in_graphs(function: Any, monkeypatch: py
         made.append([node.meta["val"].device for node in captured.module.graph.nodes if node.op != "output"][-1])
         return lambda *inputs: (torch.ones(4),)
 
-    with ptdebug.record(str(tmp_path)):
+    with ptdebug.record("recording", str(tmp_path)):
         session.current().graphs = graphs
         compiled = ptdebug.compile(function)
         for now[0] in (0, 1, 0, 1):
