@@ -3,9 +3,10 @@
 Of a recording, each graph is compiled and run again on its recorded inputs and compared with eager; a graph that fails
 is bisected. Where none fails, the recorded program is run, and each call of what is compiled is compared with eager. Of
 a script, the whole script is run under overrides: it fails by its exit code, by --check, or by --match, or else by a
-call that is not what it is in eager. Options come before the script. What is found is printed as overrides for
-`ptdebug run --override FILE`. Interrupted, it prints the best so far (exit code 130), and goes on where it was when it
-is started again. The exit code is 1 if there is nothing to bisect.
+call that is not what it is in eager. What is found is printed as overrides for `ptdebug run --override FILE`.
+With --commits, the first commit is named that made a script worse, with what it changed. Options come before the
+script. Interrupted, it prints the best so far (exit code 130), and goes on where it was when it is started again. The
+exit code is 1 if there is nothing to bisect.
 """
 from __future__ import annotations
 
@@ -48,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--check", metavar="CMD", default="",
         help="the script fails where this shell command does, which has its output on stdin")
     add("--match", metavar="REGEX", default="", help="the script fails where its output has a line like this")
+    add("--commits", metavar="GOOD[..BAD]", default="",
+        help="name the first commit after GOOD (up to BAD, else HEAD) that is bad: by --check or --match, or else by"
+        " exit code, or more graph breaks, recompilations, functions in eager; each runs in a worktree of git's")
     add("--slow", metavar="RATIO", type=float, default=0.0,
         help="a graph also fails that takes RATIO times as long as eager")
     add("--repeat", metavar="N", type=int, default=1,
@@ -78,9 +82,15 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.program
     arguments.forced = read_overrides(Path(arguments.override)) if arguments.override else {}
     if not words or not (_is_script(words[0]) or words[0].endswith(".py")):
+        if arguments.commits:
+            raise CommandError("--commits runs a script at each commit: give the script, not a recording")
         if arguments.check or arguments.match:
             raise CommandError("--check and --match judge the output of a script: give the script, not a recording")
         return _of_recording(words[0] if words else "@", arguments)
+    if arguments.commits:
+        from ..commit_bisection import bisect_commits
+
+        return bisect_commits(words, arguments)
     return _of_script(words, arguments)
 
 
