@@ -8,7 +8,7 @@ from .step_states import FrameState, depths, state_before
 
 STATE = "state"
 """In references, as if it were a stage: what the tracer knew before a step."""
-WIDTH = 34
+WIDTH = 24
 """Characters of the instruction, before what it did."""
 
 
