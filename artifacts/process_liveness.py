@@ -38,6 +38,8 @@ def is_running(meta: Mapping[str, Any]) -> bool | None:
 
 def ending(meta: Mapping[str, Any]) -> str:
     """The state of a program without an exit code, in words."""
+    if "imported" in meta:
+        return "read from a trace, which does not say how the program ended"
     if "ended" in meta:  # a block of `ptdebug.record` ends without one
         return "the recorded block ended"
     running, process = is_running(meta), f"process {meta.get('pid', '?')}"

@@ -94,13 +94,15 @@ class RecordingWriter(StageRecorder):
     """
 
     def __init__(self, folder: str | os.PathLike[str], command: Sequence[str] = (), compiler: str = "ptdebug",
-                 meta: Mapping[str, Any] | None = None, counters: Callable[[], Mapping[str, Runtime]] = dict) -> None:
+                 meta: Mapping[str, Any] | None = None, counters: Callable[[], Mapping[str, Runtime]] = dict,
+                 clock: Callable[[], float] = time.time, is_source: Callable[[str], bool] = os.path.isfile) -> None:
         self.folder = Path(folder).absolute()
         self.messages: list[str] = []
         self.seconds: dict[str, float] = {}
         self._extra = {"command": list(command), "compiler": compiler, **(meta or {})}
         self._lock = threading.RLock()
         self._counters = counters
+        self._clock, self._is_source = clock, is_source
         self._begun: set[str] = set()
         self._stopped = False
         self._decisions: deque[tuple[str, Decision]] = deque()
@@ -133,7 +135,7 @@ class RecordingWriter(StageRecorder):
             self._set_meta("versions", _versions())
         self._begun.add(compile_id)
         self._db.execute("INSERT OR REPLACE INTO compiles VALUES(?,?,?,?,?,?,?,?)",
-                         (compile_id, function, file, line, time.time(), RUNNING, "", "{}"))
+                         (compile_id, function, file, line, self._clock(), RUNNING, "", "{}"))
 
     def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
         """Store `record`; it replaces an earlier one of the same compilation, stage and name."""
@@ -309,7 +311,7 @@ class RecordingWriter(StageRecorder):
 
     def _keep_source(self, path: str) -> None:
         self._sources.add(path)
-        if os.path.isfile(path):
+        if self._is_source(path):
             content = Path(path).read_bytes()
             data = compress(content)
             key = content_hash(data)

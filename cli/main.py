@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "run a program as python would, and record what the compiler does",
     "tui": "open the workbench",
     "serve": "open the workbench in a browser, on localhost only",
+    "import": "make a recording of a trace that PyTorch wrote (TORCH_TRACE)",
     "ls": "list the recordings, newest first",
     "show": "print one artifact, or the summary of a recording",
     "breaks": "the graph breaks: where, why, what to change",

@@ -71,12 +71,30 @@ class StockRecorder(logging.Handler):
         self._files: dict[int, str] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
+        """One event, as torch logs it."""
+        self.event(getattr(record, "metadata", {}), getattr(record, "payload", None) or "")
+
+    @property
+    def known(self) -> int:
+        """Of how many compilations there were events."""
+        return len(self._compilations)
+
+    def event(self, facts: Mapping[str, Any], text: str) -> None:
         """One event; one that cannot be read is skipped, and said once."""
         try:
-            self._event(getattr(record, "metadata", {}), getattr(record, "payload", None) or "")
+            self._event(facts, text)
         except Exception as error:
             session.current().say(
                 f"ptdebug: some of stock's trace could not be read: {type(error).__name__}: {error}")
+
+    def finish(self) -> None:
+        """The trace has ended: record compilations whose last event is missing, for the process was killed."""
+        for compile_id, compilation in self._compilations.items():
+            if compilation.ended is None:
+                place = compilation.stack[-1] if compilation.stack else {}
+                function, file = str(place.get("name", "?")), self._files.get(place.get("filename", -1), "?")
+                session.current().recorder.begin(compile_id, function, file, place.get("line", 0))
+                _record_all(compile_id, compilation)
 
     def _event(self, facts: Mapping[str, Any], text: str) -> None:
         if "str" in facts:
@@ -181,6 +199,9 @@ def _keep_code(compilation: _Compilation, text: str) -> None:
         key = "kernels", compilation.name(kernel.name)
         compilation.records[key] = msgspec.structs.replace(kernel, name=key[1])
         compilation.latest.append(key)
+    own = {name.rpartition(".")[2] for stage, name in compilation.latest if stage == "kernels"}
+    compilation.records["schedule", compilation.name()] = torch_trace_text.called(text, own)
+    compilation.latest.append(("schedule", compilation.name()))
     if compilation.trains:
         compilation.part = "backward"
 
@@ -190,18 +211,16 @@ def _keep_schedule(compilation: _Compilation, text: str) -> None:
     part = compilation.latest[0][1]
     graph = f"{part}.00_post_grad" if part else "00_post_grad"
     own = {name.rpartition(".")[2] for stage, name in compilation.latest if stage == "kernels"}
-    key = "schedule", part
-    made = torch_trace_text.schedule(text, graph, own)
-    code = compilation.records.get(("wrapper", part))
-    if not made.groups and isinstance(code, Wrapper):  # of a backward, the mapping is empty
-        made = torch_trace_text.called(code, own)
-    compilation.records[key] = made
-    compilation.latest.append(key)
-    known = compilation.records.get(("passes", graph))
-    if isinstance(known, Pass):
-        linked = torch_trace_text.with_captured(known.graph, text)
-        compilation.records["passes", graph] = msgspec.structs.replace(known, graph=linked)
-        compilation.latest.append(("passes", graph))
+    known, code = compilation.records.get(("passes", graph)), compilation.records.get(("wrapper", part))
+    if not isinstance(known, Pass) or not isinstance(code, Wrapper):
+        return
+    nodes = {node.id for node in known.graph.nodes if node.op == "call_function"}
+    made = torch_trace_text.schedule(text, graph, own, "\n".join(line.text for line in code.lines), nodes)
+    if made.groups:  # of a backward, the mapping may be empty
+        compilation.records["schedule", part] = made
+    linked = torch_trace_text.with_captured(known.graph, text)
+    compilation.records["passes", graph] = msgspec.structs.replace(known, graph=linked)
+    compilation.latest.append(("passes", graph))
 
 
 def _mark_cached(compilation: _Compilation) -> None:

@@ -260,25 +260,26 @@ def kernels(text: str) -> Iterator[Kernel]:
         yield Kernel(name, language, tuple(_lines(source.strip("\n"))), (name,))
 
 
-def schedule(text: str, graph: str, kernels: Collection[str]) -> Schedule:
-    """The calls of the generated code, in their order, from Inductor's mapping of them to the nodes of `graph`, a pass;
-    what is not among `kernels` is a library's."""
+def schedule(text: str, graph: str, kernels: Collection[str], code: str, nodes: set[str]) -> Schedule:
+    """The calls of the generated `code`, in their order, from Inductor's mapping of them to the `nodes` of `graph`, a
+    pass; what is not among `kernels` is a library's. The mapping may have calls of code that was written before."""
     found: dict[str, list[str]] = msgspec.json.decode(text).get("cppCodeToPost", {})
-    calls = sorted((int(number), name, nodes) for key, nodes in found.items()
-                   for name, _, number in (key.rpartition(":"),))
+    calls = sorted((int(number), name, computed) for key, computed in found.items()
+                   for name, _, number in (key.rpartition(":"),)
+                   if name in kernels or (name in code and nodes & set(computed)))
     return Schedule(tuple(
         ScheduledGroup(f"call{number}", "loops" if name in kernels else "extern", (), name,
                        origins=tuple(ref("passes", node, graph) for node in dict.fromkeys(nodes)))
         for number, name, nodes in calls))
 
 
-def called(code: Wrapper, kernels: Collection[str]) -> Schedule:
+def called(code: str, kernels: Collection[str]) -> Schedule:
     """The calls that generated code makes, in their order, where the mapping names none: without their nodes."""
     found = []
-    for line in code.lines:
-        if library := LIBRARY_CALL.match(line.text):
+    for line in code.split("\n"):
+        if library := LIBRARY_CALL.match(line):
             found.append(("extern", library[1]))
-        elif (kernel := _KERNEL_CALL.match(line.text)) and kernel[1] in kernels:
+        elif (kernel := _KERNEL_CALL.match(line)) and kernel[1] in kernels:
             found.append(("loops", kernel[1]))
     return Schedule(tuple(ScheduledGroup(f"call{number}", kind, (), name)
                           for number, (kind, name) in enumerate(found, 1)))

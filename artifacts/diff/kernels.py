@@ -59,7 +59,7 @@ def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stag
     """The differences of two schedules; `pairs` are the ATen nodes that are the same ones."""
     if first.as_captured:
         return _diff_compilers(first, second, pairs, stage, name)
-    kin = _kin(first, second, pairs)
+    kin = _by_name(first, second) if _silent(first, second) else _kin(first, second, pairs)
     back: dict[str, list[str]] = defaultdict(list)
     for one, others in kin.items():
         for other in others:
@@ -99,8 +99,7 @@ def diff_schedules(first: Groups, second: Groups, pairs: Mapping[str, str], stag
 def _diff_compilers(first: Groups, second: Groups, pairs: Mapping[str, str], stage: str, name: str) -> StageDiff:
     """The differences of what two compilers made of one captured graph. One operator of it may be several kernels on
     both sides: these are compared together, for which one is which is not known."""
-    silent = [side for side in (first, second) if side.schedule.groups and not any(side.nodes.values())]
-    if silent:
+    if _silent(first, second):
         counts = " -> ".join(_counted(side.schedule) for side in (first, second))
         return StageDiff(stage, name, "group", (Change(
             CHANGED, _counted(first.schedule), _counted(second.schedule), UNPAIRED),), 0, (f"{counts}: {UNPAIRED}",))
@@ -128,6 +127,11 @@ def _diff_compilers(first: Groups, second: Groups, pairs: Mapping[str, str], sta
             changes.append(Change(CHANGED, texts[0], texts[1], detail, refs=refs))
     both = f"{same} of {len(second.schedule.groups)} kernels and library calls compute the same operations"
     return StageDiff(stage, name, "group", tuple(changes), same, (both,))
+
+
+def _silent(first: Groups, second: Groups) -> bool:
+    """Whether one side does not say what its kernels compute."""
+    return any(side.schedule.groups and not any(side.nodes.values()) for side in (first, second))
 
 
 TOGETHER = "compute the same operations together"
@@ -164,6 +168,15 @@ def _together(first: Groups, second: Groups, pairs: Mapping[str, str]) -> list[_
 
 def _refs(stage: str, name: str, one: str, other: str) -> tuple[str, str]:
     return ref(stage, one, name), ref(stage, other, name)
+
+
+def _by_name(first: Groups, second: Groups) -> dict[str, list[str]]:
+    """For each group of the first, the one of the second with its name; of several, in their order."""
+    waiting: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for group in second.schedule.groups:
+        waiting[group.kind, group.kernel].append(group.id)
+    return {group.id: [waiting[group.kind, group.kernel].pop(0)] if waiting[group.kind, group.kernel] else []
+            for group in first.schedule.groups}
 
 
 def _kin(first: Groups, second: Groups, pairs: Mapping[str, str]) -> dict[str, list[str]]:

@@ -74,15 +74,17 @@ def _named(info: CompileInfo | None, after: Mapping[str, Resumed], partner: Comp
 
 def _run(first: Recording, second: Recording) -> RunDiff:
     one, other = documents = summary(first), summary(second)
-    facts: list[tuple[str, Any, Any]] = [
-        (name, one[name], other[name]) for name in ("compiler", "exit_code")
-    ]
-    facts.append(("command", " ".join(one["command"]), " ".join(other["command"])))
+    facts: list[tuple[str, Any, Any]] = [("compiler", one["compiler"], other["compiler"])]
     versions = [d["versions"] for d in documents]
-    facts += [(name, versions[0].get(name, "-"), versions[1].get(name, "-")) for name in {**versions[0], **versions[1]}]
-    environments = [r.meta.get("environment", {}) for r in (first, second)]
-    facts += [(name, environments[0].get(name, "-"), environments[1].get(name, "-"))
-              for name in {**environments[0], **environments[1]}]
+    if all(r.meta.get("imported") is None for r in (first, second)):  # else what is not there is not known
+        facts.append(("exit_code", one["exit_code"], other["exit_code"]))
+        facts.append(("command", " ".join(one["command"]), " ".join(other["command"])))
+        versions += [r.meta.get("environment", {}) for r in (first, second)]
+    else:
+        known = versions[0].keys() & versions[1].keys()
+        versions = [{name: version for name, version in told.items() if name in known} for told in versions]
+    for told, others in zip(versions[::2], versions[1::2]):
+        facts += [(name, told.get(name, "-"), others.get(name, "-")) for name in {**told, **others}]
     counts = [d["counts"] for d in documents]
     seconds = [sum(c["seconds"]["total"] for c in d["compiles"]) for d in documents]
     silent = {"decisions"} if one["compiler"] != other["compiler"] else set()  # stock's trace has none
@@ -94,9 +96,8 @@ def _run(first: Recording, second: Recording) -> RunDiff:
 
 def _recompiles(first: Recording, second: Recording, texts: tuple[ProgramText, ProgramText]) -> StageDiff:
     sides = []
-    for recording in (first, second):
+    for recording, script in zip((first, second), _scripts(first, second)):
         after, infos = resumed(recording), {info.id: info for info in recording.compiles()}
-        script = _script(recording)
         sides.append([(display_name(infos[owner], after), _kind(infos[owner], script)[0].rpartition(".")[2], found)
                       for owner, found in recompiles(recording) if owner in infos])
     rule: Keyed[Any] = Keyed(lambda e: (e[1], e[2].subject or e[2].guard), lambda e: (e[2].expected, e[2].actual),
@@ -114,10 +115,10 @@ def _kind(info: CompileInfo, script: str) -> tuple[str, str]:
     return (head if at and line.isdigit() else name), "the script" if file == script else file
 
 
-def _script(recording: Recording) -> str:
-    """The name of the file that was run."""
-    command = recording.meta.get("command", [])
-    return command[0].rpartition("/")[2] if command else ""
+def _scripts(*recordings: Recording) -> list[str]:
+    """The names of the files that were run; "" for all where one of them is not known, as of a trace."""
+    commands = [recording.meta.get("command", []) for recording in recordings]
+    return [command[0].rpartition("/")[2] if all(commands) else "" for command in commands]
 
 
 # ---- which compilation is which --------------------------------------------------------------------------------------
@@ -126,7 +127,8 @@ def _pairs(
 ) -> list[tuple[CompileInfo | None, CompileInfo | None]]:
     """Compilations of one function (its name, file and, for a resume function, the text of the line of its break) pair
     in order; what has no partner comes last."""
-    left = [_keys(first, texts[0]), _keys(second, texts[1])]
+    scripts = _scripts(first, second)
+    left = [_keys(first, texts[0], scripts[0]), _keys(second, texts[1], scripts[1])]
     partner: dict[str, CompileInfo] = {}
     for coarser in (lambda key: key, _unqualified):  # stock's records have no qualified names
         waiting: dict[Hashable, list[CompileInfo]] = defaultdict(list)
@@ -150,8 +152,8 @@ def _unqualified(key: Key) -> Key:
     return key[0].rpartition(".")[2], *key[1:]
 
 
-def _keys(recording: Recording, text: ProgramText) -> list[tuple[CompileInfo, Key]]:
-    after, script = resumed(recording), _script(recording)
+def _keys(recording: Recording, text: ProgramText, script: str) -> list[tuple[CompileInfo, Key]]:
+    after = resumed(recording)
     found = []
     for info in recording.compiles():
         place = after[info.id].place if info.id in after else None

@@ -39,6 +39,8 @@ from .graphs import TRAITS, TRAITS_OF_STOCK, diff_graphs
 from .program_text import ProgramText
 
 _WORD = re.compile(r"\w+")
+_OF_ONE_RUN = re.compile(r"\b\d{9,}\b|0x[0-9a-f]{6,}|[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12}|(?<=___)\d+")
+"""Addresses, random names, and numbers that stock gives to what it makes: others in each process."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,13 @@ def _meta(meta: Any) -> str:
 
 
 def _bytecode(first: Bytecode, second: Bytecode, context: Context) -> StageDiff:
-    sides = [[CodeLine(f"{i.opname} {i.argument}".strip()) for i in record.instructions] for record in (first, second)]
+    sides = [[CodeLine(f"{i.opname} {_of_any_run(i.argument)}".strip()) for i in record.instructions]
+             for record in (first, second)]
     return replace(diff_code(sides[0], sides[1], "text"), noun="instruction")
+
+
+def _of_any_run(text: str) -> str:
+    return _OF_ONE_RUN.sub("...", text)
 
 
 def _graphs(first: Graph, second: Graph, context: Context) -> StageDiff:
@@ -141,8 +148,9 @@ def _guard_text(guard: Guard) -> str:
 def _guards(first: Guards, second: Guards, context: Context) -> StageDiff:
     if not context.one_compiler:
         return _guarded_objects(first, second)
-    rule: Keyed[Any] = Keyed(lambda g: (g.source, g.kind), lambda g: (_guard_text(g), g.expected), _guard_text,
-                 lambda g: g.location, lambda g: ref("guards", g.id))
+    rule: Keyed[Any] = Keyed(lambda g: (g.source, g.kind),
+                 lambda g: (_of_any_run(_guard_text(g)), _of_any_run(g.expected)), _guard_text, lambda g: g.location,
+                 lambda g: ref("guards", g.id))
     found = _keyed(rule, [g for g in first.guards if not g.implicit], [g for g in second.guards if not g.implicit],
                    "guard")
     symbols: Keyed[Any] = Keyed(lambda s: s.source, lambda s: s.why,

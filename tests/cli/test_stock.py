@@ -99,9 +99,11 @@ def test_kernels_with_their_nodes() -> None:
     """From Inductor's mapping: calls in their order, and where the nodes of a graph after its passes come from."""
     mapping = json.dumps({
         "cppCodeToPost": {"extern_kernels.mm:2": ["mm"], "cpp_fused_sin_0:10": ["add", "sin"],
-                          "cpp_fused_sin_0:1": ["sin"]},
+                          "cpp_fused_sin_0:1": ["sin"], "cpp_fused_cos_0:3": ["cos"],
+                          "extern_kernels.bmm:4": ["sin"], "extern_kernels.mm:5": ["elsewhere"]},
         "postToPre": {"sin": ["y"]}})
-    groups = torch_trace_text.schedule(mapping, "00_post_grad", {"cpp_fused_sin_0"}).groups
+    code = "    cpp_fused_sin_0(a)\n    extern_kernels.mm(a, b, out=c)"  # the mapping has another code's calls, too
+    groups = torch_trace_text.schedule(mapping, "00_post_grad", {"cpp_fused_sin_0"}, code, {"mm", "sin", "add"}).groups
     assert [(g.id, g.kind, g.kernel) for g in groups] == [
         ("call1", "loops", "cpp_fused_sin_0"), ("call2", "extern", "extern_kernels.mm"),
         ("call10", "loops", "cpp_fused_sin_0")]
@@ -112,7 +114,7 @@ def test_kernels_with_their_nodes() -> None:
 
 def test_kernels_without_their_nodes() -> None:
     """Inductor maps none of a backward's: the calls of the code are counted."""
-    code = torch_trace_text.wrapper("""
+    code = """
 cpp_fused_sin_0 = async_compile.cpp_pybinding(['float*'], r''' ''')
     def call(self, args):
         buf0 = empty_strided_cpu((4, ), (1, ), torch.float32)
@@ -120,7 +122,7 @@ cpp_fused_sin_0 = async_compile.cpp_pybinding(['float*'], r''' ''')
         extern_kernels.mm(buf0, buf1, out=buf2)
         buf3 = torch.ops.aten.sort.default(buf2)
         triton_poi_1.run(buf3, 4, stream=stream0)
-""")
+"""
     groups = torch_trace_text.called(code, {"cpp_fused_sin_0", "triton_poi_1"}).groups
     assert [(g.kind, g.kernel) for g in groups] == [
         ("loops", "cpp_fused_sin_0"), ("extern", "extern_kernels.mm"), ("extern", "torch.ops.aten.sort.default"),
@@ -185,9 +187,10 @@ def test_recording_of_stock(
 
 def test_what_stock_tells_of_training_is_shown(
     ptdebug: Callable[..., CompletedProcess[str]], warm: Callable[..., CompletedProcess[str]], tmp_path: Path,
+    environment: dict[str, str],
 ) -> None:
     """The backward's kernels, though it is compiled after all else; recompilations of a frame that breaks, too; and
-    what the trace does not hold is said to be not known."""
+    what the trace does not hold is said to be not known. The files of the same trace say the same."""
     (tmp_path / "program.py").write_text("""
 import torch
 class Net(torch.nn.Module):
@@ -206,9 +209,16 @@ def main():
     fast(torch.randn(5, 8)).backward()
 main()
 """)
-    done = ptdebug("run", "--name", "r", "--compiler", "torch", "--json", "summary.json", "program.py", timeout=300)
+    done = ptdebug("run", "--name", "r", "--compiler", "torch", "--json", "summary.json", "program.py", timeout=300,
+                   env=environment | {"TORCH_TRACE": str(tmp_path / "trace")})
     assert done.returncode == 0, done.stderr
+    assert warm("import", "trace", "--name", "imported").returncode == 0
+    imported = json.loads(warm("show", "imported", "--json").stdout)
+    same = warm("diff", "r", "imported")
+    assert same.returncode == 0 and f"no differences in {len(imported['compiles'])} compilations" in same.stdout
+    assert imported["versions"]["torch"].startswith("2.") and (imported["command"], imported["exit_code"]) == ([], None)
     summary = json.loads((tmp_path / "summary.json").read_text())
+    assert imported["counts"] == summary["counts"]
     assert summary["counts"]["kernels"] >= 3 and summary["counts"]["extern_calls"] >= 2
     assert "wrapper" in summary["compiles"][0]["stages"]
     [broken] = summary["graph_breaks"]
