@@ -7,7 +7,8 @@ the summary after it), `interpose.py` (acts when the program imports torch), `to
 tracer). `api.py` is the Python interface, `module.py` a compiled `nn.Module`, `compile_options.py` what `compile`
 accepts, `exporting.py` makes packages, `serving.py` warms up and bundles caches. `subprocesses.py` and `child_startup/`
 record child processes, `torch_trace_import.py` what PyTorch's own compiler does (`trace_import.py`: from files that it
-wrote), `torch_settings.py` says which of PyTorch's settings are honoured, and `dynamo_compatibility.py` answers Dynamo's introspection. `checks.py` is `doctor`,
-`scripts/` runs a script again and again, for `minify`. The others serve one command or one option of `run` each, which
-their first lines name, or all of them (`settings.py`, `printing.py`, `errors.py`).
+wrote), `torch_settings.py` says which of PyTorch's settings are honoured, `dynamo_compatibility.py` answers Dynamo's
+introspection. `checks.py` is `doctor`, `scripts/` runs a script again and again, for `minify`. The others serve one
+command or one option of `run` each, which their first lines name, or all of them (`settings.py`, `printing.py`,
+`errors.py`).
 """
