@@ -29,6 +29,7 @@ from model import f
 
 print(f(torch.ones(4)).sum().item())
 """
+BREAKING = MODEL.replace("    return y + 1", "    print(end=\"\")\n    return y + 1")
 
 
 def git(folder: Path, *words: str) -> str:
@@ -36,66 +37,69 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", str(folder), *own, *words], check=True, capture_output=True, text=True).stdout
 
 
+def repository(folder: Path, script: str, *models: str) -> Path:
+    """A repository whose commits v1, v2, ... each have another src/model.py; the folder of the script."""
+    source = folder / "project" / "src"
+    source.mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main", "project")
+    (source / "train.py").write_text(script)
+    for number, text in enumerate(models, 1):
+        (source / "model.py").write_text(text)
+        git(source, "add", "-A")
+        git(source, "commit", "-q", "-m", f"change {number}")
+        git(source, "tag", f"v{number}")
+    return source
+
+
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """Seven commits; the fourth logs a value, which breaks the graph, the sixth cannot be imported, the last can."""
-    folder = tmp_path / "project"
-    (folder / "src").mkdir(parents=True)
-    git(tmp_path, "init", "-q", "-b", "main", "project")
-    breaking = MODEL.replace("    return y + 1", "    print(end=\"\")\n    return y + 1")
-    texts = [MODEL, MODEL.replace("* 2", "* 3"), MODEL.replace("* 2", "* 4"), breaking,
-             breaking.replace("* 2", "* 5"), "syntax error", breaking.replace("* 2", "* 6")]
-    (folder / "src" / "train.py").write_text(TRAIN)
-    for number, text in enumerate(texts, 1):
-        (folder / "src" / "model.py").write_text(text)
-        git(folder, "add", "-A")
-        git(folder, "commit", "-q", "-m", f"change {number}")
-        git(folder, "tag", f"v{number}")
-    return folder
+def plain(tmp_path: Path) -> Path:
+    """Commits that print their number, the third of which cannot be imported; nothing is compiled."""
+    numbers = ["N = 1", "N = 2", "syntax error", "N = 4", "N = 5"]
+    return repository(tmp_path, "from model import N\nprint(N)\n", *numbers)
 
 
-def test_the_commit_that_added_a_graph_break(repository: Path, warm: Command) -> None:
-    (repository / "src" / "model.py").write_text("the person is in the middle of something")
-    found = warm("bisect", "--commits", "v1..v5", "train.py", cwd=repository / "src")
+def test_the_commit_that_added_a_graph_break(tmp_path: Path, warm: Command) -> None:
+    here = repository(tmp_path, TRAIN, MODEL, MODEL.replace("* 2", "* 3"), BREAKING, BREAKING.replace("* 2", "* 5"))
+    (here / "model.py").write_text("the person is in the middle of something")
+    found = warm("bisect", "--commits", "v1..v3", "train.py", cwd=here)
     assert found.returncode == 0, found.stderr
-    assert "A Person  change 4" in found.stdout.splitlines()[0]
+    assert "A Person  change 3" in found.stdout.splitlines()[0]
     assert "graph breaks: 0 -> 1" in found.stdout and 'print(end="")' in found.stdout
-    assert (repository / "src" / "model.py").read_text().startswith("the person")
-    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert (here / "model.py").read_text().startswith("the person")
+    assert len(git(here, "worktree", "list").splitlines()) == 1
     names = next(line for line in found.stdout.splitlines() if "ptdebug diff" in line).split()[-2:]
     compared = warm("diff", *names)
     assert compared.returncode == 1 and "1 graph break" in compared.stdout
 
 
-def test_what_is_bad_can_be_said_and_what_cannot_be_judged_is_skipped(repository: Path, warm: Command) -> None:
-    check = "python3 -c \"import os, sys; c = os.environ['PTDEBUG_EXIT_CODE']; x = sys.stdin.read(); " \
-            "sys.exit(125 if c != '0' else float(x.split()[-1]) > 25)\""
-    found = warm("bisect", "--json", "--commits", "v4", "--check", check, "train.py", cwd=repository / "src")
+def test_what_is_bad_can_be_said_and_what_cannot_be_judged_is_skipped(plain: Path, warm: Command) -> None:
+    check = "test $PTDEBUG_EXIT_CODE = 0 || exit 125; test $(tail -1) -lt 4"
+    found = warm("bisect", "--json", "--commits", "v1", "--check", check, "train.py", cwd=plain)
     document = json.loads(found.stdout)
-    assert document["first_bad"]["subject"] == "change 7" and document["last_good"]["subject"] == "change 5"
-    assert [commit["subject"] for commit in document["skipped"]] == ["change 6"]
+    assert document["first_bad"]["subject"] == "change 4" and document["last_good"]["subject"] == "change 2"
+    assert [commit["subject"] for commit in document["skipped"]] == ["change 3"]
     assert document["why"] == "the check exits with 1"
+    found = warm("bisect", "--commits", "v1", "--match", "^[45]$", "train.py", cwd=plain)
+    assert "change 4" in found.stdout.splitlines()[0] and "its output has ^[45]$" in found.stdout
 
 
-def test_what_is_no_question(repository: Path, warm: Command, tmp_path: Path) -> None:
-    here = repository / "src"
-    fine = warm("bisect", "--commits", "v1..v3", "train.py", cwd=here)
+def test_what_is_no_question(plain: Path, warm: Command, tmp_path: Path) -> None:
+    fine = warm("bisect", "--commits", "v1..v2", "train.py", cwd=plain)
     assert fine.returncode == 1 and "is no worse than" in fine.stdout
-    for words, said in {
-        ("v3..v1",): "v3 is not before v1", ("nothing",): "there is no commit nothing here",
-        ("v7",): "there is no commit after v7", ("v6..v7",): "v6 is not good: exit code 1: SyntaxError",
-    }.items():
-        refused = warm("bisect", "--commits", *words, "train.py", cwd=here)
-        assert refused.returncode == 2 and said in refused.stderr, refused.stderr
     (tmp_path / "alone.py").write_text("")
+    for words, said in {
+        ("v2..v1", "train.py"): "v2 is not before v1", ("nothing", "train.py"): "there is no commit nothing here",
+        ("v5", "train.py"): "there is no commit after v5", ("v3..v4", "train.py"): "v3 is not good: exit code 1:",
+        ("v1", "@"): "give the script",
+    }.items():
+        refused = warm("bisect", "--commits", *words, cwd=plain)
+        assert refused.returncode == 2 and said in refused.stderr, refused.stderr
     refused = warm("bisect", "--commits", "v1", "alone.py")
     assert refused.returncode == 2 and "is in no git repository" in refused.stderr
-    refused = warm("bisect", "--commits", "v1", "@")
-    assert refused.returncode == 2 and "give the script" in refused.stderr
 
 
-def test_a_module_installed_from_the_working_folder_is_told(repository: Path, warm: Command, tmp_path: Path,
-                                                            environment: dict[str, str]) -> None:
-    (tmp_path / "outside.py").write_text(f"import sys\nsys.path.insert(0, {str(repository / 'src')!r})\n{TRAIN}")
-    refused = warm("bisect", "--commits", "v1..v3", str(tmp_path / "outside.py"), cwd=repository)
+def test_a_module_installed_from_the_working_folder_is_told(warm: Command, tmp_path: Path) -> None:
+    here = repository(tmp_path, TRAIN, MODEL, MODEL.replace("* 2", "* 3"))
+    (tmp_path / "outside.py").write_text(f"import sys\nsys.path.insert(0, {str(here)!r})\n{TRAIN}")
+    refused = warm("bisect", "--commits", "v1..v2", str(tmp_path / "outside.py"), cwd=here)
     assert refused.returncode == 2 and "was loaded from the working folder, not from the commit" in refused.stderr
