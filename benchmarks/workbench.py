@@ -9,7 +9,7 @@ prints for each: milliseconds until the key that opens it changes the screen, an
 pressed there until the screen changes, of the clock and of CPU time up to then, and until it rests (what is shown
 beside a row may come later): median and 95th percentile; and megabytes resident at the end. First it prints the
 seconds to the first paint, last those until a search over everything shows its first results. Each number is the least
-of `repeats`: others may be at work on the machine.
+of `repeats`: others may be at work on the machine. A start before the first has compiled the modules, as pip does.
 """
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Terminal:
         self.started = time.perf_counter()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+            os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", PYTHONDONTWRITEBYTECODE="")
             os.execv(sys.executable, [sys.executable, "-m", "ptdebug", "tui", selector])
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
 
@@ -151,6 +151,7 @@ def measure(folder: Path, size: tuple[int, int], repeats: int, wanted: Callable[
     """Print the figures."""
     megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     print(f"recording of {megabytes:.0f} MB, {size[0]}x{size[1]}")
+    _settled(str(folder), size).close()
     if wanted("first paint"):
         _first_paint(folder, size, repeats, "", re.escape(folder.name), "first paint")
         _first_paint(folder, size, repeats, ":0/0:capture", "200001|output", f"a stage of {LONG:,} lines")
@@ -177,10 +178,16 @@ def _first_paint(
     print(f"{title}: {min(painted)[0]:.2f} s, {min(cpu for _, cpu in painted):.2f} s of CPU time", flush=True)
 
 
-def _screen(folder: Path, size: tuple[int, int], repeats: int, screen: Screen) -> list[Key]:
-    terminal = Terminal(f"{folder}{screen.place}", size)
+def _settled(selector: str, size: tuple[int, int]) -> Terminal:
+    """The workbench where nothing is computed any more."""
+    terminal = Terminal(selector, size)
     terminal.read(0.05, until=r"\$ ptdebug")
     terminal.rest()
+    return terminal
+
+
+def _screen(folder: Path, size: tuple[int, int], repeats: int, screen: Screen) -> list[Key]:
+    terminal = _settled(f"{folder}{screen.place}", size)
     opens = rows = ""
     for number, key in enumerate(screen.opening, 1):
         opened = terminal.key(key)
@@ -217,9 +224,7 @@ def _search(folder: Path, size: tuple[int, int], repeats: int) -> None:
     for text in (b"n7_", b"fused_3", b"no such text"):
         times = []
         for _ in range(repeats):
-            terminal = Terminal(str(folder), size)
-            terminal.read(0.05, until=r"\$ ptdebug")
-            terminal.rest()
+            terminal = _settled(str(folder), size)
             terminal.key(b"s")
             used = terminal.cpu
             os.write(terminal.fd, text + ENTER)
