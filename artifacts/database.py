@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,13 +116,23 @@ class Database:
 
     def content(self, key: bytes) -> bytes | None:
         """The content with that hash; None if it is missing or damaged."""
-        for size, data in self.rows("SELECT size, data FROM blobs WHERE hash=?", tuple[Size, bytes], key):
-            content = _unpacked(data, size)
-            if content is not None and key in (content_hash(data), content_hash(content)):
-                return content
-            self._problem(f"content {key.hex()[:12]} is damaged")
+        return self.stored(key)()
+
+    def stored(self, key: bytes) -> Callable[[], bytes | None]:
+        """The content with that hash, read; the function decompresses it, in any thread: None if it is missing or
+        damaged."""
+        row = next(self.rows("SELECT size, data FROM blobs WHERE hash=?", tuple[Size, bytes], key), None)
+        return partial(self._checked, key, row)
+
+    def _checked(self, key: bytes, row: tuple[Any, ...] | None) -> bytes | None:
+        if row is None:
+            self._problem(f"content {key.hex()[:12]} is missing")
             return None
-        self._problem(f"content {key.hex()[:12]} is missing")
+        size, data = row
+        content = _unpacked(data, size)
+        if content is not None and key in (content_hash(data), content_hash(content)):
+            return content
+        self._problem(f"content {key.hex()[:12]} is damaged")
         return None
 
     def decisions(self, compile_id: str | None, kind: str | None) -> Iterator[tuple[str, bytes]]:

@@ -378,6 +378,11 @@ class Recording:
                 found += [(owner + database.suffix, d) for d in there if kind is None or d.kind == kind]
         return found
 
+    def encoded_decisions(self, compile_id: str) -> Iterator[bytes]:
+        """The decisions of a compilation as they are stored, some at a time."""
+        for database, owner_there in self._databases_of(compile_id):
+            yield from (content for _, content in database.decisions(owner_there, None))
+
     def count_decisions(self, compile_id: str | None = None) -> int:
         """How many decisions there are, without reading them."""
         counts = self.decisions_by_compile(compile_id)
@@ -406,10 +411,10 @@ class Recording:
         stage, name, _ = split_ref(reference)
         return self.artifact(compile_id, stage, name)
 
-    def holds(self, info: ArtifactInfo, word: bytes) -> bool:
-        """Whether the stored record of an artifact has `word` (in small letters) in it, without decoding it."""
+    def content_of(self, info: ArtifactInfo) -> Callable[[], bytes | None]:
+        """What is stored of an artifact, read; the function decompresses it, in any thread."""
         _, at, pid = info.compile.partition("@")
-        return word in (self._database(at + pid).content(info.hash) or b"").lower()
+        return self._database(at + pid).stored(info.hash)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
     def _rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:

@@ -7,8 +7,10 @@ only the words of the listing itself could match.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from .listing import Line, text_lines
 from .machine_lines import PREFERRED
@@ -17,11 +19,15 @@ from .records import Kernel
 from .render import listing
 from .render_run import render_run
 from .stages import order_of
+from .word_scan import WordScan, holds
 
 SOURCE = "source"
 """In the place of a stage: a file of the program, whose path is the name."""
 LARGE = 5000
 """Items of an artifact above which its listing takes a while."""
+AHEAD = 8
+"""Compilations whose records are being looked through while the one before is searched."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,35 +57,77 @@ class Scope:
     name: str = ""
 
 
-def search(recording: Recording, text: str, scope: Scope = Scope()) -> Iterator[list[Found]]:
-    """The matching lines, one list for each place that was searched (empty where there are none), so that the caller
+@dataclass(frozen=True)
+class Step:
+    """What one place had, and how far the search is: `share` (0 to 1) of the part that it is in. What was recorded is
+    searched first; `is_added` while only words that the listings add, as "nodes", could still match."""
+
+    found: list[Found]
+    share: float
+    is_added: bool = False
+
+
+def search(recording: Recording, text: str, scope: Scope = Scope()) -> Iterator[Step]:
+    """The matching lines, one step for each place that was searched (empty where there are none), so that the caller
     can stop, or show how far it is. Case is ignored where `text` has no capitals."""
     if not scope.compile and not scope.stage:
-        yield _of_lines(Place(), render_run(recording).lines, text)
+        yield Step(_of_lines(Place(), render_run(recording).lines, text), 0.0)
     if not scope.stage:
         for path in recording.sources():
-            yield _of_lines(Place("", SOURCE, path), text_lines(recording.source(path) or ""), text)
-    word = max(re.findall(r"\w+", text), key=len, default="").lower().encode()
+            yield Step(_of_lines(Place("", SOURCE, path), text_lines(recording.source(path) or ""), text), 0.0)
     large: list[ArtifactInfo] = []
     unlikely: list[ArtifactInfo | str] = []
-    for compile_id in [scope.compile] if scope.compile else [info.id for info in recording.compiles()]:
+    compiles = [scope.compile] if scope.compile else [info.id for info in recording.compiles()]
+    with WordScan(max(re.findall(r"\w+", text), key=len, default="")) as scan:
+        for number, (infos, holding) in enumerate(_ahead(_looked_through(recording, compiles, scope, scan))):
+            share = (number + 1) / len(compiles)
+            is_large = any(info.items > LARGE for info in infos)  # other stages' listings may read that one, too
+            hashes = holding()
+            for info in infos:
+                if info.hash not in hashes:
+                    unlikely.append(info)
+                elif is_large:
+                    large.append(info)
+                else:
+                    yield Step(_of_artifact(recording, info, text), share)
+            decisions = list(recording.encoded_decisions(compiles[number])) if scope.stage in ("", "decisions") else []
+            if any(holds(content, scan.word) for content in decisions):
+                yield Step(_of_decisions(recording, compiles[number], text), share)
+            elif decisions:
+                unlikely.append(compiles[number])
+            yield Step([], share)
+    for info in sorted(large, key=lambda info: info.items):
+        yield Step(_of_artifact(recording, info, text), 1.0)
+    for number, left in enumerate(unlikely):
+        found = _of_decisions(recording, left, text) if isinstance(left, str) else _of_artifact(recording, left, text)
+        yield Step(found, number / len(unlikely), True)
+
+
+def _looked_through(
+    recording: Recording, compiles: list[str], scope: Scope, scan: WordScan,
+) -> Iterator[tuple[list[ArtifactInfo], Callable[[], set[bytes]]]]:
+    """Of each compilation the artifacts, and what waits for the hashes of those whose records hold the word."""
+    for compile_id in compiles:
         infos = _artifacts(recording, compile_id, scope)
-        has_large = any(info.items > LARGE for info in infos)  # listings of its other stages may read that one, too
-        for info in infos:
-            if has_large:
-                large.append(info)
-                yield []
-            elif recording.holds(info, word):
-                yield _of_artifact(recording, info, text)
-            else:
-                unlikely.append(info)
-                yield []
-        if scope.stage in ("", "decisions") and recording.count_decisions(compile_id):
-            unlikely.append(compile_id)
-    for info in sorted(large, key=lambda info: (not recording.holds(info, word), info.items)):
-        yield _of_artifact(recording, info, text)
-    for left in unlikely:
-        yield _of_decisions(recording, left, text) if isinstance(left, str) else _of_artifact(recording, left, text)
+        yield infos, scan.begin(recording, infos)
+
+
+def _ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items, each when AHEAD more have been begun."""
+    begun: deque[T] = deque()
+    for item in items:
+        begun.append(item)
+        if len(begun) > AHEAD:
+            yield begun.popleft()
+    yield from begun
+
+
+def progress_text(step: Step, found: bool) -> str:
+    """How far a search is; `found` says whether something was found so far."""
+    if not step.is_added:
+        return f"{step.share:.0%} of what was recorded is searched"
+    nothing = "" if found else "nothing that was recorded matches; "
+    return f"{nothing}{step.share:.0%} of what listings add to it is searched"
 
 
 def find_rows(lines: tuple[Line, ...], text: str) -> list[int]:

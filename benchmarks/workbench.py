@@ -8,8 +8,9 @@
 prints for each: milliseconds until the key that opens it changes the screen, and until its rows are there; for keys
 pressed there until the screen changes, of the clock and of CPU time up to then, and until it rests (what is shown
 beside a row may come later): median and 95th percentile; and megabytes resident at the end. First it prints the
-seconds to the first paint, last those until a search over everything shows its first results. Each number is the least
-of `repeats`: others may be at work on the machine. A start before the first has compiled the modules, as pip does.
+seconds to the first paint, last those until a search over everything shows its first results, or that nothing that was
+recorded matches. Each number is the least of `repeats`: others may be at work on the machine. A start before the first
+has compiled the modules, as pip does.
 """
 from __future__ import annotations
 
@@ -228,7 +229,7 @@ def _search(folder: Path, size: tuple[int, int], repeats: int) -> None:
             terminal.key(b"s")
             used = terminal.cpu
             os.write(terminal.fd, text + ENTER)
-            found = terminal.read(0.05, until=r"\d+ lines|no match", limit=30)
+            found = terminal.read(0.05, until=r"\d+ lines|no match|nothing that was recorded", limit=300)
             times.append((found.settled / 1000, terminal.cpu - used))
             terminal.close()
         print(f"search for {text.decode()!r}, first results: {min(times)[0]:.2f} s, "

@@ -12,6 +12,7 @@ from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from ..artifacts.listing import Line, Listing, printable
+from ..artifacts.search import progress_text
 from .code_view import CodeView
 from .key_bar import KeyBar
 from .line_view import LineView
@@ -53,7 +54,7 @@ class SearchScreen(Screen["Match | None"]):
         if message.value:
             self._matches = []
             self.query_one("#results", CodeView).query_text = message.value
-            self._show([], False, True)
+            self._show([], "searching ...")
             self._search(message.value)
 
     @work(thread=True, exclusive=True, group="search", exit_on_error=False)
@@ -61,30 +62,30 @@ class SearchScreen(Screen["Match | None"]):
         worker = get_current_worker()
         found: list[Match] = []
         shown, last = 0, time.monotonic()
-        for matches in self._session.search(text):
+        for step, matches in self._session.search(text):
             if worker.is_cancelled:
                 return
             found += matches
             if len(found) >= LIMIT:
                 break
-            if len(found) > shown and (not shown or time.monotonic() - last > SHOW_EVERY):
+            if (found and not shown) or time.monotonic() - last > SHOW_EVERY:
                 shown, last = len(found), time.monotonic()
-                self.app.call_from_thread(self._show, found[:], False, True)
-        self.app.call_from_thread(self._show, found[:LIMIT], len(found) >= LIMIT)
+                self.app.call_from_thread(self._show, found[:], progress_text(step, bool(found)))
+        self.app.call_from_thread(self._show, found[:LIMIT], "there are more" if len(found) >= LIMIT else "")
 
-    def _show(self, found: list[Match], more: bool, searching: bool = False) -> None:
+    def _show(self, found: list[Match], note: str) -> None:
         first = not self._matches
-        self._matches = found
-        width = max((len(short_name(match.target)) for match in found), default=0)
-        texts = [f"{short_name(m.target):<{width}} {m.row + 1:>5}  {m.text.strip()}" for m in found]
-        lines = tuple(Line(printable(text)) for text in texts)
-        results = self.query_one("#results", CodeView)
-        results.show(Listing("results", "text", lines), 0 if first else results.cursor)
-        counted = f"{len(found)} lines" + (" (there are more)" if more else "") + (", searching" if searching else "")
-        nothing = "searching ..." if searching else "no match"
-        self.query_one("#status", TextLine).say(f"{counted}; enter opens one" if found else nothing)
-        if found and first:
-            results.focus()
+        if len(found) != len(self._matches) or not found:
+            self._matches = found
+            width = max((len(short_name(match.target)) for match in found), default=0)
+            texts = [f"{short_name(m.target):<{width}} {m.row + 1:>5}  {m.text.strip()}" for m in found]
+            results = self.query_one("#results", CodeView)
+            results.show(Listing("results", "text", tuple(Line(printable(text)) for text in texts)),
+                         0 if first else results.cursor)
+            if found and first:
+                results.focus()
+        counted = f"{len(found)} lines{f' ({note})' if note else ''}; enter opens one"
+        self.query_one("#status", TextLine).say(counted if found else note or "no match")
 
     @on(LineView.Chosen, "#results")
     def _chosen(self, message: LineView.Chosen) -> None:

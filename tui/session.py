@@ -23,7 +23,7 @@ from ..artifacts.render import listing
 from ..artifacts.render_steps import STATE, state_ref
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.resumed import Resumed, display_name, resumed
-from ..artifacts.search import SOURCE, search
+from ..artifacts.search import SOURCE, Step, search
 from ..artifacts.selector import Selector
 from ..artifacts.stages import ATEN, LINKED
 from ..artifacts.summary import ranked_breaks, summary
@@ -344,12 +344,13 @@ class Session:
     def _unlinked(self, compile_id: str) -> list[str]:
         return unlinked(self.recording, compile_id)
 
-    def search(self, text: str) -> Iterator[list[Match]]:
-        """The lines with `text` (case ignored where it is all lower case), one list for each place searched."""
+    def search(self, text: str) -> Iterator[tuple[Step, list[Match]]]:
+        """How far it is, and the lines with `text` (case ignored where it is all lower case) of each place searched."""
         first = self.compiles[0].id if self.compiles else ""
-        for found in search(self.recording, text):
-            yield [Match(Target(f.place.compile or (first if f.place.stage else ""), f.place.stage, f.place.name),
-                         f.row if f.place.stage else 0, f.text) for f in found]
+        for step in search(self.recording, text):
+            yield step, [
+                Match(Target(f.place.compile or (first if f.place.stage else ""), f.place.stage, f.place.name),
+                      f.row if f.place.stage else 0, f.text) for f in step.found]
 
     def _listing(self, target: Target) -> Listing:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,13 +17,14 @@ from typing import Any
 from ...artifacts.home import existing_home, recordings
 from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording, RecordingError
-from ...artifacts.search import SOURCE, Found, Scope, search
+from ...artifacts.search import SOURCE, Found, Scope, Step, progress_text, search
 from ...artifacts.selector import Selector, find, open_selected, parse
 from ..errors import CommandError
 from ..printing import add_json, print_json, print_lines, say
 
 EXAMPLE = "ptdebug search relu @ @~1:kernels"
 MOST = 200  # lines
+SHOW_EVERY = 0.25  # seconds
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,9 @@ def _found(searched: list[Scoped], arguments: argparse.Namespace) -> Iterator[di
     count = 0
     for one in searched:
         progress = _Progress(one)
-        for matches in search(one.recording, arguments.text, one.scope):
-            progress.step(bool(matches))
-            for match in matches:
+        for step in search(one.recording, arguments.text, one.scope):
+            progress.show(step)
+            for match in step.found:
                 yield _document(one, match)
                 count += 1
                 if arguments.limit and count > arguments.limit:
@@ -152,18 +154,20 @@ class _Progress:
     """How much was searched, on one line of a terminal."""
 
     def __init__(self, one: Scoped) -> None:
-        self._name = one.name
+        self._name = printable(one.name)
         self._shows = sys.stderr is not None and sys.stderr.isatty()
-        self._count = 0
+        self._found = False
+        self._last = time.monotonic()
         self._shown = False
 
-    def step(self, found: bool) -> None:
+    def show(self, step: Step) -> None:
         """Another place was searched."""
-        self._count += 1
-        if found:
+        self._found = self._found or bool(step.found)
+        if step.found:
             self.clear()
-        elif self._shows and self._count % 250 == 0:
-            sys.stderr.write(f"\r{printable(self._name)}: {self._count} artifacts read")
+        elif self._shows and time.monotonic() - self._last > SHOW_EVERY:
+            self._last = time.monotonic()
+            sys.stderr.write(f"\r\x1b[K{self._name}: {progress_text(step, self._found)}")
             sys.stderr.flush()
             self._shown = True
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from ptdebug.artifacts import records as r
 from ptdebug.artifacts.recording import Recording
-from ptdebug.artifacts.search import LARGE, search
+from ptdebug.artifacts.search import LARGE, progress_text, search
 from ptdebug.artifacts.store import RecordingWriter
+from ptdebug.artifacts.word_scan import holds
 from ptdebug.cli.main import main
 
 PROGRAM = "import torch\n\ndef f(x):\n    return x.sigmoid() + 1\n"
@@ -103,7 +104,28 @@ def test_small_artifacts_that_hold_the_word_come_first(tmp_path: Path) -> None:
         writer.record(f"0/{number}", "capture", "", graph(*nodes))
     writer.close(0)
     with Recording.open(tmp_path / "r") as recording:
-        first = next(matches for matches in search(recording, "long") if matches)
+        first = next(step.found for step in search(recording, "long") if step.found)
         assert first[0].place.compile == "0/2"
-        operations = next(matches for matches in search(recording, "operations") if matches)
+        operations = next(step.found for step in search(recording, "operations") if step.found)
         assert [m.place.compile for m in operations] == ["0/0"]
+
+
+def test_what_was_recorded_is_searched_before_what_listings_add(home: Path) -> None:
+    with Recording.open(home / "first") as recording:
+        for text, added in (("vmovups", False), ("because", False), ("operations", True), ("nowhere", True)):
+            steps = list(search(recording, text))
+            parts = [step.is_added for step in steps]
+            assert parts == sorted(parts) and all(0 <= step.share <= 1 for step in steps)
+            assert {step.is_added for step in steps if step.found} == ({added} if text != "nowhere" else set())
+        assert progress_text(steps[-1], False).startswith("nothing that was recorded matches; ")
+
+
+def test_a_word_in_any_case_is_found_without_decoding(home: Path) -> None:
+    for content, word, there in (('{"a":"Re_LU"}', "re_lu", True), ('{"a":"relu"}', "re_lu", False), ("", "x", False),
+                                 ("ends\0then ReLU", "relu", True), ("RELU\u00c9", "relu\u00e9", True)):
+        assert holds(content.encode(), word.encode()) == there
+
+
+def test_a_search_without_words_reads_everything(home: Path) -> None:
+    with Recording.open(home / "first") as recording:
+        assert any(step.found and not step.is_added for step in search(recording, "()"))

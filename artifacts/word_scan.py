@@ -1,0 +1,59 @@
+"""Which records of a recording hold a word, found without decoding them, on all processors."""
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+
+from .recording import ArtifactInfo, Recording
+
+
+class WordScan:
+    """Looks for a word, whatever its case; each content is read once, however many artifacts have it."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word.lower().encode()
+        self._known: dict[bytes, Future[bool]] = {}
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1)
+
+    def __enter__(self) -> WordScan:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def begin(self, recording: Recording, infos: Sequence[ArtifactInfo]) -> Callable[[], set[bytes]]:
+        """Begin to look; what is returned waits for the hashes of those artifacts whose content holds the word (without
+        a word, of all)."""
+        for info in infos:
+            if self.word and info.hash not in self._known:
+                self._known[info.hash] = self._threads.submit(_is_in, recording.content_of(info), self.word)
+        known = {info.hash: self._known[info.hash] for info in infos} if self.word else {}
+        return lambda: {info.hash for info in infos if not known or known[info.hash].result()}
+
+
+def _is_in(content_of: Callable[[], bytes | None], word: bytes) -> bool:
+    return holds(content_of() or b"", word)
+
+
+def holds(content: bytes, word: bytes) -> bool:
+    """Whether `word`, in small letters, is in a content, in any."""
+    find = _strcasestr()
+    if not word.isascii():
+        return word.decode() in content.decode("utf-8", "replace").lower()
+    if find is None or b"\0" in content:
+        return word in content.lower()
+    return find(content, word) is not None
+
+
+@lru_cache(maxsize=1)
+def _strcasestr() -> Callable[[bytes, bytes], int | None] | None:
+    """The C library's, which is as fast as `lower` and `in`, but lets other threads run; None where there is none."""
+    try:
+        found = ctypes.CDLL(None).strcasestr
+    except (AttributeError, OSError, TypeError):
+        return None
+    found.restype, found.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
+    return found
