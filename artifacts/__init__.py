@@ -10,10 +10,10 @@ records); `context.py` (what the compiler calls to hand over records and decisio
 Then what reads it: `database.py`, `decode.py` and `recording.py`, `selector.py` and `home.py` (which recording),
 `files.py`, `facts.py` and `kept_stages.py`, `provenance.py` (which lines of the stages belong together), `summary.py`,
 `search.py` with `word_scan.py`, `why.py` with `related_decisions.py`, `break_costs.py`, `break_edits.py`,
-`guard_costs.py`, `failures.py`, `cuda_graphs.py`, `rank_groups.py`, `isolated_compiles.py` and `resumed.py` (questions),
+`guard_costs.py`, `failures.py`, `cuda_graphs.py`, `rank_groups.py`, `isolated_compiles.py`, `resumed.py` (questions),
 `listing.py`, `render.py` and the other `render_*.py` (records to lines of text), `decompile.py` (bytecode to Python),
-`diff/` (what differs),
-`html_report.py`, `chrome_trace.py` and `packing.py` with `redaction.py` (files to send), `budget.py` (limits for CI).
+`diff/` (what differs), `html_report.py`, `chrome_trace.py` and `packing.py` with `redaction.py` (files to send),
+`budget.py` (limits for CI).
 `measured.py` and `profiles.py` are files beside a recording, `machine_lines.py` knows the lines of compiled kernels.
 `input_names.py`, `rounding.py` and `weighted_cache.py` are small tools of these.
 
