@@ -130,7 +130,7 @@ class Database:
             return None
         size, data = row
         content = _unpacked(data, size)
-        if content is not None and key in (content_hash(data), content_hash(content)):
+        if content is not None and (key == content_hash(data) or key == content_hash(content)):
             return content
         self._problem(f"content {key.hex()[:12]} is damaged")
         return None
