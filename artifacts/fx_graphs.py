@@ -176,14 +176,23 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     """Metadata of a (fake) strided tensor; symbolic sizes become strings."""
     strided = tensor.layout is sys.modules["torch"].strided
     offset = tensor.storage_offset() if strided else 0
-    return TensorMeta(
-        _dtype_name(tensor.dtype),
+    return _shared_meta(
+        tensor.dtype,
         _sizes(tensor.shape),
         _sizes(tensor.stride()) if strided else (),
-        _printed(tensor.device),
+        tensor.device,
         tensor.requires_grad,
         offset if type(offset) is int else size_record(offset),
     )
+
+
+@lru_cache(maxsize=4096)
+def _shared_meta(
+    dtype: torch.dtype, shape: tuple[int | str, ...], stride: tuple[int | str, ...], device: torch.device,
+    requires_grad: bool, offset: int | str,
+) -> TensorMeta:
+    """Most tensors of a graph have the metadata of others: one record for all is no new object for the collector."""
+    return TensorMeta(_dtype_name(dtype), shape, stride, _printed(device), requires_grad, offset)
 
 
 _INTEGERS = frozenset([int])

@@ -15,6 +15,8 @@ from .guarded_frame import GuardedFrame
 BUDGET = 1_000_000  # nanoseconds for the check of all, and as many for those of each
 CHECKS = 8  # in one sample
 SAMPLES = 5
+LONG = BUDGET // (CHECKS * SAMPLES)
+"""Nanoseconds of a check that is long enough to be measured alone."""
 
 
 class Cost(NamedTuple):
@@ -45,18 +47,9 @@ def measured(tree: BuiltTree, frame: GuardedFrame) -> Costs:
 def check_nanoseconds(root: Any, f_locals: Mapping[str, Any]) -> int:
     """How long one check of all guards below `root` takes on the frame that was compiled: the shortest of some samples,
     0 where it does not pass any more."""
-    found: list[int] = []
-    until = time.perf_counter_ns() + BUDGET
-    for _ in range(SAMPLES):
-        start = time.perf_counter_ns()
-        for _ in range(CHECKS):
-            if not root.check(f_locals):
-                return 0
-        now = time.perf_counter_ns()
-        found.append((now - start) // CHECKS)
-        if now > until:
-            break
-    return min(found)
+    if not root.check(f_locals):
+        return 0
+    return round(_nanoseconds(root.check, f_locals))
 
 
 def _each(tree: BuiltTree, frame: GuardedFrame) -> dict[int, Cost]:
@@ -94,14 +87,19 @@ def _each(tree: BuiltTree, frame: GuardedFrame) -> dict[int, Cost]:
 
 
 def _nanoseconds(guard: Any, value: Any) -> float:
-    """How long one call takes, the shortest of some samples."""
-    clock, found = time.perf_counter_ns, []
-    for _ in range(SAMPLES):
+    """How long one call takes, the shortest of some samples: of a long one, of few calls."""
+    clock = time.perf_counter_ns
+    start = clock()
+    guard(value)
+    first = clock() - start
+    checks = 1 if first > LONG else CHECKS
+    found = [float(first)]
+    for _ in range(SAMPLES if first * SAMPLES < BUDGET else 1):
         start = clock()
-        for _ in repeat(None, CHECKS):
+        for _ in repeat(None, checks):
             guard(value)
-        found.append(clock() - start)
-    return min(found) / CHECKS
+        found.append((clock() - start) / checks)
+    return min(found)
 
 
 def _cheapest_call() -> float:

@@ -71,20 +71,22 @@ def _record(
 ) -> Guard:
     kind, expectation, expression = KINDS[check.kind], check.expectation, check.source.expression
     name = display_name(check.source)
+    code = kind.code(expression, expectation)
+    text = _expression_text(code if name == expression else kind.code(name, expectation))
     cost = costs.each.get(check.index)
     node = nodes.get(expression)
     return Guard(
         id=f"g{check.index}",
         source=expression,
         kind=check.kind,
-        code=kind.code(expression, expectation),
+        code=code,
         expected=kind.expected(expectation),
         subject=kind.subject(expectation),
         location=check.location,
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
         name=in_program(name),
-        text=in_program(_expression_text(kind.code(name, expectation))),
+        text=in_program(text),
         implicit=check.location is None and check.kind == "TYPE_MATCH",
         check_ns=None if cost is None else cost.nanoseconds,
         together=1 if cost is None else cost.guards,

@@ -1,6 +1,8 @@
 """What each guard costs is measured when it is installed, and told."""
 from __future__ import annotations
 
+import time
+
 import ptdebug
 import torch
 from ptdebug.artifacts.guard_costs import costliest, guard_cost, guards_cost
@@ -40,3 +42,15 @@ def test_each_guard_is_measured_or_said_to_be_not(tmp_path, monkeypatch):
     assert "default dtype torch.float32" in guard_text(settings) and "autocast" not in guard_text(settings)
     assert ("torch's settings", settings.check_ns) in listed
     assert failed_objects(record, Runtime(2, 1, failed={settings.source: 1}))[0][0].startswith("torch's settings")
+
+
+def test_a_long_check_is_measured_in_few_calls():
+    for seconds, most in ((0.002, 2), (0.0, 1 + cost.SAMPLES * cost.CHECKS)):
+        calls = []
+
+        def check(value, calls=calls, seconds=seconds):
+            calls.append(value)
+            time.sleep(seconds)
+
+        assert cost._nanoseconds(check, "x") >= seconds * 1e9
+        assert len(calls) == most or (seconds == 0.0 and len(calls) < most)
