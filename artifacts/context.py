@@ -85,6 +85,7 @@ class CompileContext:
     profiled: bool = False  # whether calls of kernels are marked for torch's profiler
     max_autotune: bool = False  # whether a graph is timed beside its eager twin, and the faster one runs
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
+    rerun: bool = False  # whether the frame runs again after what its graph raises, and handles that
     breakable: bool = False  # whether the frame can break at its first data-dependent read: raise DataDependentError
     guarded: tuple[tuple[str, str, str], ...] = ()  # source, kind and code of the frame's guards, when recording
     code: CodeType | None = None  # of the frame, as the program has it, when recording

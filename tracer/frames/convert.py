@@ -277,6 +277,7 @@ class _Conversion:
         at_end = Modes.now()
         self.modes.restore(graph.sets_modes)
         self.context.breakable = graph.data_dependent is not None and not self.options.fullgraph
+        self.context.rerun = bool(graph.caught) or graph.runtime_assert is not None
         try:
             return self.options.backend(captured, self.context)
         except DataDependentError as error:
