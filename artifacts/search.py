@@ -76,40 +76,44 @@ def search(recording: Recording, text: str, scope: Scope = Scope()) -> Iterator[
         for path in recording.sources():
             yield Step(_of_lines(Place("", SOURCE, path), text_lines(recording.source(path) or ""), text), 0.0)
     large: list[ArtifactInfo] = []
-    unlikely: list[ArtifactInfo | str] = []
+    told: set[str] = set()  # compilations whose decisions hold the word
     compiles = [scope.compile] if scope.compile else [info.id for info in recording.compiles()]
     with WordScan(max(re.findall(r"\w+", text), key=len, default="")) as scan:
-        for number, (infos, holding) in enumerate(_ahead(_looked_through(recording, compiles, scope, scan))):
+        for number, (infos, ended) in enumerate(_ahead(_looked_through(recording, compiles, scope, scan))):
+            ended()
             share = (number + 1) / len(compiles)
             is_large = any(info.items > LARGE for info in infos)  # other stages' listings may read that one, too
-            hashes = holding()
             for info in infos:
-                if info.hash not in hashes:
-                    unlikely.append(info)
-                elif is_large:
+                if scan.found(info) and is_large:
                     large.append(info)
-                else:
+                elif scan.found(info):
                     yield Step(_of_artifact(recording, info, text), share)
-            decisions = list(recording.encoded_decisions(compiles[number])) if scope.stage in ("", "decisions") else []
-            if any(holds(content, scan.word) for content in decisions):
+            if any(holds(content, scan.word) for content in _decisions(recording, compiles[number], scope)):
+                told.add(compiles[number])
                 yield Step(_of_decisions(recording, compiles[number], text), share)
-            elif decisions:
-                unlikely.append(compiles[number])
             yield Step([], share)
     for info in sorted(large, key=lambda info: info.items):
         yield Step(_of_artifact(recording, info, text), 1.0)
-    for number, left in enumerate(unlikely):
-        found = _of_decisions(recording, left, text) if isinstance(left, str) else _of_artifact(recording, left, text)
-        yield Step(found, number / len(unlikely), True)
+    for number, compile_id in enumerate(compiles):
+        share = number / len(compiles)
+        for info in _artifacts(recording, compile_id, scope):
+            if not scan.found(info):
+                yield Step(_of_artifact(recording, info, text), share, True)
+        if compile_id not in told and any(_decisions(recording, compile_id, scope)):
+            yield Step(_of_decisions(recording, compile_id, text), share, True)
 
 
 def _looked_through(
     recording: Recording, compiles: list[str], scope: Scope, scan: WordScan,
-) -> Iterator[tuple[list[ArtifactInfo], Callable[[], set[bytes]]]]:
-    """Of each compilation the artifacts, and what waits for the hashes of those whose records hold the word."""
+) -> Iterator[tuple[list[ArtifactInfo], Callable[[], None]]]:
+    """Of each compilation the artifacts, and what waits until they are looked through."""
     for compile_id in compiles:
         infos = _artifacts(recording, compile_id, scope)
         yield infos, scan.begin(recording, infos)
+
+
+def _decisions(recording: Recording, compile_id: str, scope: Scope) -> Iterator[bytes]:
+    return recording.encoded_decisions(compile_id) if scope.stage in ("", "decisions") else iter(())
 
 
 def _ahead(items: Iterator[T]) -> Iterator[T]:

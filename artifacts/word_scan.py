@@ -15,7 +15,8 @@ class WordScan:
 
     def __init__(self, word: str) -> None:
         self.word = word.lower().encode()
-        self._known: dict[bytes, Future[bool]] = {}
+        self._begun: dict[bytes, Future[bool]] = {}
+        self._known: dict[bytes, bool] = {}
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1)
 
     def __enter__(self) -> WordScan:
@@ -24,14 +25,24 @@ class WordScan:
     def __exit__(self, *exception: object) -> None:
         self._threads.shutdown(cancel_futures=True)
 
-    def begin(self, recording: Recording, infos: Sequence[ArtifactInfo]) -> Callable[[], set[bytes]]:
-        """Begin to look; what is returned waits for the hashes of those artifacts whose content holds the word (without
-        a word, of all)."""
-        for info in infos:
-            if self.word and info.hash not in self._known:
-                self._known[info.hash] = self._threads.submit(_is_in, recording.content_of(info), self.word)
-        known = {info.hash: self._known[info.hash] for info in infos} if self.word else {}
-        return lambda: {info.hash for info in infos if not known or known[info.hash].result()}
+    def begin(self, recording: Recording, infos: Sequence[ArtifactInfo]) -> Callable[[], None]:
+        """Begin to look through the contents of artifacts; what is returned waits until that is done."""
+        begun = []
+        for info in infos if self.word else ():
+            if info.hash not in self._known and info.hash not in self._begun:
+                self._begun[info.hash] = self._threads.submit(_is_in, recording.content_of(info), self.word)
+            begun.append(info.hash)
+
+        def wait() -> None:
+            for key in begun:
+                if key in self._begun:
+                    self._known[key] = self._begun.pop(key).result()
+
+        return wait
+
+    def found(self, info: ArtifactInfo) -> bool:
+        """Whether the content of an artifact that was looked through holds the word; without a word, it may."""
+        return self._known.get(info.hash, True)
 
 
 def _is_in(content_of: Callable[[], bytes | None], word: bytes) -> bool:
