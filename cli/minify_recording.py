@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ..replay.workers.progress import Progress
 from .errors import CommandError
 from .printing import print_json, say, selected
 
+_KERNEL = re.compile(r"(.*:\d+/\d+(?:@\w+)?):kernels:(.+)$")
 INTERRUPTED = 130
 """The exit code after Ctrl-C, when the best so far has been written."""
 
@@ -32,9 +34,15 @@ class GraphsAreRight(CommandError):
 
 def run_recording(arguments: argparse.Namespace, workers: Workers) -> int:
     """Minify the compilation of a selector, or the first one of a recording that fails."""
+    if of_kernel := _KERNEL.match(arguments.target):
+        from .minify_kernel import run_kernel
+
+        with selected(of_kernel[1]) as (recording, selector):
+            return run_kernel(arguments, recording, selector.compile, of_kernel[2])
     with selected(arguments.target) as (recording, selector):
         if selector.stage:
-            raise CommandError(f"minify reduces whole compilations: {recording.name}:{selector.compile}")
+            raise CommandError(f"minify reduces whole compilations, and the loops of a kernel: "
+                               f"{recording.name}:{selector.compile}, {recording.name}:{selector.compile}:kernels:NAME")
         if not (arguments.trust or was_made_here(recording)):
             say("ptdebug: this recording was not made by you here: only torch's operators run (--trust runs all)")
         captured = [c.id for c in recording.compiles() if "capture" in recording.stages(c.id)]

@@ -1,7 +1,8 @@
 """Make a failing compilation, or a failing script, as small as possible, and write a script that was seen to fail.
 
 A recorded compilation is compared with eager and reduced to few operators on small inputs; if all graphs of a recording
-are right, its program is reduced. A script is run in eager
+are right, its program is reduced. Of a C++ kernel (RECORDING:F/C:kernels:NAME) the loops are reduced that compute other
+than their loop IR says. A script is run in eager
 and compiled; what differs (values, gradients, an exception, a crash) is found by itself, or asked for with --check,
 --match, --break or --recompile, and the script with the modules beside it is reduced to the lines that show it. Runs
 are in processes of their own, several at once; after Ctrl-C the result is the best so far, and the same command
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to reduce, where the result goes, and what counts as the failure."""
     parser.usage = "ptdebug minify [options] (SELECTOR | SCRIPT) [options] [-- ARGS...]"
     add = parser.add_argument
-    add("target", metavar="SELECTOR|SCRIPT", help="a recorded compilation (RECORDING[:F/C]), or a script (FILE.py)")
+    add("target", metavar="SELECTOR|SCRIPT", help=(
+        "a recorded compilation (RECORDING[:F/C]), a C++ kernel (RECORDING:F/C:kernels:NAME), or a script (FILE.py)"))
     add("-o", "--out", metavar="FILE", default="repro.py", help="where to write (default: repro.py)")
     add("--check", metavar="CMD", default="",
         help="the script fails where this shell command does, which has its output on stdin")

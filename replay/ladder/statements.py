@@ -155,7 +155,7 @@ def _checked(
     buffers = [watch.program.buffers[name] for name in watch.seen.values()]
     if sum(math.prod(interpreter.integer(n, symbols) for n in buffer.size) for buffer in buffers) > MOST:
         return None
-    functions, signatures = _built(plan, context)
+    functions, signatures = built(plan, context)
     strided = {k: v for k, v in memory.items() if v is not None and v.layout is torch.strided}
     own = {name: copied(value) for name, value in strided.items()}
     own |= {name: interpreter.allocate(watch.program.buffers[name], symbols) for name in watch.seen.values()}
@@ -171,7 +171,8 @@ def _checked(
     return None
 
 
-def _built(plan: Plan, context: CompileContext) -> tuple[dict[str, Any], dict[str, Any]]:
+def built(plan: Plan, context: CompileContext) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The kernels of a plan compiled, and their signatures, by name."""
     if plan.items[0].device.type != "cpu":  # type: ignore[union-attr]
         made = finished(kernels_for_plan(plan, context), plan, context)
         return {n: k.runner() for n, k in made.items()}, {n: k.signature for n, k in made.items()}

@@ -4,4 +4,5 @@
 edits are applied to; `statements.py`, `expressions.py`, `unused.py` and `values.py` list edits, `units.py` puts one
 function in the place of the whole, and `script.py` is the order in which all are tried. For a captured graph:
 `subgraph.py` takes parts out of it, `graph.py` and `inputs.py` are the order. `minify.py` writes and verifies.
+`loops.py` reduces the loops of one kernel.
 """

@@ -58,7 +58,7 @@ def graph_repro(
     about = [_about_inputs(origin if recorded else "", tensors), *random_facts(graph, bool(random_state))]
     header = Header(title or f"The graph {graph.name}: {len(graph.nodes)} nodes.", (*facts, *about))
     return compose(Body(header, [*out.classes, *([""] * 2 if out.classes else []), *function], make, tensors,
-                        [*out.imports, *_loading(load), *state_lines(state)], settings, constants))
+                        [*out.imports, *loading(load), *state_lines(state)], settings, constants))
 
 
 def case_repro(case: Case, **settings: Any) -> Repro:
@@ -89,7 +89,7 @@ def write_repro(
     return (case_repro(case, **settings) if isinstance(case, Case) else case).write(Path(path))
 
 
-def _loading(modules: Sequence[str]) -> list[str]:
+def loading(modules: Sequence[str]) -> list[str]:
     """Lines that import modules and call their functions."""
     imports = [f"import {name.partition(':')[0]}" for name in modules]
     return [*imports, *(f"{name.replace(':', '.')}()" for name in modules if ":" in name)]

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,19 +56,21 @@ def kernel_repro(
     right = {b: tensors.expression(f"expected.{b}", value) for b, value in expected.items() if b in memory}
     make = ["buffers = {", *(f"    {b!r}: {values[b]},  # {described(memory[b])}" for b in buffers), "}",
             "expected = {", *(f"    {b!r}: {right[b]}," for b in right), "}", "return buffers, expected"]
-    allowed = {b: float(f"{_allowed(call, expected, b):.3g}") for b in right}
+    allowed = {b: float(f"{allowed_difference(call.expected, call.memory, expected, b):.3g}") for b in right}
     settings = ["", "", f"ALLOWED = {allowed}  # how far each buffer may be away"]
     body = Body(header, [*definitions, *settings], make, tensors, imports)
     return compose(body, check_of(_CHECK))
 
 
-def _allowed(call: KernelCall, expected: Memory, buffer: str) -> float:
+def allowed_difference(
+    compute: Callable[[Memory], Memory], memory: Memory, expected: Memory, buffer: str
+) -> float:
     """How far rounding may move a buffer: eight times what a unit in the last place of every input does to it."""
     value = expected[buffer]
     if not (value.is_floating_point() or value.is_complex()) or not value.numel():
         return 0.0
     top = value.abs().nan_to_num(0.0, 0.0, 0.0).max().item()
-    moved = call.expected({name: _moved(tensor) for name, tensor in call.memory.items()})[buffer]
+    moved = compute({name: _moved(tensor) for name, tensor in memory.items()})[buffer]
     apart = (moved - value).abs().nan_to_num(0.0, 0.0, 0.0).max().item()
     return max(ULPS * torch.finfo(value.dtype).eps * top, SENSITIVITY * apart)
 

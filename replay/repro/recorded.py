@@ -118,11 +118,17 @@ def kernel_of(compilation: Compilation, name: str) -> Repro:
     """A kernel: its recorded source on the buffers that it was called with."""
     if compilation.compiler == "torch":
         raise ReplayError("kernels of stock PyTorch are recorded without what they are called with: use the graph")
+    record, call = kernel_call(compilation, name)
+    return _kernel(compilation, call, record, call.group.kernel)
+
+
+def kernel_call(compilation: Compilation, name: str) -> tuple[Kernel, KernelCall]:
+    """The record that has a kernel, and its first call on these inputs. Raises ReplayError."""
     record, owner, kernel = _find_kernel(compilation, name)
     for part in parts(compilation.case()):
         for call in kernel_calls(part):
             if call.group.kernel == kernel and part.name == owner:
-                return _kernel(compilation, call, record, kernel)
+                return record, call
     raise ReplayError(f"the graph, compiled again, does not run a kernel {kernel} on these inputs")
 
 

@@ -48,11 +48,16 @@ class KernelCall:
 
     def expected(self, memory: Memory) -> Memory:
         """The buffers that it writes, as the loop IR interpreter leaves them."""
-        own = copied(memory)
-        for body in self.group.bodies:
-            interpreter.run_body(body, own, self.symbols)
-        written = [name for body in self.group.bodies for name in body.writes]
-        return {name: own[name] for name in written if name not in self.group.internal}
+        return interpreted(self.group, memory, self.symbols)
+
+
+def interpreted(group: Group, memory: Memory, symbols: Mapping[Any, Any]) -> Memory:
+    """The buffers that a group writes, as the loop IR interpreter leaves them."""
+    own = copied(memory)
+    for body in group.bodies:
+        interpreter.run_body(body, own, symbols)
+    written = [name for body in group.bodies for name in body.writes]
+    return {name: own[name] for name in written if name not in group.internal}
 
 
 def copied(memory: Memory, device: str = "cpu") -> Memory:

@@ -22,6 +22,13 @@ def wrong_relu() -> None:
     LOWERINGS[RELU] = LOWERINGS[torch.ops.aten.sigmoid.default]
 
 
+def wrong_exp_in_c() -> None:
+    """exp(x) is printed as exp2(x) in C++."""
+    from ptdebug.engine.codegen.cpp.operators import OPERATORS
+
+    OPERATORS["exp"] = OPERATORS["exp2"]
+
+
 def raising_relu() -> None:
     """The lowering of relu raises."""
 

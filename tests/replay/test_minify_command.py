@@ -164,3 +164,17 @@ def test_misuse(ptdebug: Command) -> None:
     for words in (("no_such.py",), ("@", "--match", "x"), ("program.py", "--slow", "2")):
         done = ptdebug("minify", *words)
         assert done.returncode == 2 and done.stderr.startswith("ptdebug: ") and not done.stdout, words
+
+
+def test_the_loops_of_a_kernel(ptdebug: Command, tmp_path: Path) -> None:
+    (tmp_path / "exp.py").write_text("import torch\ntorch.compile(lambda x: (x + 1).exp() * x)(torch.rand(30))\n")
+    assert ptdebug("run", "-q", "--name", "one", "exp.py").returncode == 0
+    kernel = next(word for word in ptdebug("kernels", "one").stdout.split() if word.startswith("fused_"))
+    right = ptdebug("minify", f"one:0/0:kernels:{kernel}")
+    assert right.returncode == 1 and "compiled alone, computes what its loop IR says" in right.stderr
+    assert ptdebug("minify", "one:0/0:kernels:other").returncode == 2
+    found = ptdebug("minify", f"one:0/0:kernels:{kernel}", "--import", "faults:wrong_exp_in_c", "--json")
+    assert found.returncode == 0, found.stderr
+    document = json.loads(found.stdout)
+    assert document["verified"] and document["statements"] < document["statements_before"]
+    assert "exp " in (tmp_path / "repro.py").read_text()
