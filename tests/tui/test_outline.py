@@ -83,7 +83,7 @@ def test_a_listing_that_is_not_there_says_why(session: Session) -> None:
 
 
 def test_search_goes_through_everything(session: Session) -> None:
-    found = {short_name(match.target) for matches in session.search("sigmoid") for match in matches}
+    found = {short_name(match.target) for _, matches in session.search("sigmoid") for match in matches}
     assert {"program model.py", "0/0 capture", "0/1 loop_ir:buf1", "0/0 kernels:unit_0"} <= found
 
 
