@@ -200,7 +200,8 @@ def _choose(twins: _Twins, inputs: tuple[Any, ...], subject: str) -> bool:
     steps = {name: _step(call, inputs, twins.trains) for name, call in pair.items()}
     try:
         with torch.random.fork_rng(twins.devices), _written_back(inputs, twins.written) as restore:
-            times = _race(steps, twins.devices, restore)  # what the program draws next is what it would have drawn
+            most = 1 if twins.written else MOST  # what it writes may be where it reads next: a position in a cache
+            times = _race(steps, twins.devices, restore, most)  # the program draws next what it would have drawn
     except Exception as error:  # no memory for both, say: the compiled graph runs as it did
         context.decide("eager-twin", subject, ("compiled",), "compiled",
                        f"not timed beside eager: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
@@ -257,15 +258,16 @@ def _step(call: Compiled, inputs: tuple[Any, ...], trains: bool) -> Call:
     return both
 
 
-def _race(steps: Mapping[str, Call], devices: Sequence[int], restore: Call) -> dict[str, float]:
-    """Seconds of each, turn by turn, so that what disturbs the machine disturbs all; `restore` is called between."""
+def _race(steps: Mapping[str, Call], devices: Sequence[int], restore: Call, most: int) -> dict[str, float]:
+    """Seconds of each, turn by turn, so that what disturbs the machine disturbs all; `restore` is called between
+    samples, which have up to `most` calls."""
     repeats, least = {}, dict.fromkeys(steps, float("inf"))
     for name, step in steps.items():
         _sample(step, 1, devices)
         restore()
         once = _sample(step, 1, devices)
         restore()
-        repeats[name] = max(1, min(MOST, int(SAMPLE / max(once, 1e-9))))
+        repeats[name] = max(1, min(most, int(SAMPLE / max(once, 1e-9))))
     until = time.perf_counter() + BUDGET
     for number in range(ROUNDS):
         if number and time.perf_counter() > until:
