@@ -22,6 +22,7 @@ class LaunchData(msgspec.Struct, frozen=True):
     index: str
     lines: tuple[str, ...]
     tile: str
+    stages: int
     key: str
 
 

@@ -51,6 +51,7 @@ class Emitter:
         self.loop: Scope | None = None
         self.results: dict[tuple[int, str], tuple[Value, ...]] = {}  # of reductions
         self.used: list[str] = []  # buffers whose pointers appear
+        self.zeros = False  # whether loads give zeros where there are no elements
         self.policies: dict[str, str] = {}  # buffers that another loop over the row reads too, and what caches do
         self._symbol_dims = dims.by_symbol()
         self._written: dict[str, list[tuple[sympy.Expr, Space | None, TileBody, str]]] = {}
@@ -192,6 +193,8 @@ class Emitter:
             dims |= mask.dims
             masks = [mask.typed, *self.dims.masks(dims)]
             other = f", other={literal(s.number, s.dtype)}"
+        elif self.zeros and masks:
+            other = f", other={literal(0, s.dtype)}"
         where = self._spread(index, self._index(body, s.index)[1], dims)
         policy = self.policies.get(s.buffer, "") if scope is self.loop else ""
         policy = f', eviction_policy="{policy}"' if policy else ""

@@ -1,7 +1,7 @@
 """From a scheduled group to Triton source: normalize, decide how many kernels, choose tiles, write."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import sympy
@@ -12,15 +12,24 @@ from ...unsupported import TritonUnsupported
 from .foreach import generate_foreach
 from .form import NO_SIZES, Form, Sizes, form_of, hint
 from .kernel import KernelWriter
+from .products.form import product_of
+from .products.kernel import ProductWriter
+from .products.tiling import candidates, choose as choose_product
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
-from .tiling import can_split, choose, why_idle
+from .tiling import Tile, can_split, choose, why_idle
+
+
+Timing = Callable[[Mapping[str, TritonSource]], Mapping[str, float]]
+"""What compiles kernels that do the same, and times them: seconds by name, of those that run."""
 
 
 def generate(
-    group: Group, buffers: Mapping[str, Buffer], context: CompileContext, sizes: Sizes = NO_SIZES
+    group: Group, buffers: Mapping[str, Buffer], context: CompileContext, sizes: Sizes = NO_SIZES,
+    timing: Timing | None = None,
 ) -> TritonSource:
-    """The Triton form of `group`; `buffers` are the program's, and so are `sizes`.
+    """The Triton form of `group`; `buffers` are the program's, and so are `sizes`. The tiles of matrix products are
+    chosen by `timing`, where there is one.
 
     Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
     (a decision, `kernel-launches`), or where programs share rows. Raises TritonUnsupported with the reason.
@@ -28,6 +37,8 @@ def generate(
     if isinstance(group, Foreach):
         return generate_foreach(group, buffers)
     symbols, bounds = symbols_of(group, buffers), _bounds(group)
+    if any(body.is_product for body in group.bodies):
+        return _of_product(group, buffers, context, sizes, timing)
     groups, why = _parts(group, buffers, sizes)
     if len(groups) > 1 or why:
         context.decide("kernel-launches", group.kernel, [str(len(groups))], str(len(groups)), why)
@@ -45,6 +56,30 @@ def generate(
     signature = KernelSignature(group.kernel, used, symbols, bounds)
     return TritonSource(signature, tuple(launches), tuple(workspaces), tuple(dict.fromkeys(extents)),
                         assemble(launches))
+
+
+def _of_product(
+    group: Group, buffers: Mapping[str, Buffer], context: CompileContext, sizes: Sizes, timing: Timing | None
+) -> TritonSource:
+    """The kernel of a matrix product and what follows it."""
+    form = form_of(group, buffers, sizes)
+    product = product_of(form)
+    assert product is not None
+    symbols, bounds = symbols_of(group, buffers), _bounds(group)
+    index, extents = _index_width(form)
+    stored = frozenset(s.buffer for b in form.bodies for s in b.statements if s.op == "store") - form.internal
+
+    def source(tile: Tile) -> TritonSource:
+        writer = ProductWriter(product, tile, index, bounds, stored, form.name)
+        writer.header()
+        writer.bodies()
+        launch = writer.launch(symbols)
+        signature = KernelSignature(group.kernel, launch.pointers, symbols, bounds)
+        return TritonSource(signature, (launch,), (), extents, assemble((launch,)))
+
+    tiles = candidates(product)
+    times = {} if timing is None or len(tiles) < 2 else timing({tile.name: source(tile) for tile in tiles})
+    return source(choose_product(product, tiles, times, context))
 
 
 def _kernels(

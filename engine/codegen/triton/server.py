@@ -31,7 +31,8 @@ def functions_of(text: str, filename: str, module: str) -> dict[str, Any]:
 
 
 def compiled(
-    function: Any, types: Sequence[str], constants: Sequence[Any], aligned: Sequence[int], warps: int, target: Any
+    function: Any, types: Sequence[str], constants: Sequence[Any], aligned: Sequence[int], warps: int, stages: int,
+    target: Any,
 ) -> Any:
     """The `CompiledKernel` of a JIT function for `target`, a `GPUTarget` (None: the present device).
 
@@ -47,8 +48,8 @@ def compiled(
     values = {name: getattr(tl, c) if isinstance(c, str) else c for name, c in zip(names[len(types):], constants)}
     signature = {**dict(zip(names, types)), **dict.fromkeys(values, "constexpr")}
     source = ASTSource(function, signature, values, {(k,): [["tt.divisibility", 16]] for k in aligned})
-    options = {"num_warps": warps, "debug": True, "sanitize_overflow": False, "enable_reflect_ftz": False,
-               "enable_fp_fusion": False}
+    options = {"num_warps": warps, "num_stages": stages, "debug": True, "sanitize_overflow": False,
+               "enable_reflect_ftz": False, "enable_fp_fusion": False}
     return triton.compile(source, target=target, options=options)
 
 
@@ -63,7 +64,7 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
     namespace = functions_of(job["text"], f"<ptdebug triton {job['name']}>", "ptdebug_triton")
     kernel = compiled(namespace[job["name"]], job["types"], job["constants"], job["aligned"], job["warps"],
-                      GPUTarget(*job["target"]))
+                      job["stages"], GPUTarget(*job["target"]))
     facts = kernel.metadata
     needs = [getattr(facts, name, None) for name in ("global_scratch_size", "profile_scratch_size")]
     if any(needs):

@@ -1,6 +1,6 @@
 """Which tile a kernel works on, with how many warps and programs.
 
-There are four shapes of kernel:
+There are five shapes of kernel:
 
 - `pointwise`: a tile of the outer axes, in one or two dimensions (two where loads and stores are contiguous along
   different axes);
@@ -9,6 +9,7 @@ There are four shapes of kernel:
 - `persistent`: rows with reductions whose inner loops fit one tile: each value is loaded once and stays in registers;
 - `looped`: rows with reductions too long for that: one loop for each reduction that others depend on. With `splits`,
   several programs share a row, and a second kernel combines their partial results.
+- `product`: a matrix product (`products/`).
 
 The scores estimate utilization between 0 and 1: active lanes, programs for the multiprocessors, elements for each
 thread. They are a heuristic that measurements may replace; the choice is a decision (`tile`).
@@ -26,6 +27,7 @@ from ....artifacts.records import Option
 from ...lowering.reductions import IN_REGISTERS, LONG_IN_REGISTERS
 from ...scheduler.occupancy import PROCESSORS, SECTOR, are_few
 from .form import Form
+from .source import STAGES
 
 PERSISTENT_LIMIT = IN_REGISTERS  # of 16 warps; 32 keep longer rows, of few tensors
 FEW_LOADS = 3  # with five, 32768 elements in registers took twice as long as in a loop (GELU, layer norm; an H100)
@@ -37,15 +39,16 @@ MOST_OF_ROWS = 4096  # elements of a tile of several rows
 
 @dataclass(frozen=True)
 class Tile:
-    """Block sizes (powers of two). `x` is the outer tile, 0 for one row as a scalar; `inner` by space name."""
+    """Block sizes (powers of two), and how many loads a loop has on the way. `x` is the outer tile, 0 for one row as a scalar; `inner` by space name."""
 
-    shape: str  # pointwise | parallel | persistent | looped
+    shape: str  # pointwise | parallel | persistent | looped | product
     x: int
     warps: int
     y: int = 0
     y_axis: sympy.Symbol | None = None
     inner: Mapping[str, int] = field(default_factory=dict)
     splits: int = 1
+    stages: int = STAGES
 
     @property
     def name(self) -> str:
@@ -53,7 +56,7 @@ class Tile:
         parts = [self.shape] + ([f"y{self.y}"] if self.y else []) + ([f"x{self.x}"] if self.x else [])
         parts += [f"{space}{block}" for space, block in self.inner.items()]
         parts += [f"split{self.splits}"] if self.splits > 1 else []
-        return "-".join([*parts, f"w{self.warps}"])
+        return "-".join([*parts, f"w{self.warps}", *([f"s{self.stages}"] if self.stages != STAGES else [])])
 
 
 def choose(form: Form, context: CompileContext) -> Tile:
