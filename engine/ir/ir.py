@@ -51,8 +51,9 @@ BINARY_OPS = (
 TERNARY_OPS = ("where", "fma")
 RANDOM_OPS = ("rand", "randn")  # of (seed, offset): Philox
 REDUCE_OPS = ("reduce", "part")  # part: one result of a reduction that has several (`value` is its index)
-DOTS = ("dot", "dot_tf32")  # sums of a `mul`, which the tensor cores of a GPU may compute; of float32 rounded to TF32
-REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "welford", *DOTS)  # welford: mean, m2, count
+DOTS = ("dot", "dot_tf32")  # sums of a `mul`, which tensor cores may compute; of float32 rounded to TF32
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "welford",  # welford: mean, m2, count
+              *DOTS)
 
 SCAN_OPS = ("scan",)
 SCANS = ("sum", "prod", "max", "min", "argmax", "argmin", "logsumexp")  # of equal extremes, the last one's place

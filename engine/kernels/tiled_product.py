@@ -1,7 +1,8 @@
 """A matrix product that generated loops compute: on a GPU a Triton kernel, tile by tile, with what is fused into it.
 
-Graphs call this operator instead of `mm`, `addmm`, `bmm` or `_int_mm` where `../passes/extern_kernels/tiled_products.py`
-says so; its lowering is `../lowering/products.py`. Called as an operator, it calls the one that it stands for.
+Graphs call this operator instead of `mm`, `addmm`, `bmm` or `_int_mm` where
+`../passes/extern_kernels/tiled_products.py` says so; its lowering is `../lowering/products.py`. Called as an operator,
+it calls the one that it stands for.
 """
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ take in memory: int8 weights that become bfloat16, say. Each result is rounded w
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.fx

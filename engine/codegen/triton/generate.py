@@ -19,7 +19,6 @@ from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
 from .tiling import Tile, can_split, choose, why_idle
 
-
 Timing = Callable[[Mapping[str, TritonSource]], Mapping[str, float]]
 """What compiles kernels that do the same, and times them: seconds by name, of those that run."""
 

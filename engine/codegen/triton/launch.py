@@ -14,19 +14,15 @@ from typing import Any
 import numpy
 import torch
 
-from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
-from ...ir.ir import Buffer, Group, KernelSignature, Plan
+from ...ir.ir import Buffer, KernelSignature
 from ...runtime.cuda_graphs.capture import is_kept
 from ...runtime.kernel_tables import Table, Tables
 from ...runtime.triton_launcher import ALIGNED, Launchable, static_launcher
-from ...unsupported import TritonUnsupported
 from .building import Build, begin, parameter_types
 from .compile import compile_launch, record_of
 from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
-from .generate import generate, symbols_of
-from .interpreted import InterpretedGroup, interpreted
 from .interpreter_library import as_on_a_device
 from .load import load, load_interpreted
 from .source import WIDE_FROM, Launch, TritonSource, function_of
@@ -297,41 +293,6 @@ def _by_triton(kernel: Any) -> Variant:
         run(x, y, 1, stream, function, metadata, None, None, None, *arguments, *constants)
 
     return launch
-
-
-def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKernel | InterpretedGroup]:
-    """A callable for each group of the plan, by kernel name, whose compilation has begun."""
-    buffers = dict(plan.program.buffers)
-    kernels: dict[str, TritonKernel | InterpretedGroup] = {}
-    for group in plan.items:
-        if isinstance(group, Group):
-            try:
-                kernel = TritonKernel(generate(group, buffers, context, plan.program.sizes), buffers, group.device)
-                kernel.begin()
-                kernels[group.kernel] = kernel
-            except TritonUnsupported as why:
-                symbols = symbols_of(group, buffers)
-                kernels[group.kernel] = interpreted(group, buffers, symbols, str(why), context)
-    return kernels
-
-
-def finished(
-    kernels: Mapping[str, TritonKernel | InterpretedGroup], plan: Plan, context: CompileContext
-) -> dict[str, TritonKernel | InterpretedGroup]:
-    """The kernels, compiled and loaded; a group whose kernel the compiler or the device refuses does without."""
-    done: dict[str, TritonKernel | InterpretedGroup] = {}
-    groups = {item.kernel: item for item in plan.items if isinstance(item, Group)}
-    for number, (name, kernel) in enumerate(kernels.items(), 1):
-        context.progress(f"compiling kernel {number} of {len(kernels)}")
-        done[name] = kernel
-        try:
-            if isinstance(kernel, TritonKernel):
-                kernel.wait()
-                kernel.runner()
-        except TritonUnsupported as why:
-            symbols = kernel.signature.symbols
-            done[name] = interpreted(groups[name], plan.program.buffers, symbols, str(why), context)
-    return done
 
 
 def _tensor_at(address: int, dtype: torch.dtype) -> torch.Tensor:

@@ -39,7 +39,9 @@ MOST_OF_ROWS = 4096  # elements of a tile of several rows
 
 @dataclass(frozen=True)
 class Tile:
-    """Block sizes (powers of two), and how many loads a loop has on the way. `x` is the outer tile, 0 for one row as a scalar; `inner` by space name."""
+    """Block sizes (powers of two), and how many loads a loop has on the way (`stages`).
+
+    `x` is the outer tile, 0 for one row as a scalar; `inner` by space name."""
 
     shape: str  # pointwise | parallel | persistent | looped | product
     x: int
@@ -53,10 +55,14 @@ class Tile:
     @property
     def name(self) -> str:
         """A short name, stable between runs: "persistent-x4-r1024-w8"."""
+        if self.shape == "product":
+            block = "x".join(map(str, (self.y, self.x, min(self.inner.values()))))
+            split = [f"split{self.splits}"] if self.splits > 1 else []
+            return "-".join([self.shape, block, *split, f"w{self.warps}", f"s{self.stages}"])
         parts = [self.shape] + ([f"y{self.y}"] if self.y else []) + ([f"x{self.x}"] if self.x else [])
         parts += [f"{space}{block}" for space, block in self.inner.items()]
         parts += [f"split{self.splits}"] if self.splits > 1 else []
-        return "-".join([*parts, f"w{self.warps}", *([f"s{self.stages}"] if self.stages != STAGES else [])])
+        return "-".join([*parts, f"w{self.warps}"])
 
 
 def choose(form: Form, context: CompileContext) -> Tile:

@@ -121,9 +121,7 @@ def _with_two_spaces(
         indices = {_symbol(old): _symbol(new) for old, new in names.items()}
         for s in own.values():
             if s.name in names:
-                changed = _renamed(s, names, {**symbols[space], **indices})
-                statements.append(changed if changed.index is None else replace(
-                    changed, index=_in_one(changed.index, spaces[space])))
+                statements.append(_renamed(s, names, {**symbols[space], **indices}, spaces[space]))
     rest = [s for s in body.statements if s.name not in body.inner]
     outer, following = (tuple([s for s in rest if (s.name in body.after) == after]) for after in (False, True))
     places = [Axis(position(name), body.space.numel) for name in (LEFT, RIGHT)]
@@ -158,7 +156,9 @@ def _symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-def _renamed(s: Statement, names: dict[str, str], indices: dict[sympy.Symbol, sympy.Symbol]) -> Statement:
-    return replace(
-        s, name=names[s.name], args=tuple([names.get(a, a) for a in s.args]), mask=names.get(s.mask, s.mask),
-        index=None if s.index is None else s.index.xreplace(indices))
+def _renamed(
+    s: Statement, names: dict[str, str], indices: dict[sympy.Symbol, sympy.Symbol], space: Space
+) -> Statement:
+    index = None if s.index is None else _in_one(s.index.xreplace(indices), space)
+    return replace(s, name=names[s.name], args=tuple([names.get(a, a) for a in s.args]),
+                   mask=names.get(s.mask, s.mask), index=index)

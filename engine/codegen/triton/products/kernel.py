@@ -101,8 +101,8 @@ class ProductWriter(KernelWriter):
         inside = emitter.loop.writer
         for dim in self.dims.inner.values():
             self.dims.positions(dim, "offset", inside, stop=numel if dim.mask else "")
-        left = self._operand(product.left, self.dims.inner[LEFT], ["y", LEFT])
-        right = self._operand(product.right, self.dims.inner[RIGHT], [RIGHT, "x"])
+        left = self._side(product.left, self.dims.inner[LEFT], ["y", LEFT])
+        right = self._side(product.right, self.dims.inner[RIGHT], [RIGHT, "x"])
         inside.line(f"{sums} = tl.dot({left}, {right}, {sums}{self._precision()})", origins)
         emitter.loop, emitter.zeros = None, False
         self.writer.line(f"for offset in range(0, {numel}, {self.dims.inner[LEFT].constant}):")
@@ -116,7 +116,7 @@ class ProductWriter(KernelWriter):
             return ""
         return f', input_precision="{"tf32" if self.product.total.mode == "dot_tf32" else "ieee"}"'
 
-    def _operand(self, name: str, terms: Dim, names: list[str]) -> str:
+    def _side(self, name: str, terms: Dim, names: list[str]) -> str:
         """A tile of an operand, zeros where there are no terms."""
         body, emitter = self.product.body, self.emitter
         assert emitter.loop is not None

@@ -74,7 +74,7 @@ def choose(product: Product, tiles: list[Tile], times: Mapping[str, float], cont
 
 def _score(product: Product, tile: Tile) -> tuple[float, str]:
     """(estimate, its reason): processors at work, elements of the tile that exist, and terms read for each element."""
-    batch, rows, columns, terms = product.shape
+    batch, rows, columns, _ = product.shape
     down, across = -(-rows // tile.y), -(-columns // tile.x)
     programs = batch * down * across * tile.splits
     waves = -(-programs // PROCESSORS)

@@ -1,0 +1,62 @@
+"""How long kernels that do the same take on their device: compiled at the same time, timed once, kept on disk."""
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import torch
+
+from ...ir.ir import Buffer
+from ...toolchain.benchmarking import Call
+from ...toolchain.device_benchmarking import device_costs, made_up
+from ...unsupported import TritonUnsupported
+from .emit import OUT_OF_BOUNDS
+from .generate import Timing
+from .launch import TritonKernel
+from .source import TritonSource
+
+
+def timing_on(device: torch.device, buffers: Mapping[str, Buffer]) -> Timing | None:
+    """What times kernels for `generate`, on memory like that of `buffers`; None without a GPU."""
+    return partial(_timed, device, buffers) if device.type == "cuda" and torch.cuda.is_available() else None
+
+
+def _timed(device: torch.device, buffers: Mapping[str, Buffer], sources: Mapping[str, TritonSource]
+           ) -> Mapping[str, float]:
+    """Seconds of each kernel, of those that the compiler and the device take; empty where sizes vary."""
+    if any(source.signature.symbols for source in sources.values()):
+        return {}
+    kernels = {name: TritonKernel(source, buffers, device) for name, source in sources.items()}
+    for kernel in kernels.values():
+        kernel.begin()
+    ready = {name: kernel for name, kernel in kernels.items() if _is_ready(kernel)}
+    if not ready:
+        return {}
+    keys = [(name, *kernel.keys(), *[str(k.grid) for k in kernel.source.launches]) for name, kernel in ready.items()]
+    subject = f"kernels {hashlib.sha256(repr(keys).encode()).hexdigest()}"
+    return device_costs(subject, device, partial(_calls, ready, buffers), cold=True)
+
+
+def _is_ready(kernel: TritonKernel) -> bool:
+    try:
+        kernel.wait()
+        kernel.runner()
+    except TritonUnsupported:  # too much shared memory, say
+        return False
+    return True
+
+
+def _calls(kernels: Mapping[str, TritonKernel], buffers: Mapping[str, Buffer]) -> Mapping[str, Call]:
+    """A launch of each kernel on the same made-up data; where numbers are indices, all of them are 0."""
+    by_data = any(OUT_OF_BOUNDS in kernel.source.text for kernel in kernels.values())
+    memory: dict[str, torch.Tensor] = {}
+    for name in {n for kernel in kernels.values() for n in kernel.signature.buffers}:
+        b = buffers[name]
+        memory[name] = made_up([int(n) for n in b.size], [int(n) for n in b.stride], b.dtype, b.device, zeros=by_data)
+    return {name: partial(_launch, kernel, [memory[n] for n in kernel.signature.buffers])
+            for name, kernel in kernels.items()}
+
+
+def _launch(kernel: TritonKernel, tensors: Sequence[torch.Tensor]) -> None:
+    kernel(*[tensor.data_ptr() for tensor in tensors])

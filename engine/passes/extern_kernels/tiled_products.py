@@ -1,0 +1,158 @@
+"""Which matrix products generated loops compute: on a GPU Triton kernels, with what is pointwise around them.
+
+With max-autotune a product is measured together with what surrounds it (`surroundings.py`): by the library, with the
+rest in loops, and by tiles, into which the loops are fused. Otherwise the library computes it, but for few rows times a
+weight that is converted from fewer bytes: there the time is that of reading the weight, which a library wants
+converted first. A product with a single row is no work for tensor cores, and adds up the rows of the weight.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+import torch.fx
+
+from ....artifacts.context import CompileContext
+from ....artifacts.records import Option, RuleMatch
+from ...graphs.functional_graph import AtenGraph
+from ...kernels import tiled_product
+from ...lowering.realization import kind_of
+from ...lowering.registry import GATHER, POINTWISE, RESHAPE, VIEW
+from ...toolchain.benchmarking import verdict
+from .product_costs import LAUNCH, MEMORY, by_tensor_cores, bytes_of
+from .surroundings import Others, measured
+
+aten = torch.ops.aten
+
+GPU = "cuda"
+LIBRARY, TILES, ROWS = "library", "tiles", "rows"
+WORTH = 0.97  # share of the library's time below which a generated kernel is chosen
+FEW = 16  # rows of the smallest tile, up to which a product takes as long as reading its weight
+TERMS = 16  # of a sum that is worth a tile
+QUARTERS = (torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def choose_tiled(graph: AtenGraph, context: CompileContext, others: Others) -> list[RuleMatch]:
+    """Let loops compute products, decisions of kind "matmul"; `others` are the passes that choose between libraries."""
+    matches = []
+    for node in list(graph.module.graph.nodes):
+        if not _is_product(node):
+            continue
+        forced = context.override("matmul", node.name) in (TILES, ROWS)
+        on_gpu = node.meta["val"].device.type == GPU
+        if not forced and not (on_gpu and (context.asked or context.max_autotune or _reads_fewer_bytes(node))):
+            continue
+        options, default, why = _choice(node, context, others)
+        if not forced and len(options) == 1 and not context.asked:
+            continue
+        chosen = context.decide("matmul", node.name, options, default, why, origins=(f"forward#{node.name}",))
+        if chosen != LIBRARY:
+            matches.append(RuleMatch(f"product-in-{chosen}", (node.name,), (node.name,), why))
+            _take(node, chosen == ROWS)
+    return matches
+
+
+def _is_product(node: torch.fx.Node) -> bool:
+    return node.target in (aten.mm.default, aten.addmm.default, aten.bmm.default, aten._int_mm.default)
+
+
+def _operands(node: torch.fx.Node) -> tuple[torch.fx.Node, ...]:
+    """Left, right, and maybe a bias."""
+    *bias, left, right = cast(tuple[torch.fx.Node, ...], node.args)
+    return left, right, *bias
+
+
+def _choice(node: torch.fx.Node, context: CompileContext, others: Others) -> tuple[list[Option], str, str]:
+    """Options, the default among them, and why."""
+    refusal = _why_not(node)
+    if refusal:
+        return [Option(LIBRARY)], LIBRARY, refusal
+    ways = (LIBRARY, TILES, ROWS) if node.meta["val"].shape[-2] == 1 else (LIBRARY, TILES)
+    if context.max_autotune:
+        known = measured(node, {way: _taking(way) for way in ways}, others)
+        if known:
+            default = min(known, key=lambda way: known[way] * (WORTH if way == LIBRARY else 1))
+            options = [Option(way, round(s * 1e6, 1), unit="us", better="lower") for way, s in known.items()]
+            held = f"a generated kernel has to save {1 - WORTH:.0%}"
+            return options, default, verdict(known, default, "with what surrounds the product,", held)
+    if _reads_fewer_bytes(node):
+        return _by_bytes(node, ways)
+    why = "nothing could be measured" if context.max_autotune else "products are measured with max-autotune alone"
+    return [Option(way) for way in ways], LIBRARY, f"as in eager: {why}"
+
+
+def _why_not(node: torch.fx.Node) -> str:
+    """Why a product cannot be one of loops; "" where it can."""
+    values: list[Any] = [n.meta.get("val") for n in _operands(node)] + [node.meta.get("val")]
+    if node.kwargs or any(not isinstance(v, torch.Tensor) for v in values):
+        return "as in eager: the product has factors"
+    left, right, result = values[0], values[1], values[-1]
+    if any(not isinstance(size, int) for v in values for size in (*v.shape, *v.stride())):
+        return "as in eager: its sizes vary, and the fastest kernel with them"
+    if 0 in result.shape or left.shape[-1] < TERMS:
+        return f"as in eager: a product of less than {TERMS} terms"
+    if left.dtype is not right.dtype or (len(values) == 4 and values[2].dtype is not result.dtype):
+        return "as in eager: a product of different dtypes"
+    integers = left.dtype is torch.int8 and result.dtype is torch.int32
+    if not (integers or by_tensor_cores(left.dtype)) and result.device.type == GPU:
+        return f"as in eager: tensor cores do not multiply {left.dtype} as precisely"
+    if not (integers or left.dtype.is_floating_point) or left.dtype is torch.float64:
+        return f"as in eager: no tile multiplies {left.dtype}"
+    return ""
+
+
+# ---- few rows --------------------------------------------------------------------------------------------------------
+def _reads_fewer_bytes(node: torch.fx.Node) -> bool:
+    """Whether few rows are multiplied by a weight that is made of fewer bytes, for this product alone."""
+    left, right, *_ = _operands(node)
+    rows, value = left.meta["val"].shape[-2], right.meta["val"]
+    if left.meta["val"].dim() != 2 or type(rows) is not int or rows > FEW or _why_not(node):
+        return False
+    return value.itemsize > 1 and 0 < _source_bytes(right) < bytes_of(value)
+
+
+def _source_bytes(node: torch.fx.Node) -> int:
+    """Bytes of what loops compute a weight from, 0 where it lies in memory, or other nodes read it too."""
+    read, waiting, seen, converted = 0, [node], set[torch.fx.Node](), False
+    while waiting:
+        found = waiting.pop()
+        if found in seen:
+            continue
+        seen.add(found)
+        kind = kind_of(found)
+        if kind in (POINTWISE, GATHER, RESHAPE, VIEW):
+            if kind in (POINTWISE, GATHER) and len(found.users) > 1:
+                return 0
+            converted = converted or kind == POINTWISE
+            waiting += found.all_input_nodes
+        elif found.op in ("placeholder", "get_attr") and isinstance(found.meta.get("val"), torch.Tensor):
+            read += bytes_of(found.meta["val"])
+        else:
+            return 0
+    return read if converted else 0
+
+
+def _by_bytes(node: torch.fx.Node, ways: tuple[str, ...]) -> tuple[list[Option], str, str]:
+    """The times of a kernel that reads a weight as it is, and of one that converts it for the library."""
+    right = _operands(node)[1]
+    source, whole = _source_bytes(right), bytes_of(right.meta["val"])
+    times = dict.fromkeys(ways, LAUNCH + source / MEMORY)
+    times[LIBRARY] = 2 * LAUNCH + (source + 2 * whole) / MEMORY
+    options = [Option(way, round(s * 1e6, 1), unit="us", better="lower") for way, s in times.items()]
+    rows = node.meta["val"].shape[-2]
+    why = (f"{rows} rows take as long as reading the weight: {source:,} bytes as it is stored; for the library it is "
+           f"written and read as {whole:,} more (estimated)")
+    return options, ROWS if rows == 1 else TILES, why
+
+
+# ---- the rewrite -----------------------------------------------------------------------------------------------------
+def _taking(way: str) -> Callable[[torch.fx.Node], None]:
+    """What makes a product one of this way."""
+    return (lambda node: None) if way == LIBRARY else (lambda node: _take(node, way == ROWS))
+
+
+def _take(node: torch.fx.Node, by_rows: bool) -> None:
+    node.args = _operands(node)
+    node.kwargs = {"by_rows": True} if by_rows else {}
+    node.target = tiled_product.OPERATOR
