@@ -88,10 +88,10 @@ def made(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     mode = "max-autotune-no-cudagraphs" if way.endswith("-max") else "default"
     if way.startswith("stock"):
-        return torch.compile(function, mode=mode)
+        return torch.compile(function, mode=mode, dynamic=False)
     import ptdebug
 
-    return ptdebug.compile(function, mode=mode)
+    return ptdebug.compile(function, mode=mode, dynamic=False)
 
 
 def microseconds(call: Callable[[], object]) -> float:

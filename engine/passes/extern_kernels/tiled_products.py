@@ -25,7 +25,8 @@ from .surroundings import Others, measured
 
 aten = torch.ops.aten
 
-GPU = "cuda"
+GPU, KIND = "cuda", "triton-matmul"
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten._int_mm.default)
 LIBRARY, TILES, ROWS = "library", "tiles", "rows"
 WORTH = 0.97  # share of the library's time below which a generated kernel is chosen
 FEW = 16  # rows of the smallest tile, up to which a product takes as long as reading its weight
@@ -34,27 +35,28 @@ QUARTERS = (torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def choose_tiled(graph: AtenGraph, context: CompileContext, others: Others) -> list[RuleMatch]:
-    """Let loops compute products, decisions of kind "matmul"; `others` are the passes that choose between libraries."""
+    """Let loops compute products, decisions of kind "triton-matmul"; `others` are the passes that choose between
+    libraries."""
     matches = []
-    for node in list(graph.module.graph.nodes):
-        if not _is_product(node):
-            continue
-        forced = context.override("matmul", node.name) in (TILES, ROWS)
-        on_gpu = node.meta["val"].device.type == GPU
+    for node in [n for n in graph.module.graph.nodes if n.target in PRODUCTS]:
+        forced = context.override(KIND, node.name)
+        on_gpu = isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].device.type == GPU
         if not forced and not (on_gpu and (context.asked or context.max_autotune or _reads_fewer_bytes(node))):
             continue
-        options, default, why = _choice(node, context, others)
-        if not forced and len(options) == 1 and not context.asked:
+        origins = (f"forward#{node.name}",)
+        refusal = _why_not(node)
+        if refusal:
+            if forced in (TILES, ROWS):
+                context.refuse(KIND, node.name, forced, LIBRARY, refusal, origins=origins)
+            elif context.asked:
+                context.decide(KIND, node.name, (LIBRARY,), LIBRARY, refusal, origins=origins)
             continue
-        chosen = context.decide("matmul", node.name, options, default, why, origins=(f"forward#{node.name}",))
+        options, default, why = _choice(node, context, others)
+        chosen = context.decide(KIND, node.name, options, default, why, origins=origins)
         if chosen != LIBRARY:
             matches.append(RuleMatch(f"product-in-{chosen}", (node.name,), (node.name,), why))
             _take(node, chosen == ROWS)
     return matches
-
-
-def _is_product(node: torch.fx.Node) -> bool:
-    return node.target in (aten.mm.default, aten.addmm.default, aten.bmm.default, aten._int_mm.default)
 
 
 def _operands(node: torch.fx.Node) -> tuple[torch.fx.Node, ...]:
@@ -65,9 +67,6 @@ def _operands(node: torch.fx.Node) -> tuple[torch.fx.Node, ...]:
 
 def _choice(node: torch.fx.Node, context: CompileContext, others: Others) -> tuple[list[Option], str, str]:
     """Options, the default among them, and why."""
-    refusal = _why_not(node)
-    if refusal:
-        return [Option(LIBRARY)], LIBRARY, refusal
     ways = (LIBRARY, TILES, ROWS) if node.meta["val"].shape[-2] == 1 else (LIBRARY, TILES)
     if context.max_autotune:
         known = measured(node, {way: _taking(way) for way in ways}, others)

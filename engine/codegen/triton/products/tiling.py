@@ -14,15 +14,17 @@ from ..tiling import Tile, power_of_two
 from .form import LEFT, RIGHT, Product
 
 SHAPES: tuple[tuple[int, int, int, int, int], ...] = (
-    (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 4), (128, 128, 32, 4, 4),
-    (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3), (64, 64, 64, 4, 4), (64, 64, 128, 4, 3),
-    (64, 32, 128, 4, 4), (32, 64, 128, 4, 4), (32, 128, 64, 4, 4),
-    (16, 128, 128, 4, 4), (16, 64, 128, 4, 4), (16, 64, 256, 4, 3), (16, 32, 128, 4, 5), (16, 32, 256, 4, 4),
-    (16, 16, 256, 4, 4), (16, 16, 512, 4, 3),
+    (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 128, 8, 3),
+    (128, 128, 64, 4, 3), (128, 128, 64, 4, 4), (128, 128, 32, 4, 4), (64, 256, 64, 8, 3), (64, 256, 64, 4, 3),
+    (128, 64, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4),
+    (64, 64, 128, 4, 3), (64, 32, 128, 4, 4), (32, 64, 128, 4, 4), (32, 128, 64, 4, 4), (32, 32, 256, 4, 3),
+    (16, 128, 128, 4, 4), (16, 128, 256, 8, 3), (16, 64, 256, 4, 3), (16, 64, 256, 8, 4), (16, 32, 128, 4, 5),
+    (16, 32, 256, 4, 4), (16, 32, 512, 4, 3), (16, 16, 256, 4, 4), (16, 16, 512, 4, 3),
 )
 """Rows, columns and terms of a tile of 16-bit numbers, warps, and stages."""
 SHARED = 220 * 1024  # bytes of shared memory that a processor of an H100 has for one program, less what else is there
 USUAL = 96 * 1024  # bytes that any GPU since Ampere has
+MANY = 24  # tiles for each processor: of more, they are too small
 LEAST = 16  # rows and columns of a tile, which `tl.dot` asks for
 
 
@@ -35,7 +37,8 @@ def candidates(product: Product) -> list[Tile]:
         r = max(LEAST, min(r // wide, power_of_two(terms)))
         if product.factor.itemsize == 1:
             r = max(32, r)
-        if _fits(y, rows) and _fits(x, columns):
+        many = rows * columns > MANY * y * x * PROCESSORS
+        if _fits(y, rows) and _fits(x, columns) and not many:
             found.append(Tile("product", x, warps, y, inner={LEFT: r, RIGHT: r}, stages=stages))
     found = [t for t in found if shared_bytes(product, t) <= SHARED]
     return list({t.name: t for t in found}.values()) or [
@@ -73,7 +76,7 @@ def choose(product: Product, tiles: list[Tile], times: Mapping[str, float], cont
 
 
 def _score(product: Product, tile: Tile) -> tuple[float, str]:
-    """(estimate, its reason): processors at work, elements of the tile that exist, and terms read for each element."""
+    """(estimate, its reason): processors at work, elements of the tile that exist, and how often they are read."""
     batch, rows, columns, _ = product.shape
     down, across = -(-rows // tile.y), -(-columns // tile.x)
     programs = batch * down * across * tile.splits
@@ -81,7 +84,8 @@ def _score(product: Product, tile: Tile) -> tuple[float, str]:
     busy = programs / (waves * PROCESSORS)
     filled = rows * columns / (down * tile.y * across * tile.x)
     reuse = min(1.0, (tile.x * tile.y / (tile.x + tile.y)) / 64)
-    score = (0.1 + 0.9 * busy) * (0.2 + 0.8 * filled) * (0.3 + 0.7 * reuse)
+    ahead = min(1.0, tile.inner[LEFT] / 256)  # with few rows all depends on how much of the weight is on the way
+    score = (0.1 + 0.9 * busy) * (0.2 + 0.8 * filled) * (0.3 + 0.7 * (ahead if rows <= LEAST else reuse))
     if shared_bytes(product, tile) > USUAL:
         score *= 0.5  # where nothing is measured, a tile that every GPU has memory for
     return score, f"{programs} programs on {PROCESSORS} processors, {filled:.0%} of the tiles in use"
