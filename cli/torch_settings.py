@@ -44,8 +44,8 @@ _ALWAYS = "ptdebug always does so"
 _OWN_SCHEDULER = "ptdebug's scheduler decides by its own rules (ptdebug decisions)"
 _ON_CPU = "" if torch.version.cuda else "graphs of a CPU get a C++ wrapper; CUDA graphs are for those of a GPU"
 _GRAPHS = "ptdebug's CUDA graphs have rules of their own (ptdebug cudagraphs)"
-_MEASURED = ("ptdebug measures library kernels, matrix products of its own beside them, and each graph beside eager; it "
-             "estimates the tiles of its other kernels")
+_MEASURED = ("ptdebug measures library kernels, matrix products of its own beside them, and each graph beside eager; "
+             "it estimates the tiles of its other kernels")
 _OF_TRITON = "ptdebug's Triton kernels are generated, and tuned, by its own rules"
 _OWN_PASSES = "ptdebug has passes of its own (ptdebug decisions, kind pass)"
 _NOT_CALLED = "ptdebug does not call the program's own passes: its ATen graphs have other invariants"

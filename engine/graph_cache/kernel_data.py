@@ -23,6 +23,7 @@ class LaunchData(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
     tile: str
     stages: int
+    copied: tuple[tuple[int, int], ...]
     key: str
 
 

@@ -30,7 +30,8 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "prepack": ("as-stored",), "int8": ("dequantized",), "int8-depthwise": ("onednn",),
     "conv-layout": ("contiguous",), "conv-bias": ("library",),
     "epilogue": ("loops",),
-    "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",), "triton-matmul": ("library",),
+    "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",),
+    "triton-matmul": ("library",),
     "freezing": ("keep",), "pass": ("skip",),
     # ATen graphs
     "save-for-backward": ("save",), "memory-budget": ("1.0",), "decompose": ("keep",), "control-flow": ("eager",),

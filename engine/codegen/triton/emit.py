@@ -198,7 +198,7 @@ class Emitter:
         where = self._spread(index, self._index(body, s.index)[1], dims)
         policy = self.policies.get(s.buffer, "") if scope is self.loop else ""
         policy = f', eviction_policy="{policy}"' if policy else ""
-        text = f"tl.load({self._pointer(s.buffer)} + {where}{_mask_argument(masks)}{other}{policy})"
+        text = f"tl.load({self.pointer(s.buffer)} + {where}{_mask_argument(masks)}{other}{policy})"
         if s.buffer in self._written:
             text += f"  # written {len(self._written[s.buffer])} times above"  # not the text of an earlier load
         return self.assign(scope, s.buffer, text, s.dtype, dims, origins_of(body, s))
@@ -234,7 +234,7 @@ class Emitter:
         index, index_dims = self._index(body, s.index)
         dims = index_dims | value.dims
         where = self._spread(index, index_dims, dims)
-        pointer = f"{self._pointer(s.buffer)} + {where}"
+        pointer = f"{self.pointer(s.buffer)} + {where}"
         mask = _mask_argument(self.dims.masks(dims))
         note = f"  # {s.buffer}[{s.index}]"
         if s.mode == "add":
@@ -253,7 +253,8 @@ class Emitter:
             return f"({text} + {zeros})"
         return text
 
-    def _pointer(self, buffer: str) -> str:
+    def pointer(self, buffer: str) -> str:
+        """The parameter that points to `buffer`, which the kernel then has."""
         if buffer not in self.used:
             self.used.append(buffer)
         return pointer_name(buffer)

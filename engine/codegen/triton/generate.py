@@ -76,7 +76,7 @@ def _of_product(
         signature = KernelSignature(group.kernel, launch.pointers, symbols, bounds)
         return TritonSource(signature, (launch,), (), extents, assemble((launch,)))
 
-    tiles = candidates(product)
+    tiles = [tile for tile in candidates(product) if not (tile.persistent and context.without_python)]
     times = {} if timing is None or len(tiles) < 2 else timing({tile.name: source(tile) for tile in tiles})
     return source(choose_product(product, tiles, times, context))
 

@@ -187,7 +187,8 @@ class TritonKernel:
             steps.append((usual, programs, others, places))
         stream_of, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
         first, x, y, _ = steps[0]
-        if len(steps) == 1 and not size and plans[0][1] == list(range(count)) and isinstance(first, Launchable):
+        if len(steps) == 1 and not size and plans[0][1] == list(range(count)) and isinstance(first, Launchable) and (
+                not first.memory):
             return first.for_addresses(count, x, y, index, general)
         device = torch.device("cuda", index)
 
@@ -248,8 +249,16 @@ class _CudaLauncher:
         grid = self.static_grid or self._grid(*symbols)
         if 0 in grid:
             return
+        copies = {place: self._copy(pointers[place], count) for place, count in self.launch.copied
+                  if pointers[place] & ALIGNED}  # freed when the launch is on its way
+        pointers = [copies[k].data_ptr() if k in copies else p for k, p in enumerate(pointers)]
         aligned = tuple(not p & ALIGNED for p in pointers)
         self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
+
+    def _copy(self, address: int, count: int) -> torch.Tensor:
+        """`count` bytes in memory that is aligned."""
+        storage = torch._C._construct_storage_from_data_pointer(address, self._device, count)
+        return torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage, 0, (count,), (1,)).clone()
 
     def usual(self) -> Build | None:
         """The variant for aligned pointers and narrow indices, whose compilation begins; None where Triton launches."""

@@ -56,8 +56,8 @@ def compiled(
 def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """Compile one job, write its machine code to `job["path"]`, and say what a launch must know of it.
 
-    The forms on the way go beside it, with the text that their line tables name. "scratch" counts the null pointers
-    that the kernel takes after its arguments.
+    The forms on the way go beside it, with the text that their line tables name. "scratch" counts the pointers
+    that the kernel takes after its arguments, all null but the first, if "memory" says how many bytes a program needs.
     """
     from triton.backends.compiler import GPUTarget
 
@@ -67,8 +67,8 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
                       job["stages"], GPUTarget(*job["target"]))
     facts = kernel.metadata
     needs = [getattr(facts, name, None) for name in ("global_scratch_size", "profile_scratch_size")]
-    if any(needs):
-        raise RuntimeError("the kernel requires scratch memory")
+    if needs[1]:
+        raise RuntimeError("the kernel requires scratch memory for a profile")
     forms = {"text": job["text"], **{form: str(kernel.asm[form]) for form in FORMS if form in kernel.asm}}
     for path, data in ((job["path"] + FORMS_SUFFIX, gzip.compress(json.dumps(forms).encode(), 1)),
                        (job["path"], kernel.asm["cubin"])):
@@ -76,7 +76,8 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
         Path(written).write_bytes(data)
         os.replace(written, path)
     return {"name": facts.name, "shared": facts.shared, "warps": facts.num_warps,
-            "scratch": sum(n is not None for n in needs), "seconds": round(time.perf_counter() - start, 3)}
+            "scratch": sum(n is not None for n in needs), "memory": needs[0] or 0,
+            "seconds": round(time.perf_counter() - start, 3)}
 
 
 class _Server:

@@ -45,6 +45,7 @@ class Launch:
     lines: tuple[CodeLine, ...]
     tile: str = ""
     stages: int = STAGES  # of loads that a loop has on the way
+    copied: tuple[tuple[int, int], ...] = ()  # (place, bytes) of pointers that descriptors need aligned to 16 bytes
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class Tile:
     inner: Mapping[str, int] = field(default_factory=dict)
     splits: int = 1
     stages: int = STAGES
+    persistent: bool = False  # programs take one tile after the other, and copy operands by descriptors
 
     @property
     def name(self) -> str:
@@ -58,7 +59,8 @@ class Tile:
         if self.shape == "product":
             block = "x".join(map(str, (self.y, self.x, min(self.inner.values()))))
             split = [f"split{self.splits}"] if self.splits > 1 else []
-            return "-".join([self.shape, block, *split, f"w{self.warps}", f"s{self.stages}"])
+            copied = ["tma"] if self.persistent else []
+            return "-".join([self.shape, block, *split, f"w{self.warps}", f"s{self.stages}", *copied])
         parts = [self.shape] + ([f"y{self.y}"] if self.y else []) + ([f"x{self.x}"] if self.x else [])
         parts += [f"{space}{block}" for space, block in self.inner.items()]
         parts += [f"split{self.splits}"] if self.splits > 1 else []

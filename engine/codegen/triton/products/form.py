@@ -16,6 +16,7 @@ from ....unsupported import TritonUnsupported
 from ..form import Form, Space, TileBody, product, uses
 
 LEFT, RIGHT = "r", "k"  # the names of the terms in the left and in the right operand
+PIECE = 16  # bytes to which the rows of what a descriptor copies are aligned
 FACTORS = (torch.float16, torch.bfloat16, torch.int8, torch.float32)
 """The dtypes that tensor cores multiply, or, of float32, Triton's loops."""
 
@@ -50,6 +51,51 @@ class Product:
     def factor(self) -> torch.dtype:
         """The dtype of both operands as they are multiplied."""
         return self.body.by_name[self.left].dtype
+
+
+@dataclass(frozen=True)
+class Described:
+    """A matrix in memory, of which a descriptor copies a tile at a time: `size` and `step` (elements from one row to
+    the next) as it lies there, `offset` that of its first element. `turned`: its rows are the tile's columns."""
+
+    buffer: str
+    size: tuple[int, int]
+    step: int
+    offset: int
+    turned: bool
+
+
+def descriptions(product: Product) -> dict[str, Described]:
+    """The loads inside of the sums that a Hopper's tensor memory accelerator can make, by the names of statements."""
+    found = {}
+    for s in product.body.statements:
+        if s.op == "load" and s.name in product.body.inner and not s.mask and s.index is not None:
+            left = s.name.endswith(f"_{LEFT}")
+            described = _described(product, s, product.rows if left else product.columns, LEFT if left else RIGHT)
+            if described is not None:
+                found[s.name] = described
+    return found
+
+
+def _described(product: Product, s: Statement, outer: tuple[Axis, ...], space: str) -> Described | None:
+    terms = next(found for found in product.form.spaces if found.name == space)
+    symbol = terms.axes[0].symbol if len(terms.axes) == 1 else position(space)
+    numel = terms.numel
+    assert s.index is not None
+    if len(outer) != 1 or s.index.free_symbols != {outer[0].symbol, symbol}:
+        return None
+    steps = [s.index.coeff(x) for x in (outer[0].symbol, symbol)]
+    rest = sympy.expand(s.index - steps[0] * outer[0].symbol - steps[1] * symbol)
+    numbers = (*steps, rest, outer[0].extent, numel)
+    if not all(sympy.sympify(n).is_Integer for n in numbers):
+        return None
+    across, along, offset, length, count = map(int, numbers)
+    itemsize = product.form.buffers[s.buffer].dtype.itemsize
+    by_terms = along == 1
+    step, size = (across, (length, count)) if by_terms else (along, (count, length))
+    if min(across, along) != 1 or step < size[1] or step * itemsize % PIECE or offset * itemsize % PIECE:
+        return None
+    return Described(s.buffer, size, step, offset, by_terms != (space == LEFT))
 
 
 def product_of(form: Form) -> Product | None:

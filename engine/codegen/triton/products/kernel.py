@@ -1,18 +1,22 @@
 """Writes the kernel of a matrix product: the positions of its tile, the loop over the terms, and what follows."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sympy
 import torch
 
+from .....artifacts.records import CodeLine
+from ....scheduler.occupancy import PROCESSORS
 from ..dims import Dim, Dims
 from ..dtypes import literal, value_type
 from ..emit import Scope, origins_of
 from ..index import index_text
 from ..kernel import KernelWriter
-from ..source import SourceWriter
+from ..source import Launch, SourceWriter
 from ..tiling import Tile
 from ..values import Value
-from .form import LEFT, RIGHT, Product, position
+from .form import LEFT, RIGHT, Described, Product, descriptions, position
 
 TOGETHER = 8  # tiles below each other that programs take before they go on to the next column of tiles
 
@@ -46,6 +50,7 @@ class ProductWriter(KernelWriter):
     ) -> None:
         super().__init__(product.form, tile, index, bounds, stored, name, ProductDims(product, tile, index))
         self.product = product
+        self.copied = descriptions(product) if tile.persistent else {}
         for name in ("place", "first", "height", "down", "across", "offset"):
             self.namer.fresh(name)
 
@@ -55,7 +60,10 @@ class ProductWriter(KernelWriter):
         rows, columns = (sympy.sympify(d.programs) for d in (dims.rows, dims.columns))
         batch = sympy.Mul(*[a.extent for a in self.product.batch])
         self.grid = [rows * columns * batch]
-        line(f"program = tl.program_id(0){dims.cast}")
+        if self.tile.persistent:
+            self.grid = [sympy.Min(PROCESSORS, *self.grid)]
+        else:
+            line(f"program = tl.program_id(0){dims.cast}")
         place = "program"
         if self.product.batch:
             count = _factor(rows * columns)
@@ -63,8 +71,9 @@ class ProductWriter(KernelWriter):
             line(f"place = program % {count}")
             place = "place"
         down, across = self._order(place, rows, columns)
-        dims.positions(dims.rows, f"{down} * {dims.rows.constant}", self.writer)
-        dims.positions(dims.columns, f"{across} * {dims.columns.constant}", self.writer)
+        self.starts = f"{down} * {dims.rows.constant}", f"{across} * {dims.columns.constant}"
+        dims.positions(dims.rows, self.starts[0], self.writer)
+        dims.positions(dims.columns, self.starts[1], self.writer)
 
     def _order(self, place: str, rows: sympy.Expr, columns: sympy.Expr) -> tuple[str, str]:
         """(row, column) of tile number `place`: down a few rows of tiles, then on to the next column."""
@@ -88,6 +97,49 @@ class ProductWriter(KernelWriter):
                 self.after([body])
             else:
                 self.straight(body)
+        if self.tile.persistent:
+            self._repeat()
+
+    def launch(self, symbols: tuple[sympy.Symbol, ...]) -> Launch:
+        """The kernel, and which of its pointers have to be aligned."""
+        made = super().launch(symbols)
+        spans = {d.buffer: self.form.buffers[d.buffer].dtype.itemsize * (
+            d.offset + (d.size[0] - 1) * d.step + d.size[1]) for d in self.copied.values()}
+        return replace(made, copied=tuple([(made.pointers.index(name), span) for name, span in spans.items()]))
+
+    def _repeat(self) -> None:
+        """All that was written, in a loop over the tiles of this program, behind the descriptors."""
+        lines, self.writer.lines = self.writer.lines, []
+        for name, described in self.copied.items():
+            block = self._block(name, described)
+            rows, columns = described.size
+            start = f"{self.emitter.pointer(described.buffer)}{f' + {described.offset}' if described.offset else ''}"
+            self.writer.line(f"{self._tiles(name)} = tl.make_tensor_descriptor({start}, shape=[{rows}, {columns}], "
+                             f"strides=[{described.step}, 1], block_shape=[{', '.join(block)}])",
+                             origins_of(self.product.body, self.product.body.by_name[name]))
+        tiles = index_text(sympy.Mul(*[d.programs for d in self.dims.outer]))
+        self.writer.line(f"for program in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):")
+        self.writer.lines += [CodeLine(f"    {line.text}", line.origins) for line in lines]
+
+    def _tiles(self, name: str) -> str:
+        return f"{self.product.body.by_name[name].buffer}_{name}_tiles"
+
+    def _block(self, name: str, described: Described) -> list[str]:
+        block = [self.dims.rows.constant, self.dims.inner[LEFT].constant] if name.endswith(f"_{LEFT}") else [
+            self.dims.inner[RIGHT].constant, self.dims.columns.constant]
+        return block[::-1] if described.turned else block
+
+    def _copy(self, name: str, described: Described) -> None:
+        """A tile that a descriptor copies, zeros where there is nothing."""
+        body, left = self.product.body, name.endswith(f"_{LEFT}")
+        place = [self.starts[0], "offset"] if left else ["offset", self.starts[1]]
+        text = f"{self._tiles(name)}.load([{', '.join(place[::-1] if described.turned else place)}])"
+        text = f"tl.trans({text})" if described.turned else text
+        s, names = body.by_name[name], ("y", LEFT) if left else (RIGHT, "x")
+        scope = self.emitter.loop
+        assert scope is not None
+        scope.statements[body.key, name] = self.emitter.assign(scope, s.buffer, text, s.dtype, names,
+                                                               origins_of(body, s))
 
     def _multiply(self) -> None:
         """The loop that adds up products of two tiles."""
@@ -101,6 +153,8 @@ class ProductWriter(KernelWriter):
         inside = emitter.loop.writer
         for dim in self.dims.inner.values():
             self.dims.positions(dim, "offset", inside, stop=numel if dim.mask else "")
+        for name, described in self.copied.items():
+            self._copy(name, described)
         left = self._side(product.left, self.dims.inner[LEFT], ["y", LEFT])
         right = self._side(product.right, self.dims.inner[RIGHT], [RIGHT, "x"])
         inside.line(f"{sums} = tl.dot({left}, {right}, {sums}{self._precision()})", origins)

@@ -11,7 +11,7 @@ from .....artifacts.context import CompileContext
 from .....artifacts.records import Option
 from ....scheduler.occupancy import PROCESSORS
 from ..tiling import Tile, power_of_two
-from .form import LEFT, RIGHT, Product
+from .form import LEFT, RIGHT, Product, descriptions
 
 SHAPES: tuple[tuple[int, int, int, int, int], ...] = (
     (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 128, 8, 3),
@@ -22,6 +22,12 @@ SHAPES: tuple[tuple[int, int, int, int, int], ...] = (
     (16, 32, 256, 4, 4), (16, 32, 512, 4, 3), (16, 16, 256, 4, 4), (16, 16, 512, 4, 3),
 )
 """Rows, columns and terms of a tile of 16-bit numbers, warps, and stages."""
+COPIED: tuple[tuple[int, int, int, int, int], ...] = (
+    (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 128, 128, 8, 3),
+    (128, 128, 64, 4, 4),
+)
+"""The same for programs that take one tile after the other, and whose operands a Hopper's tensor memory accelerator
+copies."""
 SHARED = 220 * 1024  # bytes of shared memory that a processor of an H100 has for one program, less what else is there
 USUAL = 96 * 1024  # bytes that any GPU since Ampere has
 MANY = 24  # tiles for each processor: of more, they are too small
@@ -40,6 +46,9 @@ def candidates(product: Product) -> list[Tile]:
         many = rows * columns > MANY * y * x * PROCESSORS
         if _fits(y, rows) and _fits(x, columns) and not many:
             found.append(Tile("product", x, warps, y, inner={LEFT: r, RIGHT: r}, stages=stages))
+    if len(descriptions(product)) >= 2 and min(rows, columns) >= 128 and terms >= 64 and not product.batch:
+        found += [Tile("product", x, w, y, inner=dict.fromkeys((LEFT, RIGHT), max(32, r // wide)), stages=s,
+                       persistent=True) for y, x, r, w, s in COPIED]
     found = [t for t in found if shared_bytes(product, t) <= SHARED]
     return list({t.name: t for t in found}.values()) or [
         Tile("product", LEAST, 4, LEAST, inner={LEFT: 32, RIGHT: 32})]
@@ -86,6 +95,6 @@ def _score(product: Product, tile: Tile) -> tuple[float, str]:
     reuse = min(1.0, (tile.x * tile.y / (tile.x + tile.y)) / 64)
     ahead = min(1.0, tile.inner[LEFT] / 256)  # with few rows all depends on how much of the weight is on the way
     score = (0.1 + 0.9 * busy) * (0.2 + 0.8 * filled) * (0.3 + 0.7 * (ahead if rows <= LEAST else reuse))
-    if shared_bytes(product, tile) > USUAL:
-        score *= 0.5  # where nothing is measured, a tile that every GPU has memory for
+    if shared_bytes(product, tile) > USUAL or tile.persistent:
+        score *= 0.5  # where nothing is measured, a tile that every GPU has memory, and instructions, for
     return score, f"{programs} programs on {PROCESSORS} processors, {filled:.0%} of the tiles in use"
