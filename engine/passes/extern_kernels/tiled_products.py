@@ -3,7 +3,7 @@
 With max-autotune a product is measured together with what surrounds it (`surroundings.py`): by the library, with the
 rest in loops, and by tiles, into which the loops are fused. Otherwise the library computes it, but for few rows times a
 weight that is converted from fewer bytes: there the time is that of reading the weight, which a library wants
-converted first. A product with a single row is no work for tensor cores, and adds up the rows of the weight.
+converted first. A product with a single row can add up the rows of the weight, without tensor cores.
 """
 from __future__ import annotations
 
@@ -140,9 +140,9 @@ def _by_bytes(node: torch.fx.Node, ways: tuple[str, ...]) -> tuple[list[Option],
     times[LIBRARY] = 2 * LAUNCH + (source + 2 * whole) / MEMORY
     options = [Option(way, round(s * 1e6, 1), unit="us", better="lower") for way, s in times.items()]
     rows = node.meta["val"].shape[-2]
-    why = (f"{rows} rows take as long as reading the weight: {source:,} bytes as it is stored; for the library it is "
-           f"written and read as {whole:,} more (estimated)")
-    return options, ROWS if rows == 1 else TILES, why
+    why = (f"{rows} row{'s take' if rows > 1 else ' takes'} as long as reading the weight: {source:,} bytes as it is "
+           f"stored; for the library it is written and read as {whole:,} more (estimated)")
+    return options, TILES, why
 
 
 # ---- the rewrite -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import sympy
 import torch
 
 from .....artifacts.records import CodeLine
-from ....scheduler.occupancy import PROCESSORS
 from ..dims import Dim, Dims
 from ..dtypes import literal, value_type
 from ..emit import Scope, origins_of
@@ -17,6 +16,7 @@ from ..source import Launch, SourceWriter
 from ..tiling import Tile
 from ..values import Value
 from .form import LEFT, RIGHT, Described, Product, descriptions, position
+from .tiling import programs
 
 TOGETHER = 8  # tiles below each other that programs take before they go on to the next column of tiles
 
@@ -59,10 +59,8 @@ class ProductWriter(KernelWriter):
         dims, line = self.dims, self.writer.line
         rows, columns = (sympy.sympify(d.programs) for d in (dims.rows, dims.columns))
         batch = sympy.Mul(*[a.extent for a in self.product.batch])
-        self.grid = [rows * columns * batch]
-        if self.tile.persistent:
-            self.grid = [sympy.Min(PROCESSORS, *self.grid)]
-        else:
+        self.grid = [programs(self.product, self.tile, rows * columns * batch)]
+        if not self.tile.persistent:
             line(f"program = tl.program_id(0){dims.cast}")
         place = "program"
         if self.product.batch:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import sympy
+
 from .....artifacts.context import CompileContext
 from .....artifacts.records import Option
 from ....scheduler.occupancy import PROCESSORS
@@ -24,7 +26,7 @@ SHAPES: tuple[tuple[int, int, int, int, int], ...] = (
 """Rows, columns and terms of a tile of 16-bit numbers, warps, and stages."""
 COPIED: tuple[tuple[int, int, int, int, int], ...] = (
     (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 128, 128, 8, 3),
-    (128, 128, 64, 4, 4),
+    (128, 128, 64, 4, 3), (64, 128, 64, 4, 4), (128, 64, 64, 4, 4),
 )
 """The same for programs that take one tile after the other, and whose operands a Hopper's tensor memory accelerator
 copies."""
@@ -60,6 +62,15 @@ def _fits(block: int, count: int) -> bool:
     return block <= whole and (block >= 32 or whole <= 32)
 
 
+def programs(product: Product, tile: Tile, tiles: sympy.Expr) -> sympy.Expr:
+    """How many programs share the tiles: two on each processor where its memory holds two, one of which has the tensor
+    cores while the other computes what follows its product."""
+    if not tile.persistent:
+        return tiles
+    each = max(1, min(2, SHARED // shared_bytes(product, tile)))
+    return sympy.Min(each * PROCESSORS, tiles)
+
+
 def shared_bytes(product: Product, tile: Tile) -> int:
     """Bytes of shared memory that the operands of a tile take."""
     return (tile.x + tile.y) * tile.inner[LEFT] * product.factor.itemsize * tile.stages
@@ -88,13 +99,13 @@ def _score(product: Product, tile: Tile) -> tuple[float, str]:
     """(estimate, its reason): processors at work, elements of the tile that exist, and how often they are read."""
     batch, rows, columns, _ = product.shape
     down, across = -(-rows // tile.y), -(-columns // tile.x)
-    programs = batch * down * across * tile.splits
-    waves = -(-programs // PROCESSORS)
-    busy = programs / (waves * PROCESSORS)
+    count = batch * down * across * tile.splits
+    waves = -(-count // PROCESSORS)
+    busy = count / (waves * PROCESSORS)
     filled = rows * columns / (down * tile.y * across * tile.x)
     reuse = min(1.0, (tile.x * tile.y / (tile.x + tile.y)) / 64)
     ahead = min(1.0, tile.inner[LEFT] / 256)  # with few rows all depends on how much of the weight is on the way
     score = (0.1 + 0.9 * busy) * (0.2 + 0.8 * filled) * (0.3 + 0.7 * (ahead if rows <= LEAST else reuse))
     if shared_bytes(product, tile) > USUAL or tile.persistent:
         score *= 0.5  # where nothing is measured, a tile that every GPU has memory, and instructions, for
-    return score, f"{programs} programs on {PROCESSORS} processors, {filled:.0%} of the tiles in use"
+    return score, f"{count} tiles on {PROCESSORS} processors, {filled:.0%} of the tiles in use"
