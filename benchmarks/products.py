@@ -78,6 +78,8 @@ def cases() -> Iterator[tuple[str, Case]]:
         yield f"scaled {rows}x4096x11008", (scaled, (x, w, s))
         yield f"scaled-weight {rows}x4096x11008", (scaled_weight, (x, w, s))
     w = torch.randint(-127, 128, (4096, 4096), dtype=torch.int8, device="cuda")
+    yield "bf16 16x4096x4096", (F.linear, (floats(16, 4096), floats(4096, 4096)))
+    yield "scaled 16x4096x4096", (scaled, (floats(16, 4096), w, floats(4096)))
     yield "scaled 4096x4096x4096", (scaled, (floats(4096, 4096), w, floats(4096)))
     yield "dynamic 4096x4096x4096", (dynamic, (floats(4096, 4096), w, floats(4096)))
 
