@@ -51,7 +51,8 @@ BINARY_OPS = (
 TERNARY_OPS = ("where", "fma")
 RANDOM_OPS = ("rand", "randn")  # of (seed, offset): Philox
 REDUCE_OPS = ("reduce", "part")  # part: one result of a reduction that has several (`value` is its index)
-DOTS = ("dot", "dot_tf32")  # sums of a `mul`, which tensor cores may compute; of float32 rounded to TF32
+TILED = ("dot", "dot_tf32")  # sums of a `mul`, which tensor cores may compute; of float32 rounded to TF32
+DOTS = (*TILED, "row_dot")  # and one that is to be computed as other sums are, of a product with a vector
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "welford",  # welford: mean, m2, count
               *DOTS)
 
@@ -117,7 +118,7 @@ class LoopBody:
     @property
     def is_product(self) -> bool:
         """Whether it is a matrix product, of which a GPU's kernel computes a tile at a time."""
-        return any(s.op == "reduce" and s.mode in DOTS for s in self.statements)
+        return any(s.op == "reduce" and s.mode in TILED for s in self.statements)
 
     @property
     def reads(self) -> tuple[str, ...]:

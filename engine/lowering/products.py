@@ -33,7 +33,7 @@ def _product(graph: GraphLowering, node: torch.fx.Node, left: Value, right: Valu
             graph.decide_stored(operand.base, _STORED)
     base = graph.base_of(node.meta["val"], node.name)
     name, wide = graph.new_buffer(base), torch.int32 if left.dtype is torch.int8 else compute_dtype(left.dtype)
-    kind = "sum" if by_rows else mode(left.dtype, left.device)
+    kind = "row_dot" if by_rows else mode(left.dtype, left.device)
 
     def emit(e: BodyBuilder, index: Index, inner: Index) -> None:
         e.origin = node.name

@@ -22,6 +22,7 @@ def device_costs(
     """
     if torch.cuda.is_current_stream_capturing():
         return {}
+    subject = on_device(subject, device, cold)
 
     def measure() -> dict[str, float]:
         with torch.cuda.device(device):
@@ -30,7 +31,12 @@ def device_costs(
             except RuntimeError:  # no memory, or a kernel that refuses what it is given
                 return {}
 
-    return kept(f"{subject} {'cold ' if cold else ''}on {torch.cuda.get_device_name(device)}", measure)
+    return kept(subject, measure)
+
+
+def on_device(subject: str, device: torch.device, cold: bool) -> str:
+    """The subject as it is kept on disk."""
+    return f"{subject} {'cold ' if cold else ''}on {torch.cuda.get_device_name(device)}"
 
 
 def made_up(

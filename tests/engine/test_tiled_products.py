@@ -16,7 +16,7 @@ from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.kernels import tiled_product
 from ptdebug.engine.lowering import LOWERINGS
 from ptdebug.engine.passes import extern_kernels
-from ptdebug.engine.passes.extern_kernels import surroundings, tiled_products
+from ptdebug.engine.passes.extern_kernels import surroundings
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .programs import Keeping, capture
@@ -84,7 +84,7 @@ def test_otherwise_the_library_multiplies(dtypes: tuple[torch.dtype, ...], why: 
 ])
 def test_the_fastest_way_is_taken(times: dict[str, float], way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured is what the record tells; a kernel of ptdebug's has to save something."""
-    monkeypatch.setattr(tiled_products, "measured", lambda *given: times)
+    monkeypatch.setattr(surroundings.Measuring, "seconds", lambda *given: times)
     called, (decision,) = _chosen(_linear, ((64, 128), HALF), ((96, 128), HALF), max_autotune=True)
     assert decision.chosen == way and (tiled_product.OPERATOR in called) is (way == "tiles")
     assert {o.name: o.score for o in decision.options if o.score} == {n: s * 1e6 for n, s in times.items()}
@@ -106,7 +106,7 @@ def test_the_part_that_is_measured() -> None:
 
     found: list[tuple[list[Any], int]] = []
 
-    def measured(node: torch.fx.Node, ways: Mapping[str, Any], others: Any) -> dict[str, float]:
+    def seconds(measuring: Any, node: torch.fx.Node, ways: Mapping[str, Any]) -> dict[str, float]:
         part, product = surroundings._part(node, surroundings._around(node))
         part.module.graph.lint()
         found.append(([n.target for n in part.module.graph.nodes if n.op == "call_function"], len(part.inputs)))
@@ -116,7 +116,7 @@ def test_the_part_that_is_measured() -> None:
         return {}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiled_products, "measured", measured)
+        patch.setattr(surroundings.Measuring, "seconds", seconds)
         _chosen(function, ((64, 128), HALF), ((96, 128), torch.int8), ((64, 96), HALF), ((32, 96), HALF),
                 max_autotune=True)
     (first, inputs), (second, _) = found

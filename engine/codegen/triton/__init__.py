@@ -20,8 +20,9 @@ from .launch import TritonKernel
 from .machine_code import with_sass
 from .plan_kernels import finished, kernels_for_plan
 from .source import TritonSource
+from .timing import begin_timing
 
 __all__ = [
-    "InterpretedGroup", "TritonKernel", "TritonSource", "TritonUnsupported", "describe_for_target", "describe_kernel",
-    "finished", "generate", "kernels_for_plan", "warm_up", "with_sass",
+    "InterpretedGroup", "TritonKernel", "TritonSource", "TritonUnsupported", "begin_timing", "describe_for_target",
+    "describe_kernel", "finished", "generate", "kernels_for_plan", "warm_up", "with_sass",
 ]

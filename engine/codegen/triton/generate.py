@@ -17,7 +17,7 @@ from .products.kernel import ProductWriter
 from .products.tiling import candidates, choose as choose_product
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
-from .tiling import Tile, can_split, choose, why_idle
+from .tiling import Tile, can_split, choose, tiles_of, why_idle
 
 Timing = Callable[[Mapping[str, TritonSource]], Mapping[str, float]]
 """What compiles kernels that do the same, and times them: seconds by name, of those that run."""
@@ -45,7 +45,10 @@ def generate(
     workspaces: list[Workspace] = []
     extents: list[sympy.Expr] = []
     for number, part in enumerate(groups):
-        made, needed, deciding = _kernels(form_of(part, buffers, sizes), symbols, bounds, context)
+        form, times = form_of(part, buffers, sizes), None
+        if timing is not None and len(groups) == 1 and form.multiplies:
+            times = _timed(form, symbols, bounds, timing)
+        made, needed, deciding = _kernels(form, symbols, bounds, context, times)
         fresh = {w.name: f"{w.name}_{number}" if len(groups) > 1 else w.name for w in needed}
         workspaces += [replace(w, name=fresh[w.name]) for w in needed]
         launches += [replace(k, pointers=tuple(fresh.get(p, p) for p in k.pointers)) for k in made]
@@ -81,13 +84,27 @@ def _of_product(
     return source(choose_product(product, tiles, times, context))
 
 
+def _timed(
+    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], timing: Timing
+) -> Mapping[str, float]:
+    """Seconds of the tiles of a product with a vector, by their names: of those that need one kernel."""
+    sources = {}
+    for tile in tiles_of(form):
+        if tile.splits == 1:
+            launches, _, extents = _kernels(form, symbols, bounds, CompileContext(overrides={"tile:*": tile.name}))
+            signature = KernelSignature(form.name, launches[0].pointers, symbols, bounds)
+            sources[tile.name] = TritonSource(signature, launches, (), extents, assemble(launches))
+    return timing(sources)
+
+
 def _kernels(
-    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], context: CompileContext
+    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], context: CompileContext,
+    times: Mapping[str, float] | None = None,
 ) -> tuple[tuple[Launch, ...], tuple[Workspace, ...], tuple[sympy.Expr, ...]]:
     index, extents = _index_width(form)
     written = {s.buffer for b in form.bodies for s in b.statements if s.op == "store"}
     stored = frozenset(written - (form.internal - form.scratch))
-    tile = choose(form, context)
+    tile = choose(form, context, times or {})
     if tile.splits > 1:
         return (*split_kernels(form, tile, index, bounds, stored, symbols), extents)
     writer = KernelWriter(form, tile, index, bounds, stored, form.name)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import sympy
 
@@ -35,6 +36,7 @@ SPLIT_FROM = 16384  # a row this long may be shared by several programs
 MOST_SPLITS = 2048  # programs that share a row
 LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
 MOST_OF_ROWS = 4096  # elements of a tile of several rows
+NO_TIMES: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,16 @@ class Tile:
         return "-".join([*parts, f"w{self.warps}"])
 
 
-def choose(form: Form, context: CompileContext) -> Tile:
-    """Ask `context.decide` for one of a few tiles; the one with the best score is the default."""
-    tiles = _split_by_choice(form, _candidates(form), context)
+def choose(form: Form, context: CompileContext, times: Mapping[str, float] = NO_TIMES) -> Tile:
+    """Ask `context.decide` for one of a few tiles; the default is the fastest of those that were timed (seconds, by
+    name), or the one with the best score."""
+    if times:
+        options = [Option(name, round(s * 1e6, 1), unit="us", better="lower") for name, s in times.items()]
+        why = f"the fastest of {len(times)} on this device"
+        fastest = min(times, key=times.__getitem__)
+        chosen = context.decide("tile", form.name, options, fastest, why, origins=_origins(form))
+        return next(t for t in tiles_of(form) if t.name == chosen)
+    tiles = _split_by_choice(form, tiles_of(form), context)
     scores = [_score(form, t) for t in tiles]
     options = [Option(t.name, round(s, 3), why, better="higher") for t, (s, why) in zip(tiles, scores)]
     best = max(range(len(tiles)), key=lambda k: scores[k][0])
@@ -131,7 +140,8 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _candidates(form: Form) -> list[Tile]:
+def tiles_of(form: Form) -> list[Tile]:
+    """The tiles that a form could have."""
     if not form.spaces:
         return _pointwise(form)
     tiles = _looped(form) if form.reduces or form.misaligned else _parallel(form)

@@ -3,16 +3,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import torch
 
-from ...ir.ir import Buffer
+from ....artifacts.context import CompileContext
+from ...ir.ir import DOTS, Buffer, Group, Plan
 from ...toolchain.benchmarking import Call
 from ...toolchain.device_benchmarking import device_costs, made_up
 from ...unsupported import TritonUnsupported
 from .emit import OUT_OF_BOUNDS
-from .generate import Timing
+from .generate import Timing, generate
 from .launch import TritonKernel
 from .source import TritonSource
 
@@ -20,6 +22,20 @@ from .source import TritonSource
 def timing_on(device: torch.device, buffers: Mapping[str, Buffer]) -> Timing | None:
     """What times kernels for `generate`, on memory like that of `buffers`; None without a GPU."""
     return partial(_timed, device, buffers) if device.type == "cuda" and torch.cuda.is_available() else None
+
+
+def begin_timing(plan: Plan, context: CompileContext) -> None:
+    """Begin to compile all kernels that will be timed for a plan's matrix products, which takes longest."""
+
+    def begin(group: Group, sources: Mapping[str, TritonSource]) -> Mapping[str, float]:
+        for source in sources.values():
+            TritonKernel(source, plan.program.buffers, group.device).begin()
+        return {}
+
+    for group in plan.items:
+        if isinstance(group, Group) and any(s.mode in DOTS for b in group.bodies for s in b.statements):
+            with suppress(TritonUnsupported):
+                generate(group, plan.program.buffers, context, plan.program.sizes, partial(begin, group))
 
 
 def _timed(device: torch.device, buffers: Mapping[str, Buffer], sources: Mapping[str, TritonSource]

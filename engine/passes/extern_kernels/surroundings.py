@@ -24,36 +24,67 @@ from ...lowering import lower
 from ...lowering.realization import kind_of
 from ...lowering.registry import GATHER, POINTWISE, RESHAPE, VIEW
 from ...runtime.runtime import callable_of
-from ...toolchain.benchmarking import Call
-from ...toolchain.device_benchmarking import device_costs, made_up
+from ...toolchain.benchmarking import Call, is_kept
+from ...toolchain.device_benchmarking import device_costs, made_up, on_device
 from ...toolchain.triton_cache import options
 
 Others = Callable[[AtenGraph, CompileContext], object]
 """The passes that choose between the libraries' kernels."""
 
+Change = Callable[[torch.fx.Node], None]
+Ways = Mapping[str, Change]
+"""What makes a product one of each way; the first leaves it to the library."""
+
 MOST = 48  # nodes that follow the product
 LARGEST = 1 << 32  # bytes of the inputs and results: of more, nothing is measured
 
 
-def measured(
-    product: torch.fx.Node, ways: Mapping[str, Callable[[torch.fx.Node], None]], others: Others
-) -> dict[str, float]:
-    """Seconds of the product and its surroundings, by way; each of `ways` changes the product's node. Empty without a
-    GPU, and where nothing could be measured."""
-    device = product.meta["val"].device
-    if device.type != "cuda" or not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
-        return {}
-    nodes = _around(product)
-    touched = nodes | {source for node in nodes for source in node.all_input_nodes}
-    if any(_varies(n) for n in touched) or sum(map(_bytes, touched)) > LARGEST:
-        return {}
+class Measuring:
+    """The measurements of one graph's products. Parts that do the same are compiled and timed once."""
+
+    def __init__(self, others: Others) -> None:
+        self.others = others
+        self._begun: set[str] = set()
+
+    def begin(self, product: torch.fx.Node, ways: Ways) -> None:
+        """Begin to compile what `seconds` will time, several products at once."""
+        nodes = _nodes(product)
+        subject = _subject(product, nodes, ways) if nodes else ""
+        if not subject or subject in self._begun or is_kept(on_device(subject, product.meta["val"].device, True)):
+            return
+        from ...codegen.triton import begin_timing
+
+        self._begun.add(subject)
+        for way in [way for way in ways if way != next(iter(ways))]:
+            plan, _, context = _planned(product, nodes, ways[way], self.others)
+            begin_timing(plan, context)
+
+    def seconds(self, product: torch.fx.Node, ways: Ways) -> dict[str, float]:
+        """Seconds of the product with its surroundings, by way. Empty without a GPU, and where nothing could be
+        measured."""
+        nodes = _nodes(product)
+        if not nodes:
+            return {}
+        calls = lambda: {way: _compiled(product, nodes, change, self.others) for way, change in ways.items()}
+        return device_costs(_subject(product, nodes, ways), product.meta["val"].device, calls, cold=True)
+
+
+def _subject(product: torch.fx.Node, nodes: set[torch.fx.Node], ways: Ways) -> str:
     text = _text(_part(product, nodes)[0])
-    return device_costs(f"product {hashlib.sha256(text.encode()).hexdigest()} {sorted(ways)}", device,
-                        lambda: {way: _compiled(product, nodes, change, others) for way, change in ways.items()},
-                        cold=True)
+    return f"product {hashlib.sha256(text.encode()).hexdigest()} {sorted(ways)}"
 
 
 # ---- which part of the graph -----------------------------------------------------------------------------------------
+def _nodes(product: torch.fx.Node) -> set[torch.fx.Node]:
+    """The nodes of the part; none where nothing can be measured."""
+    if product.meta["val"].device.type != "cuda" or not torch.cuda.is_available():
+        return set()
+    nodes = _around(product)
+    touched = nodes | {source for node in nodes for source in node.all_input_nodes}
+    varies = any(_varies(node) for node in touched)
+    return set() if varies or sum(map(_bytes, touched)) > LARGEST else nodes
+
+
 def _around(product: torch.fx.Node) -> set[torch.fx.Node]:
     """The product, what loops compute from it, and what they compute for these alone."""
     found, waiting = {product}, [product]
@@ -126,17 +157,22 @@ def _text(part: AtenGraph) -> str:
 
 
 # ---- running it ------------------------------------------------------------------------------------------------------
-def _compiled(
-    product: torch.fx.Node, nodes: set[torch.fx.Node], change: Callable[[torch.fx.Node], None], others: Others
-) -> Call:
-    """A call of the part, compiled one way, on made-up data."""
-    from ...codegen.triton import finished, kernels_for_plan
-
+def _planned(
+    product: torch.fx.Node, nodes: set[torch.fx.Node], change: Change, others: Others
+) -> tuple[Plan, AtenGraph, CompileContext]:
+    """The part as it is scheduled one way."""
     part, copy = _part(product, nodes)
     context = CompileContext(max_autotune=True)
     change(copy)
     others(part, context)
-    plan = scheduler.schedule(lower(part.module, context), context)
+    return scheduler.schedule(lower(part.module, context), context), part, context
+
+
+def _compiled(product: torch.fx.Node, nodes: set[torch.fx.Node], change: Change, others: Others) -> Call:
+    """A call of the part, compiled one way, on made-up data."""
+    from ...codegen.triton import finished, kernels_for_plan
+
+    plan, part, context = _planned(product, nodes, change, others)
     kernels = finished(kernels_for_plan(plan, context), plan, context)
     inputs = [made_up(v.shape, v.stride(), v.dtype, v.device) for v in part.inputs]
     return _runner(plan, kernels, inputs)

@@ -7,7 +7,6 @@ converted first. A product with a single row can add up the rows of the weight, 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -21,7 +20,7 @@ from ...lowering.realization import kind_of
 from ...lowering.registry import GATHER, POINTWISE, RESHAPE, VIEW
 from ...toolchain.benchmarking import verdict
 from .product_costs import LAUNCH, MEMORY, by_tensor_cores, bytes_of
-from .surroundings import Others, measured
+from .surroundings import Change, Measuring, Others, Ways
 
 aten = torch.ops.aten
 
@@ -37,8 +36,12 @@ QUARTERS = (torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2)
 def choose_tiled(graph: AtenGraph, context: CompileContext, others: Others) -> list[RuleMatch]:
     """Let loops compute products, decisions of kind "triton-matmul"; `others` are the passes that choose between
     libraries."""
-    matches = []
-    for node in [n for n in graph.module.graph.nodes if n.target in PRODUCTS]:
+    matches, measuring = [], Measuring(others)
+    products = [n for n in graph.module.graph.nodes if n.target in PRODUCTS]
+    for node in products if context.max_autotune else ():
+        if not _why_not(node):
+            measuring.begin(node, _ways(node))
+    for node in products:
         forced = context.override(KIND, node.name)
         on_gpu = isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].device.type == GPU
         if not forced and not (on_gpu and (context.asked or context.max_autotune or _reads_fewer_bytes(node))):
@@ -51,7 +54,7 @@ def choose_tiled(graph: AtenGraph, context: CompileContext, others: Others) -> l
             elif context.asked:
                 context.decide(KIND, node.name, (LIBRARY,), LIBRARY, refusal, origins=origins)
             continue
-        options, default, why = _choice(node, context, others)
+        options, default, why = _choice(node, context, measuring)
         chosen = context.decide(KIND, node.name, options, default, why, origins=origins)
         if chosen != LIBRARY:
             matches.append(RuleMatch(f"product-in-{chosen}", (node.name,), (node.name,), why))
@@ -65,18 +68,18 @@ def _operands(node: torch.fx.Node) -> tuple[torch.fx.Node, ...]:
     return left, right, *bias
 
 
-def _choice(node: torch.fx.Node, context: CompileContext, others: Others) -> tuple[list[Option], str, str]:
+def _choice(node: torch.fx.Node, context: CompileContext, measuring: Measuring) -> tuple[list[Option], str, str]:
     """Options, the default among them, and why."""
-    ways = (LIBRARY, TILES, ROWS) if node.meta["val"].shape[-2] == 1 else (LIBRARY, TILES)
+    ways = _ways(node)
     if context.max_autotune:
-        known = measured(node, {way: _taking(way) for way in ways}, others)
+        known = measuring.seconds(node, ways)
         if known:
             default = min(known, key=lambda way: known[way] * (WORTH if way == LIBRARY else 1))
             options = [Option(way, round(s * 1e6, 1), unit="us", better="lower") for way, s in known.items()]
             held = f"a generated kernel has to save {1 - WORTH:.0%}"
             return options, default, verdict(known, default, "with what surrounds the product,", held)
     if _reads_fewer_bytes(node):
-        return _by_bytes(node, ways)
+        return _by_bytes(node, tuple(ways))
     why = "nothing could be measured" if context.max_autotune else "products are measured with max-autotune alone"
     return [Option(way) for way in ways], LIBRARY, f"as in eager: {why}"
 
@@ -146,9 +149,12 @@ def _by_bytes(node: torch.fx.Node, ways: tuple[str, ...]) -> tuple[list[Option],
 
 
 # ---- the rewrite -----------------------------------------------------------------------------------------------------
-def _taking(way: str) -> Callable[[torch.fx.Node], None]:
-    """What makes a product one of this way."""
-    return (lambda node: None) if way == LIBRARY else (lambda node: _take(node, way == ROWS))
+def _ways(node: torch.fx.Node) -> Ways:
+    """The ways to compute a product, the library's first, and what makes it one of each."""
+    ways: dict[str, Change] = {LIBRARY: lambda node: None, TILES: lambda node: _take(node, False)}
+    if node.meta["val"].shape[-2] == 1:
+        ways[ROWS] = lambda node: _take(node, True)
+    return ways
 
 
 def _take(node: torch.fx.Node, by_rows: bool) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import sympy
 import torch
 
-from ....ir.ir import DOTS, Axis, Statement
+from ....ir.ir import TILED, Axis, Statement
 from ....unsupported import TritonUnsupported
 from ..form import Form, Space, TileBody, product, uses
 
@@ -104,7 +104,7 @@ def product_of(form: Form) -> Product | None:
     if not bodies:
         return None
     (body,) = bodies
-    total = next(s for s in body.statements if s.op == "reduce" and s.mode in DOTS)
+    total = next(s for s in body.statements if s.op == "reduce" and s.mode in TILED)
     factors = body.by_name[total.args[0]]
     if factors.op != "mul" or body.space is None or len(form.spaces) != 1:
         raise TritonUnsupported("a matrix product with other loops in it")

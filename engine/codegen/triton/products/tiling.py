@@ -16,23 +16,20 @@ from ..tiling import Tile, power_of_two
 from .form import LEFT, RIGHT, Product, descriptions
 
 SHAPES: tuple[tuple[int, int, int, int, int], ...] = (
-    (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 128, 8, 3),
-    (128, 128, 64, 4, 3), (128, 128, 64, 4, 4), (128, 128, 32, 4, 4), (64, 256, 64, 8, 3), (64, 256, 64, 4, 3),
-    (128, 64, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4),
-    (64, 64, 128, 4, 3), (64, 32, 128, 4, 4), (32, 64, 128, 4, 4), (32, 128, 64, 4, 4), (32, 32, 256, 4, 3),
-    (16, 128, 128, 4, 4), (16, 128, 256, 8, 3), (16, 64, 256, 4, 3), (16, 64, 256, 8, 4), (16, 32, 128, 4, 5),
-    (16, 32, 256, 4, 4), (16, 32, 512, 4, 3), (16, 16, 256, 4, 4), (16, 16, 512, 4, 3),
+    (128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 128, 8, 3), (128, 128, 64, 4, 3), (128, 64, 64, 4, 3),
+    (64, 128, 64, 4, 3), (64, 64, 64, 4, 4), (64, 32, 128, 4, 4), (32, 64, 128, 4, 4), (32, 32, 256, 4, 3),
+    (16, 128, 128, 4, 4), (16, 64, 256, 8, 4), (16, 32, 128, 4, 5), (16, 32, 256, 4, 4), (16, 32, 512, 4, 3),
+    (16, 16, 256, 4, 4),
 )
 """Rows, columns and terms of a tile of 16-bit numbers, warps, and stages."""
 COPIED: tuple[tuple[int, int, int, int, int], ...] = (
-    (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 128, 128, 8, 3),
-    (128, 128, 64, 4, 3), (64, 128, 64, 4, 4), (128, 64, 64, 4, 4),
+    (128, 256, 64, 8, 4), (128, 128, 64, 8, 4), (64, 128, 64, 4, 4),
 )
 """The same for programs that take one tile after the other, and whose operands a Hopper's tensor memory accelerator
 copies."""
 SHARED = 220 * 1024  # bytes of shared memory that a processor of an H100 has for one program, less what else is there
 USUAL = 96 * 1024  # bytes that any GPU since Ampere has
-MANY = 24  # tiles for each processor: of more, they are too small
+MANY = 16  # tiles for each processor: of more, they are too small
 LEAST = 16  # rows and columns of a tile, which `tl.dot` asks for
 
 
