@@ -26,6 +26,15 @@ def tiled_product(
     return torch.mm(left, right) if bias is None else torch.addmm(bias, left, right)
 
 
+def allows_tf32() -> bool:
+    """Whether the program lets products of float32 on a GPU round their operands to TF32, by whichever setting."""
+    settings = torch.backends.cuda.matmul
+    try:
+        return bool(settings.allow_tf32)
+    except RuntimeError:  # set by the newer interface, which the older one does not read
+        return str(getattr(settings, "fp32_precision", "")) == "tf32"
+
+
 def _result(
     left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None, *, by_rows: bool = False
 ) -> torch.Tensor:

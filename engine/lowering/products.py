@@ -52,8 +52,7 @@ def _product(graph: GraphLowering, node: torch.fx.Node, left: Value, right: Valu
 
 def mode(dtype: torch.dtype, device: torch.device) -> str:
     """The kind of the reduction: float32 is rounded to TF32 only where the program allows it."""
-    allowed = dtype is torch.float32 and device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
-    return "dot_tf32" if allowed else "dot"
+    return "dot_tf32" if dtype is torch.float32 and device.type == "cuda" and tiled_product.allows_tf32() else "dot"
 
 
 def _rounded(e: BodyBuilder, operand: Value, index: Index, wide: torch.dtype) -> str:

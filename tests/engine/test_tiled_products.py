@@ -13,13 +13,16 @@ from ptdebug.artifacts.records import Decision
 from ptdebug.engine import passes
 from ptdebug.engine.aot.aten_graph import trace
 from ptdebug.engine.compile import compile_graph
+from ptdebug.engine.ir import interpreter
 from ptdebug.engine.kernels import tiled_product
 from ptdebug.engine.lowering import LOWERINGS
+from ptdebug.engine.lowering.products import mode
 from ptdebug.engine.passes import extern_kernels
 from ptdebug.engine.passes.extern_kernels import surroundings
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .programs import Keeping, capture
+from .triton import programs
 
 HALF = torch.bfloat16
 
@@ -71,7 +74,7 @@ def test_a_weight_that_others_read_is_converted_once() -> None:
 
 @pytest.mark.parametrize(("dtypes", "why"), [
     ((HALF, HALF), "measured with max-autotune alone"), ((torch.float32,) * 2, "tensor cores do not multiply"),
-    ((torch.float64,) * 2, "tensor cores do not multiply"),
+    ((torch.float64,) * 2, "no tile multiplies"),
 ])
 def test_otherwise_the_library_multiplies(dtypes: tuple[torch.dtype, ...], why: str) -> None:
     called, (decision,) = _chosen(_linear, ((64, 128), dtypes[0]), ((96, 128), dtypes[1]))
@@ -88,6 +91,14 @@ def test_the_fastest_way_is_taken(times: dict[str, float], way: str, monkeypatch
     called, (decision,) = _chosen(_linear, ((64, 128), HALF), ((96, 128), HALF), max_autotune=True)
     assert decision.chosen == way and (tiled_product.OPERATOR in called) is (way == "tiles")
     assert {o.name: o.score for o in decision.options if o.score} == {n: s * 1e6 for n, s in times.items()}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_float32_is_rounded_to_tf32_where_the_program_allows_it(allowed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiled_product, "allows_tf32", lambda: allowed)
+    assert mode(torch.float32, torch.device("cuda")) == ("dot_tf32" if allowed else "dot")
+    _, (decision,) = _chosen(_linear, ((64, 128), torch.float32), ((96, 128), torch.float32))
+    assert (len(decision.options) == 2) is allowed
 
 
 def test_an_override_is_refused_where_there_is_no_tile() -> None:
@@ -123,6 +134,19 @@ def test_the_part_that_is_measured() -> None:
     aten = torch.ops.aten
     assert {aten.gelu.default, aten._to_copy.default, aten.mm.default} <= set(first) and inputs == 3
     assert first.count(aten.mm.default) == 1 and aten.exp.default not in first and aten.gelu.default not in second
+
+
+def test_what_runs_a_part() -> None:
+    """Kernels and library calls, on views of what these return."""
+    function = lambda x, w, b: F.gelu(F.linear(x * 2, w, b)).t() @ x
+    inputs = [torch.randn(*n, generator=torch.Generator().manual_seed(1)) for n in ((5, 24), (40, 24), (40,))]
+    runner = programs.compiled(function, inputs)
+    memory = surroundings.memory_of(runner.plan, inputs)
+    call = surroundings.runner(runner.plan, runner.kernels, memory)
+    for _ in range(2):
+        call()
+        (result,) = (interpreter.resolve(out, memory, {}) for out in runner.plan.program.outputs)
+        torch.testing.assert_close(result, function(*inputs))
 
 
 @pytest.mark.parametrize(("way", "rows"), [("tiles", 5), ("tiles", 1), ("rows", 1)])

@@ -20,6 +20,7 @@ from ... import scheduler
 from ...graphs.functional_graph import AtenGraph, FromGraph
 from ...ir import interpreter
 from ...ir.ir import ExternCall, Group, Plan, View
+from ...kernels.tiled_product import allows_tf32
 from ...lowering import lower
 from ...lowering.realization import kind_of
 from ...lowering.registry import GATHER, POINTWISE, RESHAPE, VIEW
@@ -147,7 +148,7 @@ def _part(product: torch.fx.Node, nodes: set[torch.fx.Node]) -> tuple[AtenGraph,
 def _text(part: AtenGraph) -> str:
     """All that the times depend on, besides the device and torch."""
     names = {node: f"n{k}" for k, node in enumerate(part.module.graph.nodes)}
-    lines = [options(), str(torch.backends.cuda.matmul.allow_tf32)]
+    lines = [options(), str(allows_tf32())]
     for node in part.module.graph.nodes:
         value = node.meta.get("val")
         layout = (value.dtype, tuple(value.shape), value.stride()) if isinstance(value, torch.Tensor) else None
@@ -175,16 +176,21 @@ def _compiled(product: torch.fx.Node, nodes: set[torch.fx.Node], change: Change,
     plan, part, context = _planned(product, nodes, change, others)
     kernels = finished(kernels_for_plan(plan, context), plan, context)
     inputs = [made_up(v.shape, v.stride(), v.dtype, v.device) for v in part.inputs]
-    return _runner(plan, kernels, inputs)
+    return runner(plan, kernels, memory_of(plan, inputs))
 
 
-def _runner(plan: Plan, kernels: Mapping[str, Any], inputs: Sequence[torch.Tensor]) -> Call:
-    """What runs a plan on memory that is allocated once, but for the results of library calls."""
+def memory_of(plan: Plan, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Memory for all buffers of a plan, by name."""
     program = plan.program
     memory: dict[str, torch.Tensor] = {**program.constants, **dict(zip(program.inputs, inputs))}
     for name, buffer in program.buffers.items():
         if name not in memory:
             memory[name] = interpreter.allocate(buffer, {})
+    return memory
+
+
+def runner(plan: Plan, kernels: Mapping[str, Any], memory: dict[str, torch.Tensor]) -> Call:
+    """What runs a plan on `memory`, in which the results of library calls are new each time."""
     steps = [_launch(kernels[item.kernel], memory) if isinstance(item, Group) else _call(item, memory)
              for item in plan.items]
 

@@ -19,7 +19,7 @@ from ...kernels import tiled_product
 from ...lowering.realization import kind_of
 from ...lowering.registry import GATHER, POINTWISE, RESHAPE, VIEW
 from ...toolchain.benchmarking import verdict
-from .product_costs import LAUNCH, MEMORY, by_tensor_cores, bytes_of
+from .product_costs import LAUNCH, MEMORY, bytes_of
 from .surroundings import Change, Measuring, Others, Ways
 
 aten = torch.ops.aten
@@ -30,7 +30,6 @@ LIBRARY, TILES, ROWS = "library", "tiles", "rows"
 WORTH = 0.97  # share of the library's time below which a generated kernel is chosen
 FEW = 16  # rows of the smallest tile, up to which a product takes as long as reading its weight
 TERMS = 16  # of a sum that is worth a tile
-QUARTERS = (torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def choose_tiled(graph: AtenGraph, context: CompileContext, others: Others) -> list[RuleMatch]:
@@ -97,10 +96,10 @@ def _why_not(node: torch.fx.Node) -> str:
     if left.dtype is not right.dtype or (len(values) == 4 and values[2].dtype is not result.dtype):
         return "as in eager: a product of different dtypes"
     integers = left.dtype is torch.int8 and result.dtype is torch.int32
-    if not (integers or by_tensor_cores(left.dtype)) and result.device.type == GPU:
-        return f"as in eager: tensor cores do not multiply {left.dtype} as precisely"
-    if not (integers or left.dtype.is_floating_point) or left.dtype is torch.float64:
+    if not integers and left.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return f"as in eager: no tile multiplies {left.dtype}"
+    if left.dtype is torch.float32 and result.device.type == GPU and not tiled_product.allows_tf32():
+        return "as in eager: tensor cores do not multiply float32 as precisely, and the program does not allow TF32"
     return ""
 
 
