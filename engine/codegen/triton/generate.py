@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import sympy
 
@@ -19,7 +20,10 @@ from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
 from .tiling import Tile, can_split, choose, tiles_of, why_idle
 
-Timing = Callable[[Mapping[str, TritonSource]], Mapping[str, float]]
+Sources = Mapping[str, Callable[[], TritonSource]]
+"""Kernels that do the same, by the names of their tiles, written when they are called for."""
+
+Timing = Callable[[Sources], Mapping[str, float]]
 """What compiles kernels that do the same, and times them: seconds by name, of those that run."""
 
 
@@ -80,7 +84,7 @@ def _of_product(
         return TritonSource(signature, (launch,), (), extents, assemble((launch,)))
 
     tiles = [tile for tile in candidates(product) if not (tile.persistent and context.without_python)]
-    times = {} if timing is None or len(tiles) < 2 else timing({tile.name: source(tile) for tile in tiles})
+    times = {} if timing is None or len(tiles) < 2 else timing({t.name: partial(source, t) for t in tiles})
     return source(choose_product(product, tiles, times, context))
 
 
@@ -88,13 +92,12 @@ def _timed(
     form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], timing: Timing
 ) -> Mapping[str, float]:
     """Seconds of the tiles of a product with a vector, by their names: of those that need one kernel."""
-    sources = {}
-    for tile in tiles_of(form):
-        if tile.splits == 1:
-            launches, _, extents = _kernels(form, symbols, bounds, CompileContext(overrides={"tile:*": tile.name}))
-            signature = KernelSignature(form.name, launches[0].pointers, symbols, bounds)
-            sources[tile.name] = TritonSource(signature, launches, (), extents, assemble(launches))
-    return timing(sources)
+    def source(name: str) -> TritonSource:
+        launches, _, extents = _kernels(form, symbols, bounds, CompileContext(overrides={"tile:*": name}))
+        signature = KernelSignature(form.name, launches[0].pointers, symbols, bounds)
+        return TritonSource(signature, launches, (), extents, assemble(launches))
+
+    return timing({t.name: partial(source, t.name) for t in tiles_of(form) if t.splits == 1})
 
 
 def _kernels(

@@ -14,9 +14,8 @@ from ...toolchain.benchmarking import Call
 from ...toolchain.device_benchmarking import device_costs, made_up
 from ...unsupported import TritonUnsupported
 from .emit import OUT_OF_BOUNDS
-from .generate import Timing, generate
+from .generate import Sources, Timing, generate
 from .launch import TritonKernel
-from .source import TritonSource
 
 
 def timing_on(device: torch.device, buffers: Mapping[str, Buffer]) -> Timing | None:
@@ -27,9 +26,9 @@ def timing_on(device: torch.device, buffers: Mapping[str, Buffer]) -> Timing | N
 def begin_timing(plan: Plan, context: CompileContext) -> None:
     """Begin to compile all kernels that will be timed for a plan's matrix products, which takes longest."""
 
-    def begin(group: Group, sources: Mapping[str, TritonSource]) -> Mapping[str, float]:
-        for source in sources.values():
-            TritonKernel(source, plan.program.buffers, group.device).begin()
+    def begin(group: Group, sources: Sources) -> Mapping[str, float]:
+        for make in sources.values():
+            TritonKernel(make(), plan.program.buffers, group.device).begin()
         return {}
 
     for group in plan.items:
@@ -38,20 +37,26 @@ def begin_timing(plan: Plan, context: CompileContext) -> None:
                 generate(group, plan.program.buffers, context, plan.program.sizes, partial(begin, group))
 
 
-def _timed(device: torch.device, buffers: Mapping[str, Buffer], sources: Mapping[str, TritonSource]
-           ) -> Mapping[str, float]:
-    """Seconds of each kernel, of those that the compiler and the device take; empty where sizes vary."""
-    if any(source.signature.symbols for source in sources.values()):
+def _timed(device: torch.device, buffers: Mapping[str, Buffer], sources: Sources) -> Mapping[str, float]:
+    """Seconds of each kernel, of those that the compiler and the device take; empty where sizes vary.
+
+    The layers of a network have kernels that differ in names alone: one of the candidates tells which they are, the
+    others are not even written then.
+    """
+    first = TritonKernel(next(iter(sources.values()))(), buffers, device)
+    if first.signature.symbols:
         return {}
-    kernels = {name: TritonKernel(source, buffers, device) for name, source in sources.items()}
+    subject = repr([*first.keys(), *[str(launch.grid) for launch in first.source.launches], *sources])
+    calls = lambda: _calls(_ready(device, buffers, sources), buffers)
+    return device_costs(f"kernels {hashlib.sha256(subject.encode()).hexdigest()}", device, calls, cold=True)
+
+
+def _ready(device: torch.device, buffers: Mapping[str, Buffer], sources: Sources) -> dict[str, TritonKernel]:
+    """The kernels that can run, compiled at the same time."""
+    kernels = {name: TritonKernel(make(), buffers, device) for name, make in sources.items()}
     for kernel in kernels.values():
         kernel.begin()
-    ready = {name: kernel for name, kernel in kernels.items() if _is_ready(kernel)}
-    if not ready:
-        return {}
-    keys = [(name, *kernel.keys(), *[str(k.grid) for k in kernel.source.launches]) for name, kernel in ready.items()]
-    subject = f"kernels {hashlib.sha256(repr(keys).encode()).hexdigest()}"
-    return device_costs(subject, device, partial(_calls, ready, buffers), cold=True)
+    return {name: kernel for name, kernel in kernels.items() if _is_ready(kernel)}
 
 
 def _is_ready(kernel: TritonKernel) -> bool:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +13,14 @@ from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.records import Kernel
 from ptdebug.engine import scheduler
 from ptdebug.engine.aot.aten_graph import trace
-from ptdebug.engine.codegen.triton import describe_kernel, generate
+from ptdebug.engine.codegen.triton import TritonSource, describe_kernel, generate
 from ptdebug.engine.ir import interpreter
 from ptdebug.engine.ir.ir import Group
 from ptdebug.engine.kernels.tiled_product import OPERATOR as product
 from ptdebug.engine.lowering import LOWERINGS, lower
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from ..programs import Keeping
 from . import programs
 
 HALF, INT8, FLOAT8 = torch.bfloat16, torch.int8, torch.float8_e4m3fn
@@ -136,6 +137,32 @@ def _options(function: Callable[..., Any], *inputs: torch.Tensor) -> list[str]:
     found = product_of(form_of(group, plan.program.buffers))
     assert found is not None
     return [tile.name for tile in candidates(found)]
+
+
+def _group(function: Callable[..., Any], *inputs: torch.Tensor) -> tuple[Group, dict[str, Any]]:
+    plan = programs.plan_of(function, inputs, CompileContext())
+    (group,) = plan.items
+    assert isinstance(group, Group)
+    return group, dict(plan.program.buffers)
+
+
+@pytest.mark.parametrize(("function", "begins"), [
+    (lambda x, w: product(x, w.t()), "product-"), (lambda x, w: product(x[:1], w.t(), by_rows=True), "looped-")])
+def test_the_fastest_tile_is_taken(function: Callable[..., Any], begins: str) -> None:
+    """What was timed is recorded; candidates are written when they are to be compiled."""
+    group, buffers = _group(function, _floats(200, 64), _floats(264, 64))
+    written: list[str] = []
+
+    def timing(sources: Mapping[str, Callable[[], TritonSource]]) -> Mapping[str, float]:
+        last = list(sources)[-1]
+        written.append(sources[last]().launches[0].tile)
+        return {name: 1e-6 if name == last else 5e-6 for name in sources}
+
+    keeping = Keeping()
+    source = generate(group, buffers, CompileContext(recorder=keeping, recording=True), {}, timing)
+    (decision,) = [d for d in keeping.decisions if d.kind == "tile"]
+    assert written == [decision.chosen] == [source.launches[0].tile] and decision.chosen.startswith(begins)
+    assert {o.score for o in decision.options} == {1.0, 5.0} and {o.unit for o in decision.options} == {"us"}
 
 
 def _described(function: Callable[..., Any], *inputs: torch.Tensor, target: str, tile: str = "") -> Kernel:
