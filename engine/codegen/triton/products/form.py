@@ -109,7 +109,8 @@ def product_of(form: Form) -> Product | None:
     if factors.op != "mul" or body.space is None or len(form.spaces) != 1:
         raise TritonUnsupported("a matrix product with other loops in it")
     left, right = (_unwidened(body, name) for name in factors.args)
-    if {body.by_name[name].dtype for name in (left, right)} - set(FACTORS):
+    kinds = {body.by_name[name].dtype for name in (left, right)}
+    if len(kinds) > 1 or kinds.pop().is_floating_point is not total.dtype.is_floating_point:
         left, right = factors.args
     rows, columns = (_outer_axes(form, body, name) for name in (left, right))
     batch = tuple([a for a in form.axes if (a in rows) == (a in columns)])
