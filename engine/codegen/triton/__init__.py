@@ -20,9 +20,9 @@ from .launch import TritonKernel
 from .machine_code import with_sass
 from .plan_kernels import finished, kernels_for_plan
 from .source import TritonSource
-from .timing import begin_timing
+from .timing import begin_timing, generator
 
 __all__ = [
     "InterpretedGroup", "TritonKernel", "TritonSource", "TritonUnsupported", "begin_timing", "describe_for_target",
-    "describe_kernel", "finished", "generate", "kernels_for_plan", "warm_up", "with_sass",
+    "describe_kernel", "finished", "generate", "generator", "kernels_for_plan", "warm_up", "with_sass",
 ]

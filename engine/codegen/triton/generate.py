@@ -117,8 +117,11 @@ def _kernels(
 
 
 def _index_width(form: Form) -> tuple[str, tuple[sympy.Expr, ...]]:
-    """int32, int64 or dynamic; and the sizes that decide: elements spanned by each buffer, points of the loops."""
+    """int32, int64 or dynamic; and the sizes that decide: elements spanned by each buffer, points of the loops, which
+    are counted together but for those of a matrix product."""
     sizes: set[sympy.Expr] = {sympy.sympify(form.numel * s.numel) for s in form.spaces} | {sympy.sympify(form.numel)}
+    if any(body.source.is_product for body in form.bodies):
+        sizes = {sympy.sympify(a.extent) for a in (*form.axes, *[a for s in form.spaces for a in s.axes])}
     for body in form.bodies:
         for name in {s.buffer for s in body.statements if s.op in ("load", "store")}:
             buffer = form.buffers[name]

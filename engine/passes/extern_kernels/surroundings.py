@@ -71,7 +71,9 @@ class Measuring:
 
 
 def _subject(product: torch.fx.Node, nodes: set[torch.fx.Node], ways: Ways) -> str:
-    text = _text(_part(product, nodes)[0])
+    from ...codegen.triton import generator
+
+    text = f"{generator()}\n{_text(_part(product, nodes)[0])}"
     return f"product {hashlib.sha256(text.encode()).hexdigest()} {sorted(ways)}"
 
 

@@ -36,9 +36,9 @@ def choose_tiled(graph: AtenGraph, context: CompileContext, others: Others) -> l
     """Let loops compute products, decisions of kind "triton-matmul"; `others` are the passes that choose between
     libraries."""
     matches, measuring = [], Measuring(others)
-    products = [n for n in graph.module.graph.nodes if n.target in PRODUCTS]
+    products = [n for n in graph.module.graph.nodes if n.target in PRODUCTS] if context.way == "kernels" else []
     for node in products if context.max_autotune else ():
-        if not _why_not(node):
+        if context.override(KIND, node.name) is None and not _why_not(node):
             measuring.begin(node, _ways(node))
     for node in products:
         forced = context.override(KIND, node.name)

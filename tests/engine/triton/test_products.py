@@ -214,3 +214,12 @@ def test_what_follows_in_another_order_is_another_kernel() -> None:
     refused = {candidate.why for candidate in plan.candidates if not candidate.fused}
     assert any("the kernel of a matrix product computes tiles" in why for why in refused), refused
     assert any("what precedes a product" in why for why in refused), refused
+
+
+def test_offsets_of_a_large_product_have_32_bits() -> None:
+    """Rows, columns and terms are never counted together, however many multiplications there are."""
+    group, buffers = _group(lambda x, w: product(x, w.t()), *[torch.empty(8192, 8192, dtype=HALF, device="meta")] * 2)
+    assert generate(group, buffers, CompileContext()).launches[0].index == "int32"
+    group, buffers = _group(lambda x, w: product(x, w.t()), torch.empty(1 << 19, 4096, dtype=HALF, device="meta"),
+                            torch.empty(64, 4096, dtype=HALF, device="meta"))
+    assert generate(group, buffers, CompileContext()).launches[0].index == "int64"
