@@ -83,7 +83,8 @@ def _of_product(
         signature = KernelSignature(group.kernel, launch.pointers, symbols, bounds)
         return TritonSource(signature, (launch,), (), extents, assemble((launch,)))
 
-    tiles = [tile for tile in candidates(product) if not (tile.persistent and context.without_python)]
+    copies = index == "int32" and not context.without_python  # places in a descriptor have 32 bits
+    tiles = [tile for tile in candidates(product) if copies or not tile.persistent]
     times = {} if timing is None or len(tiles) < 2 else timing({t.name: partial(source, t) for t in tiles})
     return source(choose_product(product, tiles, times, context))
 

@@ -221,5 +221,8 @@ def test_offsets_of_a_large_product_have_32_bits() -> None:
     group, buffers = _group(lambda x, w: product(x, w.t()), *[torch.empty(8192, 8192, dtype=HALF, device="meta")] * 2)
     assert generate(group, buffers, CompileContext()).launches[0].index == "int32"
     group, buffers = _group(lambda x, w: product(x, w.t()), torch.empty(1 << 19, 4096, dtype=HALF, device="meta"),
-                            torch.empty(64, 4096, dtype=HALF, device="meta"))
-    assert generate(group, buffers, CompileContext()).launches[0].index == "int64"
+                            torch.empty(256, 4096, dtype=HALF, device="meta"))
+    keeping = Keeping()
+    source = generate(group, buffers, CompileContext(recorder=keeping, recording=True))
+    assert source.launches[0].index == "int64"
+    assert not any(o.name.endswith("tma") for d in keeping.decisions for o in d.options)
