@@ -29,7 +29,8 @@ COPIED: tuple[tuple[int, int, int, int, int], ...] = (
 copies."""
 SHARED = 220 * 1024  # bytes of shared memory that a processor of an H100 has for one program, less what else is there
 USUAL = 96 * 1024  # bytes that any GPU since Ampere has
-MANY = 16  # tiles for each processor: of more, they are too small
+LARGE = 128 * 128  # elements of a tile that is large enough for any matrix
+MANY = 16  # of smaller ones for each processor: of more, they are too small
 LEAST = 16  # rows and columns of a tile, which `tl.dot` asks for
 
 
@@ -42,7 +43,7 @@ def candidates(product: Product) -> list[Tile]:
         r = max(LEAST, min(r // wide, power_of_two(terms)))
         if product.factor.itemsize == 1:
             r = max(32, r)
-        many = rows * columns > MANY * y * x * PROCESSORS
+        many = y * x < LARGE and rows * columns > MANY * y * x * PROCESSORS
         if _fits(y, rows) and _fits(x, columns) and not many:
             found.append(Tile("product", x, warps, y, inner={LEFT: r, RIGHT: r}, stages=stages))
     if len(descriptions(product)) >= 2 and min(rows, columns) >= 128 and terms >= 64 and not product.batch:
