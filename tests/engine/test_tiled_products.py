@@ -63,6 +63,22 @@ def test_few_rows_read_the_weight_as_it_is(rows: int, way: str) -> None:
         assert "bytes as it is stored" in decision.why and {o.unit for o in decision.options} == {"us"}
 
 
+def _of_four_bits(x: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    low, high = (w & 15).to(torch.int8) - 8, (w >> 4).to(torch.int8) - 8
+    groups = torch.stack([low, high], -1).view(11008, -1, 128).to(x.dtype) * s.unsqueeze(-1)
+    return F.linear(x, groups.view(11008, 4096))
+
+
+@pytest.mark.parametrize(("function", "weight", "scale"), [
+    (_scaled, ((11008, 4096), torch.float8_e4m3fn), (11008,)),
+    (lambda x, w, s: F.linear(x, w.to(x.dtype) * s.unsqueeze(-1)), WEIGHT, (11008,)),
+    (_of_four_bits, ((11008, 2048), torch.uint8), (11008, 32)),
+])
+def test_weights_of_other_forms(function: Callable[..., Any], weight: Any, scale: tuple[int, ...]) -> None:
+    called, (decision,) = _chosen(function, ((8, 4096), HALF), weight, (scale, HALF))
+    assert decision.chosen == "tiles" and tiled_product.OPERATOR in called
+
+
 def test_a_weight_that_others_read_is_converted_once() -> None:
     def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         wide = w.to(x.dtype)
