@@ -117,6 +117,19 @@ def test_float32_is_rounded_to_tf32_where_the_program_allows_it(allowed: bool, m
     assert (len(decision.options) == 2) is allowed
 
 
+@pytest.mark.parametrize(("weight", "capability", "way"), [
+    (torch.int8, (8, 0), "tiles"), (torch.int8, (7, 5), "library"), (torch.float8_e4m3fn, (8, 0), "library"),
+    (torch.float8_e4m3fn, (8, 9), "tiles"),
+])
+def test_an_old_gpu_has_no_tiles(
+    weight: torch.dtype, capability: tuple[int, int], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    _, (decision,) = _chosen(_scaled, ((8, 4096), HALF), ((11008, 4096), weight), ((11008,), HALF))
+    assert decision.chosen == way and ("compute capability" in decision.why) is (way == "library")
+
+
 def test_an_override_is_refused_where_there_is_no_tile() -> None:
     called, (decision,) = _chosen(_linear, ((64, 128), torch.float64), ((96, 128), torch.float64),
                                   overrides={"triton-matmul:*": "tiles"})

@@ -29,6 +29,8 @@ PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten._int_mm.
 LIBRARY, TILES, ROWS = "library", "tiles", "rows"
 WORTH = 0.97  # share of the library's time below which a generated kernel is chosen
 FEW = 16  # rows of the smallest tile, up to which a product takes as long as reading its weight
+IN_LOOPS = (POINTWISE, GATHER, RESHAPE, VIEW)
+EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 TERMS = 16  # of a sum that is worth a tile
 
 
@@ -100,7 +102,7 @@ def _why_not(node: torch.fx.Node) -> str:
         return f"as in eager: no tile multiplies {left.dtype}"
     if left.dtype is torch.float32 and result.device.type == GPU and not tiled_product.allows_tf32():
         return "as in eager: tensor cores do not multiply float32 as precisely, and the program does not allow TF32"
-    return ""
+    return _too_old(node)
 
 
 # ---- few rows --------------------------------------------------------------------------------------------------------
@@ -115,23 +117,40 @@ def _reads_fewer_bytes(node: torch.fx.Node) -> bool:
 
 def _source_bytes(node: torch.fx.Node) -> int:
     """Bytes of what loops compute a weight from, 0 where it lies in memory, or other nodes read it too."""
-    read, waiting, seen, converted = 0, [node], set[torch.fx.Node](), False
+    nodes = _loops_before(node)
+    leaves = [n for n in nodes if kind_of(n) not in IN_LOOPS]
+    if len(leaves) == len(nodes) or any(not _is_in_memory(n) for n in leaves):
+        return 0
+    computed = [n for n in nodes if kind_of(n) in (POINTWISE, GATHER)]
+    alone = all(len(n.users) == 1 for n in computed)
+    return sum(bytes_of(n.meta["val"]) for n in leaves) if computed and alone else 0
+
+
+def _loops_before(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """A node and what loops compute it from, down to what they read from memory."""
+    found, waiting = dict[torch.fx.Node, None](), [node]
     while waiting:
-        found = waiting.pop()
-        if found in seen:
-            continue
-        seen.add(found)
-        kind = kind_of(found)
-        if kind in (POINTWISE, GATHER, RESHAPE, VIEW):
-            if kind in (POINTWISE, GATHER) and len(found.users) > 1:
-                return 0
-            converted = converted or kind == POINTWISE
-            waiting += found.all_input_nodes
-        elif found.op in ("placeholder", "get_attr") and isinstance(found.meta.get("val"), torch.Tensor):
-            read += bytes_of(found.meta["val"])
-        else:
-            return 0
-    return read if converted else 0
+        one = waiting.pop()
+        if one not in found:
+            found[one] = None
+            waiting += one.all_input_nodes if kind_of(one) in IN_LOOPS else []
+    return list(found)
+
+
+def _is_in_memory(node: torch.fx.Node) -> bool:
+    return node.op in ("placeholder", "get_attr") and isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _too_old(node: torch.fx.Node) -> str:
+    """Why the GPU that is there has no instructions for a tile; "" where it has, or is not there."""
+    device = node.meta["val"].device
+    if device.type != GPU or not torch.cuda.is_available():
+        return ""
+    values = [n.meta.get("val") for operand in _operands(node)[:2] for n in _loops_before(operand)]
+    bytes_as_floats = any(isinstance(v, torch.Tensor) and v.dtype in EIGHT_BITS for v in values)
+    needed = (8, 9) if bytes_as_floats else (8, 0)
+    return "" if torch.cuda.get_device_capability(device) >= needed else (
+        f"as in eager: a tile needs a GPU of compute capability {needed[0]}.{needed[1]}")
 
 
 def _by_bytes(node: torch.fx.Node, ways: tuple[str, ...]) -> tuple[list[Option], str, str]:
