@@ -79,7 +79,7 @@ def _choice(node: torch.fx.Node, context: CompileContext, measuring: Measuring) 
             options = [Option(way, round(s * 1e6, 1), unit="us", better="lower") for way, s in known.items()]
             held = f"a generated kernel has to save {1 - WORTH:.0%}"
             return options, default, verdict(known, default, "with what surrounds the product,", held)
-    if _reads_fewer_bytes(node):
+    if node.meta["val"].device.type == GPU and _reads_fewer_bytes(node):
         return _by_bytes(node, tuple(ways))
     why = "nothing could be measured" if context.max_autotune else "products are measured with max-autotune alone"
     return [Option(way) for way in ways], LIBRARY, f"as in eager: {why}"
