@@ -31,7 +31,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "variance": ("two-pass", "welford"), "concat": ("masked", "parts"), "realize": ("realize", "inline"),
     "storage": ("bfloat16", "float16", "float32", "float64", "int8", "int64"), "in-place": ("in-place", "new-buffer"),
     # kernels of libraries
-    "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
+    "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "triton-matmul": ("library", "tiles", "rows"),
+    "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
     "pad-mm": ("padded", "interleaved", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
     "int8": ("int8", "dequantized"), "int8-depthwise": ("ptdebug", "onednn"), "prepack": ("packed", "as-stored"),
     "sdpa": ("aten", "ptdebug", "cudnn", "flash", "efficient", "math"), "sdpa-mask": ("as-given", "dropped", "causal"),

@@ -28,6 +28,7 @@ ABOUT = {
     "storage": "the dtype in which a value is stored",
     "in-place": "whether an update, or a result, is written over memory that is there already",
     "matmul": "which kernel computes a matrix product: of which library, or ptdebug's",
+    "triton-matmul": "whether a library computes a matrix product, or a Triton kernel with what is fused into it",
     "bmm-to-mm": "whether a batched product with one matrix for the whole batch becomes a single mm",
     "unfuse-addmm": "whether the bias of an addmm is added by the loops that read its result",
     "pad-mm": "whether the rows of a matrix on a GPU are padded to a multiple of 16 bytes",

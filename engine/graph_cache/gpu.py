@@ -42,7 +42,7 @@ def _launch_data(launch: Launch, key: str) -> LaunchData:
     return LaunchData(
         launch.name, launch.pointers, launch.types, _texts(launch.symbols), tuple(launch.constants.items()),
         _texts(launch.grid), launch.warps, launch.index, tuple([line.text for line in launch.lines]), launch.tile,
-        key)
+        launch.stages, launch.copied, key)
 
 
 def _texts(values: Sequence[sympy.Basic]) -> tuple[str, ...]:
@@ -72,7 +72,8 @@ def kernel_of(kept: KernelData) -> TritonKernel:
 def _launch(kept: LaunchData) -> Launch:
     return Launch(
         kept.name, kept.pointers, kept.types, _values(kept.symbols), dict(kept.constants), _values(kept.grid),
-        kept.warps, kept.index, tuple(map(CodeLine, kept.lines)), kept.tile)
+        kept.warps, kept.index, tuple(map(CodeLine, kept.lines)), kept.tile,
+        kept.stages, kept.copied)
 
 
 def _values(texts: Sequence[str]) -> tuple[Any, ...]:

@@ -22,6 +22,8 @@ class LaunchData(msgspec.Struct, frozen=True):
     index: str
     lines: tuple[str, ...]
     tile: str
+    stages: int
+    copied: tuple[tuple[int, int], ...]
     key: str
 
 

@@ -45,7 +45,8 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     quantized = any(map(_is_quantization, captured.module.graph.nodes))
     if context.freezing or context.buckets is not None or quantized:  # which depends on what is a parameter
         parts += [f"freezing {context.freezing}", *captured.input_names]
-    parts += [f"cpp_wrapper {context.cpp_wrapper}", f"cuda_graphs {context.cuda_graphs}", context.way,
+    parts += [f"cpp_wrapper {context.cpp_wrapper}", f"cuda_graphs {context.cuda_graphs}",
+              f"max_autotune {context.max_autotune}", context.way,
               repr(sorted(context.preferred.items())), str(context.buckets)]
     parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]
     parts += [*_inputs(captured.inputs), *_gpus(captured)]

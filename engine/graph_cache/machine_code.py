@@ -14,6 +14,7 @@ from ..codegen.triton.index import index_text
 from ..codegen.triton.launch import capability_of
 from ..codegen.triton.source import WIDE_FROM, Launch, TritonSource
 from ..runtime.cuda_kernels import KernelCode, LaunchCode, MachineCode
+from ..unsupported import TritonUnsupported
 from .gpu import kernel_of
 from .kernel_data import KernelData
 
@@ -57,6 +58,8 @@ def _launch(launch: Launch, source: TritonSource, built: Sequence[MachineCode]) 
 
 def _built(build: Build, binaries: dict[str, bytes]) -> MachineCode:
     binary = build.wait()
+    if binary.memory:
+        raise TritonUnsupported(f"{binary.name} needs memory of its own, which a package does not give it")
     content = Path(binary.path).read_bytes()
     name = hashlib.sha256(content).hexdigest()[:32]
     binaries[name] = content

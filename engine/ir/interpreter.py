@@ -18,7 +18,20 @@ from sympy.logic.boolalg import Boolean
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ..graphs.random_fills import fill_of
-from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity, scalar_buffer
+from .ir import (
+    DOTS,
+    Axis,
+    Buffer,
+    ExternCall,
+    Group,
+    LoopBody,
+    Plan,
+    Program,
+    Statement,
+    View,
+    identity,
+    scalar_buffer,
+)
 
 ELEMENTWISE: dict[str, Callable[..., torch.Tensor]] = {
     **{name: getattr(torch, name) for name in (
@@ -311,7 +324,7 @@ def flattened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _reduced(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    if kind == "sum":
+    if kind in ("sum", *DOTS):
         return rows.sum(-1, dtype=dtype)
     if kind == "prod":
         return rows.prod(-1, dtype=dtype)

@@ -51,7 +51,10 @@ BINARY_OPS = (
 TERNARY_OPS = ("where", "fma")
 RANDOM_OPS = ("rand", "randn")  # of (seed, offset): Philox
 REDUCE_OPS = ("reduce", "part")  # part: one result of a reduction that has several (`value` is its index)
-REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "welford")  # welford: mean, m2, count
+TILED = ("dot", "dot_tf32")  # sums of a `mul`, which tensor cores may compute; of float32 rounded to TF32
+DOTS = (*TILED, "row_dot")  # and one that is to be computed as other sums are, of a product with a vector
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "welford",  # welford: mean, m2, count
+              *DOTS)
 
 SCAN_OPS = ("scan",)
 SCANS = ("sum", "prod", "max", "min", "argmax", "argmin", "logsumexp")  # of equal extremes, the last one's place
@@ -111,6 +114,11 @@ class LoopBody:
     def scans(self) -> bool:
         """Whether it scans: its reduction axes run in order, and it stores at each of their points."""
         return any(s.op == "scan" for s in self.statements)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a matrix product, of which a GPU's kernel computes a tile at a time."""
+        return any(s.op == "reduce" and s.mode in TILED for s in self.statements)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -276,7 +284,7 @@ def scalar_buffer(symbol: sympy.Symbol) -> str:
 
 def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
     """What a reduction over nothing gives."""
-    if kind in ("sum", "any"):
+    if kind in ("sum", "any", *DOTS):
         return 0
     if kind in ("prod", "all"):
         return 1

@@ -16,7 +16,7 @@ import sympy
 import torch
 
 from .affine import Size, axis_symbol
-from .ir import Axis, Group, LoopBody, Statement
+from .ir import DOTS, Axis, Group, LoopBody, Statement
 from .tiles import RowTile, Tile
 
 SERIAL, VECTOR, BRANCHED = "serial", "vector", "branched"
@@ -69,7 +69,7 @@ class Reduction:
 
     @property
     def kind(self) -> str:
-        return self.statement.mode
+        return "sum" if self.statement.mode in DOTS else self.statement.mode
 
     @property
     def vectorizes(self) -> bool:

@@ -4,11 +4,11 @@ behind.
 Walk through it so: `../ir/affine.py` (index expressions and their simplification), `body.py` (a loop body being
 written), `lazy_tensors.py` (lazy tensors and views), `registry.py` (the table of lowerings), then the lowerings
 themselves (`pointwise.py`, `activations.py`, `creation.py`, `padding.py`, `views.py`, `reductions.py`, `scans.py`,
-`normalization.py`, `indexing.py`, `concat.py`, `scatter.py`, `searching.py`, `pooling.py`, `upsampling.py`,
-`quantization.py`; `extern.py` for what ATen does), and what ties them together: `graph.py` (what they build a program
-with), `realization.py` and `stored_values.py` (which values are stored), `loop_splitting.py` (which loops are cut) and
-`walk.py` (the walk over the graph); `describe.py` makes the records. To add an operator, add an entry to a table in one
-of the lowering modules; whatever has none calls ATen.
+`products.py`, `normalization.py`, `indexing.py`, `concat.py`, `scatter.py`, `searching.py`, `pooling.py`,
+`upsampling.py`, `quantization.py`; `extern.py` for what ATen does), and what ties them together: `graph.py` (what they
+build a program with), `realization.py` and `stored_values.py` (which values are stored), `loop_splitting.py` (which
+loops are cut) and `walk.py` (the walk over the graph); `describe.py` makes the records. To add an operator, add an
+entry to a table in one of the lowering modules; whatever has none calls ATen.
 """
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from . import (
     padding,
     pointwise,
     pooling,
+    products,
     reductions,
     scans,
     scatter,
@@ -40,7 +41,8 @@ from .registry import LOWERINGS, Lowering
 from .walk import Walk
 
 __all__ = ["LOWERINGS", "activations", "concat", "creation", "indexing", "lower", "lowerings", "normalization",
-           "padding", "pointwise", "pooling", "reductions", "scans", "scatter", "searching", "upsampling", "views"]
+           "padding", "pointwise", "pooling", "products", "reductions", "scans", "scatter", "searching", "upsampling",
+           "views"]
 
 QUANTIZED = "torch.ao.quantization.fx._decomposed"  # the module that defines the operators of `quantization.py`
 

@@ -29,16 +29,21 @@ class Launchable:
         self._kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
         self._run, self._warps, self._shared = static_launcher._launch_kernel, binary.warps, binary.shared
         self._nulls = (None,) * binary.scratch
+        self.memory, self._device = binary.memory, torch.device("cuda", device)
 
     @property
     def handle(self) -> tuple[int, int, int]:
-        """The driver's function, its threads, its bytes of shared memory."""
-        return self._function, 32 * self._warps, self._shared
+        """The driver's function, its threads, its bytes of shared memory; no function for a kernel that needs memory of
+        its own."""
+        return (0, 0, 0) if self.memory else (self._function, 32 * self._warps, self._shared)
 
     def __call__(self, x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
         """Launch x by y programs."""
-        self._run(
-            self._function, x, y, 1, self._warps, self._shared, self._kinds, arguments + self._nulls, stream)
+        more: tuple[Any, ...] = self._nulls
+        if self.memory:  # for descriptors: freed as the launch returns, and not written to before the kernel is done
+            own = torch.empty(self.memory * x * y, dtype=torch.uint8, device=self._device)
+            more = (own.data_ptr(), *self._nulls[1:])
+        self._run(self._function, x, y, 1, self._warps, self._shared, self._kinds, arguments + more, stream)
 
     def for_addresses(self, count: int, x: int, y: int, index: int, general: Callable[..., int]) -> Callable[..., int]:
         """The launch of x by y programs for `count` addresses: without a loop or a call in between, since it is most of

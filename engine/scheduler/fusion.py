@@ -25,6 +25,7 @@ from ..lowering.realization import COLUMNS
 from .fusion_choices import Choices, Pair
 from .legality import Illegal, Legal, Unprofitable, accesses, aligned, conflict, crossing, iterations, turned
 from .occupancy import idle
+from .product_tiles import not_in_tile, why_apart
 from .reachability import Paths
 from .steps import SYMBOL_HINT, Node, hinted, is_seen, node_of, symbols_of
 
@@ -206,6 +207,9 @@ class Fusion:
         against = self._too_large(first, second)
         if against is not None and not self.choices.asked:
             return against
+        apart = why_apart(first.bodies, second.bodies, dependent)
+        if apart is not None:
+            return apart
         third = self._paths.between(first.id, second.id)
         if third is not None:
             between = self.nodes[third]
@@ -274,6 +278,9 @@ class Fusion:
         illegal: Illegal | None = None
         possible: Legal | Unprofitable | None = None  # that would be legal, as far as anybody asks
         for shared in range(count, 0, -1):
+            illegal = illegal or not_in_tile((*fixed, *moved), shared)
+            if illegal is not None and any(b.is_product for b in (*fixed, *moved)):
+                break
             if first.device == "cpu" and _keeps_means((*fixed, *moved), shared):
                 illegal = Illegal("a variance would keep the means of many rows", "fewer rows in one iteration")
                 continue
@@ -299,6 +306,8 @@ class Fusion:
     def _without_loops(self, first: Node, second: Node, illegal: Illegal | None, possible: Legal | Unprofitable | None
                        ) -> Legal | Illegal | Unprofitable:
         """One after the other in one kernel, where both are small; `illegal` and `possible`: with loops in common."""
+        if any(b.is_product for b in (*first.bodies, *second.bodies)):
+            return illegal or _nothing_in_common(first, second)
         small = (not first.axes and not second.axes) or self._small(first, second)
         if not small and not self.choices.asked:
             return possible or illegal or _nothing_in_common(first, second)

@@ -23,7 +23,7 @@ Item = Group | ExternCall
 
 FRESH = frozenset((  # ATen operators whose result is always new memory
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
-    "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product", "unaligned_product",
+    "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product", "unaligned_product", "tiled_product",
     "_addmm_activation", "qconv_pointwise", "qlinear_pointwise", "int8_convolution_sum",
     "int8_rows_sum", "int8_depthwise",
 ))

@@ -41,6 +41,8 @@ def with_transposed_copies(program: Program, context: CompileContext) -> Program
 
 def _candidates(body: LoopBody, program: Program) -> list[Statement]:
     """The loads to transpose, all or none: afterwards every load of the reduction is contiguous or invariant."""
+    if body.is_product:
+        return []
     if len(body.reduction_axes) != 1 or len(body.axes) < 2 or program.buffers[body.writes[0]].device.type != "cpu":
         return []
     lane, over = body.axes[-1], body.reduction_axes[0]

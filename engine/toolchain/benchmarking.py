@@ -62,6 +62,11 @@ def kept(subject: str, measure: Callable[[], dict[str, float]]) -> dict[str, flo
     return known
 
 
+def is_kept(subject: str) -> bool:
+    """Whether this machine has measured `subject`."""
+    return _read(_path(subject)) is not None
+
+
 def timed_options(known: Mapping[str, float], names: Iterable[str]) -> list[Option]:
     """The options of a decision by time: what was measured, in microseconds; `names` where nothing was."""
     timed = [Option(name, round(s * 1e6, 1), unit="us", better="lower") for name, s in known.items()]

@@ -23,7 +23,8 @@ _SERVER = Path(__file__).parent.parent / "codegen" / "triton" / "server.py"
 class Binary:
     """A compiled kernel: the file of its machine code, and what a launch needs.
 
-    `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes. `seconds` is the time of
+    `scratch` counts the pointers that it takes after its arguments: the first is to `memory` bytes for each program,
+    or null, as the others are. `shared` is in bytes. `seconds` is the time of
     its compilation, whenever that was.
     """
 
@@ -32,6 +33,7 @@ class Binary:
     warps: int
     shared: int
     scratch: int
+    memory: int = 0
     seconds: float = 0.0
 
 

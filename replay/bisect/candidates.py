@@ -31,6 +31,7 @@ LATEST_FIRST: dict[str, tuple[str, ...]] = {
     "conv-layout": ("contiguous",), "conv-bias": ("library",),
     "epilogue": ("loops",),
     "pad-mm": ("unpadded",), "unfuse-addmm": ("addmm",), "bmm-to-mm": ("bmm",), "matmul": ("mkl",),
+    "triton-matmul": ("library",),
     "freezing": ("keep",), "pass": ("skip",),
     # ATen graphs
     "save-for-backward": ("save",), "memory-budget": ("1.0",), "decompose": ("keep",), "control-flow": ("eager",),

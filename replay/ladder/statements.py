@@ -19,7 +19,7 @@ from ...engine.codegen import cpp
 from ...engine.codegen.triton import finished, kernels_for_plan
 from ...engine.ir import interpreter
 from ...engine.ir.interpreter import BodyRun
-from ...engine.ir.ir import Axis, Buffer, Foreach, Group, LoopBody, Plan, Program, Statement
+from ...engine.ir.ir import DOTS, Axis, Buffer, Foreach, Group, LoopBody, Plan, Program, Statement
 from ...engine.scheduler import ScheduledPlan
 from ...engine.scheduler.cpu import loop_nests
 from ...engine.stages import Wrapped
@@ -220,7 +220,7 @@ class _Check:
         """Whether a reduction is off by no more than rounding of what it adds up, which may cancel; its operands were
         stored by another loop, where the compiler may have rounded them otherwise."""
         rows = self.run.values[s.args[0]]
-        if s.mode not in ("sum", "welford", "logsumexp") or not rows.is_floating_point():
+        if s.mode not in ("sum", "welford", "logsumexp", *DOTS) or not rows.is_floating_point():
             return False
         rows = rows.double().abs().expand(self.run.extents)
         outer = len(self.body.axes)

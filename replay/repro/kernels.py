@@ -194,7 +194,8 @@ def _launch(launch: Launch, source: TritonSource, call: KernelCall) -> list[str]
     symbols = [repr(int(call.symbols[s])) for s in launch.symbols]
     constants = [f"{key}={value}" for key, value in launch.constants.items()]
     grid = tuple(_evaluated(size, call) for size in launch.grid)
-    return [f"    {launch.name}[{grid}]({', '.join([*pointers, *symbols, *constants])}, num_warps={launch.warps})"]
+    options = f"num_warps={launch.warps}, num_stages={launch.stages}"
+    return [f"    {launch.name}[{grid}]({', '.join([*pointers, *symbols, *constants])}, {options})"]
 
 
 def _evaluated(expression: Any, call: KernelCall) -> int:

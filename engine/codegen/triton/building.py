@@ -74,8 +74,9 @@ def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool
     """
     text = "\n".join(line.text for line in assemble([launch])) + "\n"
     job = {
-        "text": text, "name": launch.name, "warps": launch.warps, "target": ["cuda", capability, 32],
-        "types": parameter_types(launch, wide), "constants": parameter_constants(launch, wide),
+        "text": text, "name": launch.name, "warps": launch.warps, "stages": launch.stages,
+        "target": ["cuda", capability, 32], "types": parameter_types(launch, wide),
+        "constants": parameter_constants(launch, wide),
         "aligned": [k for k, yes in enumerate(aligned) if yes],
     }
     key = _key(job)

@@ -26,7 +26,7 @@ def compile_launch(
     """
     places = [k for k in range(len(launch.pointers)) if aligned is None or aligned[k]]
     types, constants = parameter_types(launch, wide), parameter_constants(launch, wide)
-    return compiled(function, types, constants, places, launch.warps, target)
+    return compiled(function, types, constants, places, launch.warps, launch.stages, target)
 
 
 def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Iterator[tuple[str, str, AnyRecord]]:

@@ -81,6 +81,11 @@ class Dims:
         sizes = [d.constant for d in self.all if d.block and d.name in wanted]
         return f"[{', '.join(sizes)}]"
 
+    def shape_in_order(self, names: Iterable[str]) -> str:
+        """The same in the order of `names`."""
+        sizes = {d.name: d.constant for d in self.all}
+        return f"[{', '.join(sizes[name] for name in names)}]"
+
     def by_symbol(self) -> dict[str, str]:
         """Which dimension each axis symbol (by name) belongs to."""
         return {a.symbol.name: d.name for d in self.all for a in d.axes}

@@ -51,6 +51,7 @@ class Emitter:
         self.loop: Scope | None = None
         self.results: dict[tuple[int, str], tuple[Value, ...]] = {}  # of reductions
         self.used: list[str] = []  # buffers whose pointers appear
+        self.zeros = False  # whether loads give zeros where there are no elements
         self.policies: dict[str, str] = {}  # buffers that another loop over the row reads too, and what caches do
         self._symbol_dims = dims.by_symbol()
         self._written: dict[str, list[tuple[sympy.Expr, Space | None, TileBody, str]]] = {}
@@ -192,10 +193,12 @@ class Emitter:
             dims |= mask.dims
             masks = [mask.typed, *self.dims.masks(dims)]
             other = f", other={literal(s.number, s.dtype)}"
+        elif self.zeros and masks:
+            other = f", other={literal(0, s.dtype)}"
         where = self._spread(index, self._index(body, s.index)[1], dims)
         policy = self.policies.get(s.buffer, "") if scope is self.loop else ""
         policy = f', eviction_policy="{policy}"' if policy else ""
-        text = f"tl.load({self._pointer(s.buffer)} + {where}{_mask_argument(masks)}{other}{policy})"
+        text = f"tl.load({self.pointer(s.buffer)} + {where}{_mask_argument(masks)}{other}{policy})"
         if s.buffer in self._written:
             text += f"  # written {len(self._written[s.buffer])} times above"  # not the text of an earlier load
         return self.assign(scope, s.buffer, text, s.dtype, dims, origins_of(body, s))
@@ -231,7 +234,7 @@ class Emitter:
         index, index_dims = self._index(body, s.index)
         dims = index_dims | value.dims
         where = self._spread(index, index_dims, dims)
-        pointer = f"{self._pointer(s.buffer)} + {where}"
+        pointer = f"{self.pointer(s.buffer)} + {where}"
         mask = _mask_argument(self.dims.masks(dims))
         note = f"  # {s.buffer}[{s.index}]"
         if s.mode == "add":
@@ -250,7 +253,8 @@ class Emitter:
             return f"({text} + {zeros})"
         return text
 
-    def _pointer(self, buffer: str) -> str:
+    def pointer(self, buffer: str) -> str:
+        """The parameter that points to `buffer`, which the kernel then has."""
         if buffer not in self.used:
             self.used.append(buffer)
         return pointer_name(buffer)

@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy
 
-from ...ir.ir import Axis, Buffer, Group, LoopBody, Statement
+from ...ir.ir import DOTS, Axis, Buffer, Group, LoopBody, Statement
 
 Sizes = Mapping[sympy.Symbol, int]
 """What symbols were in the call that a graph was compiled for, where that is known."""
@@ -133,6 +133,11 @@ class Form:
     @property
     def reduces(self) -> bool:
         return any(b.reduces for b in self.bodies)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it computes the product of a matrix and a vector."""
+        return any(s.op == "reduce" and s.mode in DOTS for b in self.bodies for s in b.statements)
 
     @cached_property
     def other_contiguous_axis(self) -> sympy.Symbol | None:

@@ -1,8 +1,9 @@
 """From a scheduled group to Triton source: normalize, decide how many kernels, choose tiles, write."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import sympy
 
@@ -12,15 +13,26 @@ from ...unsupported import TritonUnsupported
 from .foreach import generate_foreach
 from .form import NO_SIZES, Form, Sizes, form_of, hint
 from .kernel import KernelWriter
+from .products.form import product_of
+from .products.kernel import ProductWriter
+from .products.tiling import candidates, choose as choose_product
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
-from .tiling import can_split, choose, why_idle
+from .tiling import Tile, can_split, choose, tiles_of, why_idle
+
+Sources = Mapping[str, Callable[[], TritonSource]]
+"""Kernels that do the same, by the names of their tiles, written when they are called for."""
+
+Timing = Callable[[Sources], Mapping[str, float]]
+"""What compiles kernels that do the same, and times them: seconds by name, of those that run."""
 
 
 def generate(
-    group: Group, buffers: Mapping[str, Buffer], context: CompileContext, sizes: Sizes = NO_SIZES
+    group: Group, buffers: Mapping[str, Buffer], context: CompileContext, sizes: Sizes = NO_SIZES,
+    timing: Timing | None = None,
 ) -> TritonSource:
-    """The Triton form of `group`; `buffers` are the program's, and so are `sizes`.
+    """The Triton form of `group`; `buffers` are the program's, and so are `sizes`. The tiles of matrix products are
+    chosen by `timing`, where there is one.
 
     Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
     (a decision, `kernel-launches`), or where programs share rows. Raises TritonUnsupported with the reason.
@@ -28,6 +40,8 @@ def generate(
     if isinstance(group, Foreach):
         return generate_foreach(group, buffers)
     symbols, bounds = symbols_of(group, buffers), _bounds(group)
+    if any(body.is_product for body in group.bodies):
+        return _of_product(group, buffers, context, sizes, timing)
     groups, why = _parts(group, buffers, sizes)
     if len(groups) > 1 or why:
         context.decide("kernel-launches", group.kernel, [str(len(groups))], str(len(groups)), why)
@@ -35,7 +49,10 @@ def generate(
     workspaces: list[Workspace] = []
     extents: list[sympy.Expr] = []
     for number, part in enumerate(groups):
-        made, needed, deciding = _kernels(form_of(part, buffers, sizes), symbols, bounds, context)
+        form, times = form_of(part, buffers, sizes), None
+        if timing is not None and len(groups) == 1 and form.multiplies:
+            times = _timed(form, symbols, bounds, timing)
+        made, needed, deciding = _kernels(form, symbols, bounds, context, times)
         fresh = {w.name: f"{w.name}_{number}" if len(groups) > 1 else w.name for w in needed}
         workspaces += [replace(w, name=fresh[w.name]) for w in needed]
         launches += [replace(k, pointers=tuple(fresh.get(p, p) for p in k.pointers)) for k in made]
@@ -47,13 +64,51 @@ def generate(
                         assemble(launches))
 
 
+def _of_product(
+    group: Group, buffers: Mapping[str, Buffer], context: CompileContext, sizes: Sizes, timing: Timing | None
+) -> TritonSource:
+    """The kernel of a matrix product and what follows it."""
+    form = form_of(group, buffers, sizes)
+    product = product_of(form)
+    assert product is not None
+    symbols, bounds = symbols_of(group, buffers), _bounds(group)
+    index, extents = _index_width(form)
+    stored = frozenset(s.buffer for b in form.bodies for s in b.statements if s.op == "store") - form.internal
+
+    def source(tile: Tile) -> TritonSource:
+        writer = ProductWriter(product, tile, index, bounds, stored, form.name)
+        writer.header()
+        writer.bodies()
+        launch = writer.launch(symbols)
+        signature = KernelSignature(group.kernel, launch.pointers, symbols, bounds)
+        return TritonSource(signature, (launch,), (), extents, assemble((launch,)))
+
+    copies = index == "int32" and not context.without_python  # places in a descriptor have 32 bits
+    tiles = [tile for tile in candidates(product) if copies or not tile.persistent]
+    times = {} if timing is None or len(tiles) < 2 else timing({t.name: partial(source, t) for t in tiles})
+    return source(choose_product(product, tiles, times, context))
+
+
+def _timed(
+    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], timing: Timing
+) -> Mapping[str, float]:
+    """Seconds of the tiles of a product with a vector, by their names: of those that need one kernel."""
+    def source(name: str) -> TritonSource:
+        launches, _, extents = _kernels(form, symbols, bounds, CompileContext(overrides={"tile:*": name}))
+        signature = KernelSignature(form.name, launches[0].pointers, symbols, bounds)
+        return TritonSource(signature, launches, (), extents, assemble(launches))
+
+    return timing({t.name: partial(source, t.name) for t in tiles_of(form) if t.splits == 1})
+
+
 def _kernels(
-    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], context: CompileContext
+    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], context: CompileContext,
+    times: Mapping[str, float] | None = None,
 ) -> tuple[tuple[Launch, ...], tuple[Workspace, ...], tuple[sympy.Expr, ...]]:
     index, extents = _index_width(form)
     written = {s.buffer for b in form.bodies for s in b.statements if s.op == "store"}
     stored = frozenset(written - (form.internal - form.scratch))
-    tile = choose(form, context)
+    tile = choose(form, context, times or {})
     if tile.splits > 1:
         return (*split_kernels(form, tile, index, bounds, stored, symbols), extents)
     writer = KernelWriter(form, tile, index, bounds, stored, form.name)
@@ -63,8 +118,11 @@ def _kernels(
 
 
 def _index_width(form: Form) -> tuple[str, tuple[sympy.Expr, ...]]:
-    """int32, int64 or dynamic; and the sizes that decide: elements spanned by each buffer, points of the loops."""
+    """int32, int64 or dynamic; and the sizes that decide: elements spanned by each buffer, points of the loops, which
+    are counted together but for those of a matrix product."""
     sizes: set[sympy.Expr] = {sympy.sympify(form.numel * s.numel) for s in form.spaces} | {sympy.sympify(form.numel)}
+    if any(body.source.is_product for body in form.bodies):
+        sizes = {sympy.sympify(a.extent) for a in (*form.axes, *[a for s in form.spaces for a in s.axes])}
     for body in form.bodies:
         for name in {s.buffer for s in body.statements if s.op in ("load", "store")}:
             buffer = form.buffers[name]

@@ -59,11 +59,13 @@ def as_on_a_device() -> Iterator[None]:
 
     What a comparison of two scalars says keeps its type where it becomes a block (Triton gives it that of the operands,
     which no mask can have); conversions to narrow floats round to nearest (not towards zero), whatever they come from;
+    matrices of narrow floats are multiplied as numbers (not as the bits that hold them);
     reductions and scans combine whole blocks, as a tree (not element by element, which takes seconds).
     """
     from triton.runtime.interpreter import ReduceOps, ScanOps, interpreter_builder as builder
 
-    own = {"create_splat": _splat(builder), "cast_impl": _cast(builder), "create_fp_to_fp": _cast_floats(builder)}
+    own = {"create_splat": _splat(builder), "cast_impl": _cast(builder), "create_fp_to_fp": _cast_floats(builder),
+           "create_dot": _dot}
     vars(builder).update(own)
     plain = ReduceOps.generic_reduce, ScanOps.generic_scan
     ReduceOps.generic_reduce, ScanOps.generic_scan = _reduced, _scanned
@@ -141,6 +143,22 @@ def _cast_floats(builder: Any) -> Any:
         return plain(builder, source, target, rounding) if made is None else made
 
     return create_fp_to_fp
+
+
+def _dot(a: Any, b: Any, d: Any, *precision: Any) -> Any:
+    """`d + a @ b`, in the dtype of `d`."""
+    from triton.runtime.interpreter import TensorHandle
+
+    left, right = (_numbers(x) for x in (a, b))
+    return TensorHandle(numpy.matmul(left, right, dtype=d.data.dtype) + d.data, d.dtype.scalar)
+
+
+def _numbers(block: Any) -> Any:
+    narrow = _NARROW.get(str(block.dtype.scalar))
+    if narrow is None:
+        return block.data
+    bits = torch.from_numpy(numpy.ascontiguousarray(block.data)).view(_BITS[narrow.itemsize])
+    return bits.view(narrow).float().numpy()
 
 
 def _narrow_cast(source: Any, target: Any) -> Any:

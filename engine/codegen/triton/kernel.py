@@ -7,7 +7,7 @@ import sympy
 import torch
 
 from ....artifacts.records import CodeLine, ref
-from ...ir.ir import Statement
+from ...ir.ir import DOTS, Statement
 from .dims import Dim, Dims
 from .dtypes import literal, pointer_type, value_type
 from .emit import Emitter, Scope, origins_of, pointer_name
@@ -35,10 +35,11 @@ class KernelWriter:
     """Writes one kernel: `header`, then bodies or stages of a split, then `launch` for the whole."""
 
     def __init__(
-        self, form: Form, tile: Tile, index: str, bounds: tuple[str, ...], stored: frozenset[str], name: str
+        self, form: Form, tile: Tile, index: str, bounds: tuple[str, ...], stored: frozenset[str], name: str,
+        dims: Dims | None = None,
     ) -> None:
         self.form, self.tile, self.index, self.name = form, tile, index, name
-        self.dims = Dims(form, tile, index)
+        self.dims = Dims(form, tile, index) if dims is None else dims
         axes = [a.symbol.name for d in self.dims.all for a in d.axes]
         sizes = {s.name for b in form.bodies for st in b.statements if st.index is not None
                  for s in st.index.free_symbols}
@@ -307,7 +308,7 @@ class KernelWriter:
 
     def kind(self, body: TileBody, s: Statement) -> Reduction:
         operand = body.by_name[s.args[0]].dtype
-        dtype = s.dtype if s.mode in ("sum", "prod", "welford") else operand
+        dtype = s.dtype if s.mode in ("sum", "prod", "welford", *DOTS) else operand
         return reduction(s.mode, dtype, torch.int32 if self.index == "int32" else torch.int64)
 
     def _space(self, body: TileBody) -> Space:
@@ -329,7 +330,7 @@ class KernelWriter:
         lines = self.writer.lines or [CodeLine("    pass")]
         grid = tuple(sympy.sympify(g) for g in self.grid)
         return Launch(self.name, pointers, types, symbols, constants, grid, self.tile.warps, self.index,
-                      (*head, *lines), self.tile.name)
+                      (*head, *lines), self.tile.name, self.tile.stages)
 
 
 def phases(form: Form) -> list[tuple[Space | None, list[TileBody]]]:

@@ -14,19 +14,15 @@ from typing import Any
 import numpy
 import torch
 
-from ....artifacts.context import CompileContext
 from ....artifacts.records import Kernel
-from ...ir.ir import Buffer, Group, KernelSignature, Plan
+from ...ir.ir import Buffer, KernelSignature
 from ...runtime.cuda_graphs.capture import is_kept
 from ...runtime.kernel_tables import Table, Tables
 from ...runtime.triton_launcher import ALIGNED, Launchable, static_launcher
-from ...unsupported import TritonUnsupported
 from .building import Build, begin, parameter_types
 from .compile import compile_launch, record_of
 from .emit import OUT_OF_BOUNDS
 from .foreach import unaligned
-from .generate import generate, symbols_of
-from .interpreted import InterpretedGroup, interpreted
 from .interpreter_library import as_on_a_device
 from .load import load, load_interpreted
 from .source import WIDE_FROM, Launch, TritonSource, function_of
@@ -191,7 +187,8 @@ class TritonKernel:
             steps.append((usual, programs, others, places))
         stream_of, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
         first, x, y, _ = steps[0]
-        if len(steps) == 1 and not size and plans[0][1] == list(range(count)) and isinstance(first, Launchable):
+        if len(steps) == 1 and not size and plans[0][1] == list(range(count)) and isinstance(first, Launchable) and (
+                not first.memory):
             return first.for_addresses(count, x, y, index, general)
         device = torch.device("cuda", index)
 
@@ -252,8 +249,16 @@ class _CudaLauncher:
         grid = self.static_grid or self._grid(*symbols)
         if 0 in grid:
             return
+        copies = {place: self._copy(pointers[place], count) for place, count in self.launch.copied
+                  if pointers[place] & ALIGNED}  # freed when the launch is on its way
+        pointers = [copies[k].data_ptr() if k in copies else p for k, p in enumerate(pointers)]
         aligned = tuple(not p & ALIGNED for p in pointers)
         self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
+
+    def _copy(self, address: int, count: int) -> torch.Tensor:
+        """`count` bytes in memory that is aligned."""
+        storage = torch._C._construct_storage_from_data_pointer(address, self._device, count)
+        return torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage, 0, (count,), (1,)).clone()
 
     def usual(self) -> Build | None:
         """The variant for aligned pointers and narrow indices, whose compilation begins; None where Triton launches."""
@@ -297,41 +302,6 @@ def _by_triton(kernel: Any) -> Variant:
         run(x, y, 1, stream, function, metadata, None, None, None, *arguments, *constants)
 
     return launch
-
-
-def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKernel | InterpretedGroup]:
-    """A callable for each group of the plan, by kernel name, whose compilation has begun."""
-    buffers = dict(plan.program.buffers)
-    kernels: dict[str, TritonKernel | InterpretedGroup] = {}
-    for group in plan.items:
-        if isinstance(group, Group):
-            try:
-                kernel = TritonKernel(generate(group, buffers, context, plan.program.sizes), buffers, group.device)
-                kernel.begin()
-                kernels[group.kernel] = kernel
-            except TritonUnsupported as why:
-                symbols = symbols_of(group, buffers)
-                kernels[group.kernel] = interpreted(group, buffers, symbols, str(why), context)
-    return kernels
-
-
-def finished(
-    kernels: Mapping[str, TritonKernel | InterpretedGroup], plan: Plan, context: CompileContext
-) -> dict[str, TritonKernel | InterpretedGroup]:
-    """The kernels, compiled and loaded; a group whose kernel the compiler or the device refuses does without."""
-    done: dict[str, TritonKernel | InterpretedGroup] = {}
-    groups = {item.kernel: item for item in plan.items if isinstance(item, Group)}
-    for number, (name, kernel) in enumerate(kernels.items(), 1):
-        context.progress(f"compiling kernel {number} of {len(kernels)}")
-        done[name] = kernel
-        try:
-            if isinstance(kernel, TritonKernel):
-                kernel.wait()
-                kernel.runner()
-        except TritonUnsupported as why:
-            symbols = kernel.signature.symbols
-            done[name] = interpreted(groups[name], plan.program.buffers, symbols, str(why), context)
-    return done
 
 
 def _tensor_at(address: int, dtype: torch.dtype) -> torch.Tensor:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ...ir.ir import DOTS
 from ...unsupported import TritonUnsupported
 from .dtypes import highest, literal, lowest, value_type
 
@@ -127,4 +128,5 @@ _TABLE: dict[str, Callable[[torch.dtype, torch.dtype], Reduction]] = {
     "any": _boolean("any"),
     "all": _boolean("all"),
     "welford": _welford,
+    **dict.fromkeys(DOTS, _sum),  # where no tile is a matrix product's
 }

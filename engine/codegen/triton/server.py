@@ -31,7 +31,8 @@ def functions_of(text: str, filename: str, module: str) -> dict[str, Any]:
 
 
 def compiled(
-    function: Any, types: Sequence[str], constants: Sequence[Any], aligned: Sequence[int], warps: int, target: Any
+    function: Any, types: Sequence[str], constants: Sequence[Any], aligned: Sequence[int], warps: int, stages: int,
+    target: Any,
 ) -> Any:
     """The `CompiledKernel` of a JIT function for `target`, a `GPUTarget` (None: the present device).
 
@@ -47,27 +48,27 @@ def compiled(
     values = {name: getattr(tl, c) if isinstance(c, str) else c for name, c in zip(names[len(types):], constants)}
     signature = {**dict(zip(names, types)), **dict.fromkeys(values, "constexpr")}
     source = ASTSource(function, signature, values, {(k,): [["tt.divisibility", 16]] for k in aligned})
-    options = {"num_warps": warps, "debug": True, "sanitize_overflow": False, "enable_reflect_ftz": False,
-               "enable_fp_fusion": False}
+    options = {"num_warps": warps, "num_stages": stages, "debug": True, "sanitize_overflow": False,
+               "enable_reflect_ftz": False, "enable_fp_fusion": False}
     return triton.compile(source, target=target, options=options)
 
 
 def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """Compile one job, write its machine code to `job["path"]`, and say what a launch must know of it.
 
-    The forms on the way go beside it, with the text that their line tables name. "scratch" counts the null pointers
-    that the kernel takes after its arguments.
+    The forms on the way go beside it, with the text that their line tables name. "scratch" counts the pointers
+    that the kernel takes after its arguments, all null but the first, if "memory" says how many bytes a program needs.
     """
     from triton.backends.compiler import GPUTarget
 
     start = time.perf_counter()
     namespace = functions_of(job["text"], f"<ptdebug triton {job['name']}>", "ptdebug_triton")
     kernel = compiled(namespace[job["name"]], job["types"], job["constants"], job["aligned"], job["warps"],
-                      GPUTarget(*job["target"]))
+                      job["stages"], GPUTarget(*job["target"]))
     facts = kernel.metadata
     needs = [getattr(facts, name, None) for name in ("global_scratch_size", "profile_scratch_size")]
-    if any(needs):
-        raise RuntimeError("the kernel requires scratch memory")
+    if needs[1]:
+        raise RuntimeError("the kernel requires scratch memory for a profile")
     forms = {"text": job["text"], **{form: str(kernel.asm[form]) for form in FORMS if form in kernel.asm}}
     for path, data in ((job["path"] + FORMS_SUFFIX, gzip.compress(json.dumps(forms).encode(), 1)),
                        (job["path"], kernel.asm["cubin"])):
@@ -75,7 +76,8 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
         Path(written).write_bytes(data)
         os.replace(written, path)
     return {"name": facts.name, "shared": facts.shared, "warps": facts.num_warps,
-            "scratch": sum(n is not None for n in needs), "seconds": round(time.perf_counter() - start, 3)}
+            "scratch": sum(n is not None for n in needs), "memory": needs[0] or 0,
+            "seconds": round(time.perf_counter() - start, 3)}
 
 
 class _Server:

@@ -15,6 +15,7 @@ from .prelude import HEADER, helpers_used
 
 # From here extents and indices need int64.
 WIDE_FROM = 1 << 31
+STAGES = 3  # what Triton takes where nothing is said
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Launch:
     index: str  # int32 | int64 | dynamic: then the constant INDEX is chosen at each call
     lines: tuple[CodeLine, ...]
     tile: str = ""
+    stages: int = STAGES  # of loads that a loop has on the way
+    copied: tuple[tuple[int, int], ...] = ()  # (place, bytes) of pointers that descriptors need aligned to 16 bytes
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,16 @@ class TritonSource:
     @property
     def meta(self) -> dict[str, object]:
         """Block sizes and warps by kernel name, for records."""
-        return {k.name: {**k.constants, "num_warps": k.warps, "tile": k.tile} for k in self.launches}
+        return {k.name: {**k.constants, "num_warps": k.warps, **_stages(k), "tile": k.tile} for k in self.launches}
 
     def grid(self, name: str) -> Callable[..., tuple[int, ...]]:
         """The grid of kernel `name` as a function of the signature's size symbols."""
         launch = next(k for k in self.launches if k.name == name)
         return function_of(self.signature.symbols, launch.grid)
+
+
+def _stages(launch: Launch) -> dict[str, int]:
+    return {} if launch.stages == STAGES else {"num_stages": launch.stages}
 
 
 def assemble(launches: Sequence[Launch]) -> tuple[CodeLine, ...]:

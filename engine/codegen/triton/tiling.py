@@ -1,6 +1,6 @@
 """Which tile a kernel works on, with how many warps and programs.
 
-There are four shapes of kernel:
+There are five shapes of kernel:
 
 - `pointwise`: a tile of the outer axes, in one or two dimensions (two where loads and stores are contiguous along
   different axes);
@@ -9,6 +9,7 @@ There are four shapes of kernel:
 - `persistent`: rows with reductions whose inner loops fit one tile: each value is loaded once and stays in registers;
 - `looped`: rows with reductions too long for that: one loop for each reduction that others depend on. With `splits`,
   several programs share a row, and a second kernel combines their partial results.
+- `product`: a matrix product (`products/`).
 
 The scores estimate utilization between 0 and 1: active lanes, programs for the multiprocessors, elements for each
 thread. They are a heuristic that measurements may replace; the choice is a decision (`tile`).
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import sympy
 
@@ -26,6 +28,7 @@ from ....artifacts.records import Option
 from ...lowering.reductions import IN_REGISTERS, LONG_IN_REGISTERS
 from ...scheduler.occupancy import PROCESSORS, SECTOR, are_few
 from .form import Form
+from .source import STAGES
 
 PERSISTENT_LIMIT = IN_REGISTERS  # of 16 warps; 32 keep longer rows, of few tensors
 FEW_LOADS = 3  # with five, 32768 elements in registers took twice as long as in a loop (GELU, layer norm; an H100)
@@ -33,32 +36,49 @@ SPLIT_FROM = 16384  # a row this long may be shared by several programs
 MOST_SPLITS = 2048  # programs that share a row
 LEAST_SHARE = 64  # elements of it that each of them gets, at least, where an override asks for so many
 MOST_OF_ROWS = 4096  # elements of a tile of several rows
+NO_TIMES: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Block sizes (powers of two). `x` is the outer tile, 0 for one row as a scalar; `inner` by space name."""
+    """Block sizes (powers of two), and how many loads a loop has on the way (`stages`).
 
-    shape: str  # pointwise | parallel | persistent | looped
+    `x` is the outer tile, 0 for one row as a scalar; `inner` by space name."""
+
+    shape: str  # pointwise | parallel | persistent | looped | product
     x: int
     warps: int
     y: int = 0
     y_axis: sympy.Symbol | None = None
     inner: Mapping[str, int] = field(default_factory=dict)
     splits: int = 1
+    stages: int = STAGES
+    persistent: bool = False  # programs take one tile after the other, and copy operands by descriptors
 
     @property
     def name(self) -> str:
         """A short name, stable between runs: "persistent-x4-r1024-w8"."""
+        if self.shape == "product":
+            block = "x".join(map(str, (self.y, self.x, min(self.inner.values()))))
+            split = [f"split{self.splits}"] if self.splits > 1 else []
+            copied = ["tma"] if self.persistent else []
+            return "-".join([self.shape, block, *split, f"w{self.warps}", f"s{self.stages}", *copied])
         parts = [self.shape] + ([f"y{self.y}"] if self.y else []) + ([f"x{self.x}"] if self.x else [])
         parts += [f"{space}{block}" for space, block in self.inner.items()]
         parts += [f"split{self.splits}"] if self.splits > 1 else []
         return "-".join([*parts, f"w{self.warps}"])
 
 
-def choose(form: Form, context: CompileContext) -> Tile:
-    """Ask `context.decide` for one of a few tiles; the one with the best score is the default."""
-    tiles = _split_by_choice(form, _candidates(form), context)
+def choose(form: Form, context: CompileContext, times: Mapping[str, float] = NO_TIMES) -> Tile:
+    """Ask `context.decide` for one of a few tiles; the default is the fastest of those that were timed (seconds, by
+    name), or the one with the best score."""
+    if times:
+        options = [Option(name, round(s * 1e6, 1), unit="us", better="lower") for name, s in times.items()]
+        why = f"the fastest of {len(times)} on this device"
+        fastest = min(times, key=times.__getitem__)
+        chosen = context.decide("tile", form.name, options, fastest, why, origins=_origins(form))
+        return next(t for t in tiles_of(form) if t.name == chosen)
+    tiles = _split_by_choice(form, tiles_of(form), context)
     scores = [_score(form, t) for t in tiles]
     options = [Option(t.name, round(s, 3), why, better="higher") for t, (s, why) in zip(tiles, scores)]
     best = max(range(len(tiles)), key=lambda k: scores[k][0])
@@ -120,7 +140,8 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _candidates(form: Form) -> list[Tile]:
+def tiles_of(form: Form) -> list[Tile]:
+    """The tiles that a form could have."""
     if not form.spaces:
         return _pointwise(form)
     tiles = _looped(form) if form.reduces or form.misaligned else _parallel(form)

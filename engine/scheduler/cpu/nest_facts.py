@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from ....artifacts.context import CompileContext
-from ...ir.ir import Axis, Buffer, Group, Statement
+from ...ir.ir import DOTS, Axis, Buffer, Group, Statement
 from ...ir.loop_nest import Part, Reduction, RunningScan
 from ...ir.tiles import RowTile, Tile
 from .bitwise_copies import HALVES
@@ -177,7 +177,7 @@ def _reduction(part: Part, s: Statement, long: bool) -> Reduction:
     kinds = _computed_in(operand), _computed_in(s.dtype)
     blocks = kinds == (torch.float32, torch.float32) or (
         kinds == (torch.float64, torch.float64) and _loads_doubles(part))
-    wide = s.mode in ("sum", "prod") and (kinds == (torch.float32, torch.float64) or (long and blocks))
+    wide = s.mode in ("sum", "prod", *DOTS) and (kinds == (torch.float32, torch.float64) or (long and blocks))
     return Reduction(part, s, operand, wide)
 
 

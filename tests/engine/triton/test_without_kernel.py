@@ -10,7 +10,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine.codegen.triton import InterpretedGroup, TritonKernel, kernels_for_plan, launch
+from ptdebug.engine.codegen.triton import InterpretedGroup, TritonKernel, kernels_for_plan, launch, plan_kernels
 from ptdebug.engine.ir.ir import Foreach, Group
 from ptdebug.engine.runtime import triton_launcher
 from ptdebug.engine.unsupported import TritonUnsupported
@@ -25,14 +25,14 @@ def _function(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.parametrize("refused", ["softmax", ""])
 def test_a_group_that_triton_refuses_runs_statement_by_statement(refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    generate = launch.generate
+    generate = plan_kernels.generate
 
     def generate_or_refuse(group, *others):
         if refused in group.kernel:
             raise TritonUnsupported("nothing has a form")
         return generate(group, *others)
 
-    monkeypatch.setattr(launch, "generate", generate_or_refuse)
+    monkeypatch.setattr(plan_kernels, "generate", generate_or_refuse)
     inputs = torch.randn(6, 5), torch.tensor([[0, 4], [-1, 2]])
     context = CompileContext()
     plan = plan_of(_function, inputs, context)
@@ -61,7 +61,7 @@ def test_a_kernel_that_the_device_refuses_is_known_before_the_first_call(monkeyp
     (group,) = plan.items
     assert isinstance(group, Group)
     buffers = dict(plan.program.buffers)
-    kernel = TritonKernel(launch.generate(group, buffers, CompileContext()), buffers, torch.device("cuda", 0))
+    kernel = TritonKernel(plan_kernels.generate(group, buffers, CompileContext()), buffers, torch.device("cuda", 0))
     with pytest.raises(TritonUnsupported, match="cannot be loaded: out of resource"):
         kernel.wait()
 
@@ -88,14 +88,14 @@ def test_numbers_on_the_cpu_are_read_there() -> None:
 def test_the_rest_of_a_graph_on_a_gpu_is_compiled(stage: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where code generation refuses a group, and where the compiler does."""
     if stage == "generate":
-        generate = launch.generate
+        generate = plan_kernels.generate
 
         def refuse(group, *others):
             if "softmax" in group.kernel:
                 raise TritonUnsupported("nothing has a form")
             return generate(group, *others)
 
-        monkeypatch.setattr(launch, "generate", refuse)
+        monkeypatch.setattr(plan_kernels, "generate", refuse)
     else:
         wait = TritonKernel.wait
 
