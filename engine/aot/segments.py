@@ -13,7 +13,7 @@ from torch._ops import HigherOrderOperator
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...artifacts.context import CHANGED_INPUTS, CompileContext
-from ..graphs.functional_graph import Captured
+from ..graphs.functional_graph import BETWEEN_PARTS, Captured
 from ..unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
@@ -134,7 +134,7 @@ def refuse(captured: Captured, needed: set[Node]) -> None:
 
 
 def cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> Captured:
-    """A run of nodes as a graph of its own."""
+    """A run of nodes as a graph of its own; it says which of its results only other parts get."""
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}
     for node in inputs:
@@ -151,6 +151,8 @@ def cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outpu
                 copies[function] = graph.node_copy(function)
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple([copies[node] for node in outputs]))
+    given_out = set(captured.module.graph.output_node().all_input_nodes)
+    graph.output_node().meta[BETWEEN_PARTS] = frozenset([k for k, n in enumerate(outputs) if n not in given_out])
     return captured_like(captured, _LazyGraphModule(modules, graph), [node.meta["val"] for node in inputs])
 
 

@@ -25,10 +25,12 @@ from ..load import AGAIN, NO_LAUNCH, NO_MEMORY, OUT_OF_BOUNDS, RAISED
 from ..shim import dtype_code
 from ..state import NativeSource
 from ..writer import NativeWriter
-from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, WITHOUT_PYTHON
+from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, WITHOUT_PYTHON, shared_workspace
 
 _MEANT = {"CeilDiv": lambda a, b: FloorDiv(a + b - 1, b), "Max": sympy.Max}  # what sizes of launches name
 _APART = 256  # bytes between the starts of workspaces, at least
+SHARED_LIMIT = 4 << 20
+"""Bytes of workspaces that stay allocated until a call returns."""
 
 
 class GpuWriter(NativeWriter):
@@ -48,6 +50,7 @@ class GpuWriter(NativeWriter):
         self.kernels = kernels
         self.launches: list[tuple[str, int]] = []
         self.steps: list[str | tuple[ExternCall, bool]] = []
+        self.shared = 0  # bytes of the memory that kernels share for their workspaces
         self.kind, self.index = "cuda", 0
 
     def write(self) -> NativeSource:
@@ -73,6 +76,8 @@ class GpuWriter(NativeWriter):
         file.line(f"{HEAD}\n{declarations(functions)}")
         file.line(f"static const int32 device_type = {number}, device_index = {self.index};  // of what is allocated")
         file.line(f"{HELPERS}\n{LAUNCHES}\n{is_current}\n")
+        if self.shared:
+            file.line(shared_workspace(self.shared, dtype_code(torch.uint8)))
         for text in dispatched.helpers(functions):
             file.line(text)
 
@@ -84,6 +89,8 @@ class GpuWriter(NativeWriter):
         self.writer.line("context.ready = is_ready(context);")
         if self.kind == "cuda":
             self._must("aoti_torch_get_current_cuda_stream(device_index, &context.stream)")
+        if any(_shared_bytes(kernel.source) for kernel in self.kernels.values() if isinstance(kernel, TritonKernel)):
+            self.writer.line("Owned shared; void* shared_at = nullptr;  // workspaces")
         super()._symbols()
 
     # ---- kernels
@@ -155,7 +162,7 @@ class GpuWriter(NativeWriter):
             self._must(launch, origins, "!", NO_LAUNCH)
 
     def _workspaces(self, source: TritonSource, origins: tuple[str, ...]) -> dict[str, str]:
-        """Memory for what its launches hand on, in one piece; the variable with each one's address."""
+        """Memory for what its launches hand on; the variable with each one's address."""
         if not source.workspaces:
             return {}
         memory, at, end = self.unique("scratch"), {}, "0"
@@ -164,12 +171,16 @@ class GpuWriter(NativeWriter):
             self.writer.line(f"const int64 {variable}_from = {end};", origins)
             size = f"({_text(workspace.numel)}) * {workspace.dtype.itemsize}"
             end = f"{variable}_from + ({size} + {_APART - 1}) / {_APART} * {_APART}"
-        self.writer.line(f"const int64 {memory}_size[] = {{{end}}}, {memory}_stride[] = {{1}};", origins)
-        self.writer.line(f"Owned {memory};", origins)
-        layout = f"1, {memory}_size, {memory}_stride, {dtype_code(torch.uint8)}"
-        self._must(f"empty({memory}, {layout})", origins, "!", NO_MEMORY)
-        self.writer.line(f"void* {memory}_at;", origins)
-        self._must(f"aoti_torch_get_data_ptr({memory}.tensor, &{memory}_at)", origins)
+        if shared := _shared_bytes(source):
+            memory, self.shared = "shared", max(self.shared, shared)
+            self._must("has_workspace(shared, &shared_at)", origins, "!", NO_MEMORY)
+        else:
+            self.writer.line(f"const int64 {memory}_size[] = {{{end}}}, {memory}_stride[] = {{1}};", origins)
+            self.writer.line(f"Owned {memory};", origins)
+            layout = f"1, {memory}_size, {memory}_stride, {dtype_code(torch.uint8)}"
+            self._must(f"empty({memory}, {layout})", origins, "!", NO_MEMORY)
+            self.writer.line(f"void* {memory}_at;", origins)
+            self._must(f"aoti_torch_get_data_ptr({memory}.tensor, &{memory}_at)", origins)
         for variable in at.values():
             self.writer.line(f"void* {variable} = (char*){memory}_at + {variable}_from;", origins)
         return at
@@ -227,6 +238,16 @@ def _is_one(source: TritonSource) -> bool:
     """Whether the kernel is one launch of what it is called with, without sizes that vary."""
     launches, signature = source.launches, source.signature
     return len(launches) == 1 and not signature.symbols and launches[0].pointers == signature.buffers
+
+
+def _shared_bytes(source: TritonSource | None) -> int:
+    """The bytes of a kernel's workspaces where it shares their memory with other kernels, which run before or after it
+    in the same stream; 0 where it has none, or its own."""
+    sizes = [w.numel * w.dtype.itemsize for w in (source.workspaces if source is not None else ())]
+    if not all(size.is_Integer for size in sizes):
+        return 0
+    total = sum(-(-int(size) // _APART) * _APART for size in sizes)
+    return total if total <= SHARED_LIMIT else 0
 
 
 def _places(launch: Launch, at: Mapping[str, str]) -> list[str]:
