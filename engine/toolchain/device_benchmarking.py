@@ -17,9 +17,9 @@ def device_costs(
 ) -> dict[str, float]:
     """Seconds on `device` of each call that `prepare()` returns, the fastest of a few runs.
 
-    Empty while a stream is captured, which measuring would break, and where a call raises.
+    Empty while a stream is captured, which measuring would break, where a call raises, and where the device is not.
     """
-    if torch.cuda.is_current_stream_capturing():
+    if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
         return {}
 
     def measure() -> dict[str, float]:

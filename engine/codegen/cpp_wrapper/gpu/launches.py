@@ -48,12 +48,18 @@ class GpuWrapper:
             if refused:
                 raise NoCppWrapper(f"{refused[0]} has no kernel")
             path = self.building.wait().path
+            if context.compiled_for:
+                return _runs_elsewhere
             runners = {name: kernels[name].runner() for name in self.by_python if name is not None}
             return loaded(path, self.native.native, source.names, python, handles_of(kernels, self.launches),
                           self.by_python, runners, functions())
         except (NoCppWrapper, CannotBuild, BuildFailed) as reason:
             context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
             return python
+
+
+def _runs_elsewhere(*inputs: object) -> Sequence[object]:
+    raise RuntimeError("this graph was compiled for a GPU that is not here")
 
 
 def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext) -> GpuWrapper | None:
