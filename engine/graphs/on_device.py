@@ -40,8 +40,7 @@ class _Moving:
         for node in module.graph.nodes:
             copies[node] = copy = graph.node_copy(node, copies.__getitem__)
             constant = self._autocast if node.target is _enter_autocast else self._constant
-            copy.args = torch.fx.node.map_aggregate(node.args, lambda a: _copied(a, copies, constant))  # type: ignore[assignment]
-            copy.kwargs = torch.fx.node.map_aggregate(node.kwargs, lambda a: _copied(a, copies, constant))  # type: ignore[assignment]
+            copy.args, copy.kwargs = torch.fx.node.map_aggregate((copy.args, copy.kwargs), constant)
             if "val" in copy.meta:
                 copy.meta["val"] = tree_map(self.value, copy.meta["val"])
             if node.op == "get_attr":
@@ -63,8 +62,4 @@ class _Moving:
         return self._device if isinstance(value, torch.device) and value.type == "cpu" else value
 
     def _autocast(self, value: Any) -> Any:
-        return self._device.type if value == "cpu" else value
-
-
-def _copied(value: Any, copies: dict[torch.fx.Node, torch.fx.Node], constant: Any) -> Any:
-    return copies[value] if isinstance(value, torch.fx.Node) else constant(value)
+        return self._device.type if isinstance(value, str) and value == "cpu" else value

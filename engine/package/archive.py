@@ -46,8 +46,8 @@ class Weight(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in the file and what it was made for (`cuda`: the version of CUDA that torch had, or that compiled for GPUs
-    that were not there); `files` are checksums by name."""
+    """What is in the file and what it was made for (`cuda`: the version of CUDA that torch had, or whose compiler made
+    machine code for GPUs that were not there); `files` are checksums by name."""
 
     schema: str
     torch: str
@@ -63,8 +63,8 @@ class Manifest(msgspec.Struct, frozen=True):
 class Package(msgspec.Struct, frozen=True):
     """A package in memory. `kernels` are (machine code, C++ source) by the names of `Entry.codes`, `own` (machine
     code, digest of the source) of kernels of ptdebug by function, `binaries` that of kernels on `gpus` by the names of
-    `MachineCode`; nothing of it has run. Where `gpus` were not there when it was made, its weights are on the CPU, and
-    `cuda` is the version of CUDA whose compiler made its machine code."""
+    `MachineCode`; nothing of it has run. Where `gpus` were not there when it was made, its weights are on the
+    CPU, and `cuda` is the version of CUDA whose compiler made its machine code."""
 
     entries: tuple[Entry, ...]
     kernels: dict[str, tuple[bytes, str]]

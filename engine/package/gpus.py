@@ -12,8 +12,8 @@ from .signature import TensorInput
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """A GPU: its number among torch's, its name ("" for one that was not there), and its compute capability, 90 for 9.0.
-    Of several with one number, any is the one that a package needs."""
+    """A GPU: its number among torch's, its name ("" for one that was not there), and its compute capability, 90 for
+    9.0. A package needs one of those with the same number."""
 
     index: int
     name: str
