@@ -11,7 +11,6 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,39 +20,30 @@ import torch.fx.experimental._config
 from ..artifacts.context import CompileContext
 from ..dependencies import msgspec
 from ..engine.compile import compile_graph
-from ..engine.graph_cache.flow import with_halves
-from ..engine.graph_cache.half import Half
 from ..engine.graph_cache.parts import Parts
 from ..engine.graph_cache.values import DEVICES, Uncacheable
 from ..engine.graphs.functional_graph import fake_mode_of
 from ..engine.graphs.on_device import on_device
-from ..engine.kernels.custom_kernel import KERNELS
 from ..engine.package import archive, cpp_interface, gpus
 from ..engine.package.archive import Package
 from ..engine.package.entry import Entry
 from ..engine.package.program import Program
 from ..engine.package.signature import ConstantInput, NumberInput, Place, Result, Signature, Symbol, TensorInput
 from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
-from ..engine.runtime.cuda_kernels import KernelCode
 from ..engine.runtime.entry import eager_form
-from ..engine.toolchain.cpp_build import BuildFailed, CannotBuild, entry_of
-from ..engine.toolchain.device_guard import guard_absent_gpus
-from ..engine.unsupported import TritonUnsupported
 from ..operators.overlap import share_memory
 from ..tracer.breaks.raised_errors import FullGraphError
 from ..tracer.shapes.frame_shapes import MarkedDynamicError
 from . import session
 from .compile_anything import compile_anything
+from .errors import ExportError
 from .explain import Collector
+from .export_targets import TARGET_DEVICE, capabilities_of, cuda_of, prepare_for_absent_gpus
+from .exported_code import CodeFiles
 from .exported_numbers import ComputedFloat, ComputedInt, ComputedNumberUsed, computed
 from .exported_sizes import ITSELF, Dims, Sizes, copied, dims_of, marked
 from .module import OptimizedModule
 from .wiring import requested
-
-
-class ExportError(RuntimeError):
-    """The model cannot be exported as it is; the message lists why, with lines and what to change."""
-
 
 COMPUTED = (torch.Tensor, ComputedInt, ComputedFloat)
 """What a graph returns in the example call."""
@@ -110,14 +100,14 @@ def export(
     """
     capabilities = capabilities_of((target,) if isinstance(target, str) else target)
     if capabilities:
-        _prepare_for_absent_gpus()
+        prepare_for_absent_gpus()
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
     if isinstance(model, OptimizedModule) or type(model).__name__ == "OptimizedModule":  # torch.compile's
         model = model._orig_mod
     wanted = entry_points or {"forward": EntryPoint(tuple(args), dict(kwargs or {}), dynamic_shapes)}
     weights = _Weights(model)
-    entries, decisions, files = [], [], _Files(capabilities)
+    entries, decisions, files = [], [], CodeFiles(capabilities)
     for name, point in wanted.items():
         if not archive.is_name(name):
             raise ValueError(f"the entry point {name!r} needs a name of letters (a to z), digits and _")
@@ -132,82 +122,7 @@ def export(
     _check_apart(entries, kept)
     there = gpus.elsewhere(capabilities) or gpus.here(entries, kept.values())
     return Exported(Package(tuple(entries), files.kernels, kept, msgspec.json.encode(decisions), files.own,
-                            files.binaries, there, _cuda_of(capabilities)))
-
-
-TARGET_DEVICE = torch.device("cuda", 0)
-"""Where a model is that was exported for a GPU that is not here."""
-
-
-def capabilities_of(targets: Sequence[str]) -> tuple[int, ...]:
-    """The compute capabilities that targets name, ("cuda:90",) -> (90,). Raises ValueError."""
-    found = [re.fullmatch(r"cuda:(\d{2,3})", target) for target in targets]
-    for target, match in zip(targets, found):
-        if match is None:
-            raise ValueError(f"the target {target!r} is no compute capability of CUDA, for example cuda:90")
-    return tuple(dict.fromkeys([int(match[1]) for match in found if match is not None]))
-
-
-def _prepare_for_absent_gpus() -> None:
-    """Raises ExportError where nothing can be compiled for them."""
-    if find_spec("triton") is None:
-        raise ExportError("an export for a GPU needs Triton, which is not installed (pip install triton)")
-    try:
-        guard_absent_gpus()
-    except (CannotBuild, BuildFailed, OSError) as error:
-        raise ExportError(f"an export for a GPU that is not here needs a C++ compiler: {error}") from None
-
-
-def _cuda_of(capabilities: Sequence[int]) -> str:
-    """The version of CUDA whose compiler makes machine code for these, "12.8"."""
-    if not capabilities:
-        return ""
-    from ..engine.codegen.triton.compile import cuda_version_of  # which loads Triton's code generation
-
-    return max(map(cuda_version_of, capabilities), key=lambda version: [*map(int, version.split("."))])
-
-
-class _Files:
-    """The machine code of a package, moved out of its entry points: see `Package`."""
-
-    def __init__(self, capabilities: Sequence[int]) -> None:
-        self.capabilities = capabilities
-        self.kernels: dict[str, tuple[bytes, str]] = {}
-        self.own: dict[str, tuple[bytes, str]] = {}
-        self.binaries: dict[str, bytes] = {}
-
-    def moved(self, entry: Entry) -> Entry:
-        """The entry without it, and without sources. Raises ExportError."""
-        for code, half in entry.named_halves():
-            self.own |= _own_kernels(half)
-            if half.source:
-                built = entry_of(half.source)
-                assert built is not None
-                self.kernels[code] = built[0], half.source
-        flow = entry.flow and with_halves(entry.flow, self._without)
-        return msgspec.structs.replace(entry, half=self._without(entry.half), flow=flow)
-
-    def _without(self, half: Half) -> Half:
-        code: tuple[KernelCode, ...] = ()
-        if half.triton:
-            from ..engine.graph_cache.machine_code import machine_code_of  # which loads Triton's code generation
-
-            try:
-                code, binaries = machine_code_of(half.triton, self.capabilities)
-            except TritonUnsupported as reason:
-                raise ExportError(f"a kernel cannot be compiled for all addresses and sizes: {reason}") from None
-            self.binaries |= binaries
-        return msgspec.structs.replace(half, source="", triton=(), code=code)
-
-
-def _own_kernels(half: Half) -> dict[str, tuple[bytes, str]]:
-    """The kernels of ptdebug that a wrapper calls, by function: machine code, and digest of the source."""
-    references = [*half.names.values(), *(half.functions.names.values() if half.functions is not None else ())]
-    called = {reference.name.split(".")[1] for reference in references
-              if reference.kind == "operator" and reference.name.startswith("ptdebug.")}
-    functions = half.native.functions if half.native is not None else ()
-    return {entry: (kernel.built.path.read_bytes(), kernel.digest) for entry, kernel in KERNELS.items()
-            if entry.removeprefix("ptdebug_") in called or entry in functions}
+                            files.binaries, there, cuda_of(capabilities)))
 
 
 def _check_apart(entries: Sequence[Entry], weights: Mapping[str, torch.Tensor]) -> None:

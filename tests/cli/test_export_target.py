@@ -11,7 +11,8 @@ from typing import Any
 import ptdebug
 import pytest
 import torch
-from ptdebug.cli.exporting import ExportError, capabilities_of
+from ptdebug.cli.errors import ExportError
+from ptdebug.cli.export_targets import capabilities_of
 from ptdebug.engine.package import PackageError, archive, cpp_interface, gpus
 from ptdebug.engine.runtime import cuda_kernels
 from torch import nn
@@ -133,7 +134,7 @@ def test_what_is_no_target_is_refused() -> None:
 
 
 def test_without_triton_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptdebug.cli.exporting.find_spec", lambda name: None)
+    monkeypatch.setattr("ptdebug.cli.export_targets.find_spec", lambda name: None)
     with pytest.raises(ExportError, match=r"Triton, which is not installed \(pip install triton\)"):
         ptdebug.export(nn.Linear(2, 2), (torch.ones(2),), target="cuda:90")
 
