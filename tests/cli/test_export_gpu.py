@@ -146,7 +146,7 @@ def test_python_launches_what_has_a_wrapper_of_python(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Net().eval()
-    monkeypatch.setattr(launches, "GpuWriter", refusing)
+    monkeypatch.setattr(launches, "written", refusing)
     made = ptdebug.export(model, (torch.randn(3, 4),), dynamic_shapes={"x": {0: "batch"}})
     assert made.package.entries[0].half.native is None
     program, x = saved_and_loaded(made, tmp_path), torch.randn(21)[1:].view(5, 4)

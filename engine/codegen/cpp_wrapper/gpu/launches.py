@@ -18,7 +18,7 @@ from ...python_steps import steps
 from ...triton import InterpretedGroup, TritonKernel
 from ..state import NativeSource
 from .load import NO_HANDLE, Handle, loaded
-from .writer import GpuWriter
+from .writer import written
 
 Kernels = Mapping[str, TritonKernel | InterpretedGroup]
 OPTIONS = ("python", "cpp")
@@ -73,8 +73,7 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     try:
         if context.cuda_graphs and not conditions.why_not(aten, plan):
             raise NoCppWrapper("its kernels are launched by the replay of a CUDA graph")
-        writer = GpuWriter(aten, plan, kernels, context.without_python)
-        source = writer.write()
+        writer, source = written(aten, plan, kernels, context.without_python)
     except (NoCppWrapper, NotImplementedError) as reason:
         context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
         return None
