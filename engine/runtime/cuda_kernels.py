@@ -45,7 +45,7 @@ class KernelCode(msgspec.Struct, frozen=True):
 
     `workspaces` are (dtype, number of elements), `extents` what must stay below `narrow` for 32-bit sizes to do, both
     as Python expressions. With a `table` the one launch reads the buffers from it; `scalars` of them, (place, bytes),
-    are in memory of the CPU. `capability`: of the GPU that it was compiled for, 90 for 9.0.
+    are in memory of the CPU. `capability`: of the GPU that it was compiled for, 90 for 9.0; 0 in older packages.
     """
 
     name: str
@@ -58,7 +58,7 @@ class KernelCode(msgspec.Struct, frozen=True):
     narrow: int
     table: Table | None
     scalars: tuple[tuple[int, int], ...]
-    capability: int
+    capability: int = 0
 
 
 def for_this_machine(codes: Sequence[KernelCode]) -> list[KernelCode]:
