@@ -80,6 +80,7 @@ class CompileContext:
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
     cpp_wrapper: bool | None = None  # whether what allocates and calls kernels is C++; None: on a GPU and for int8
     without_python: bool = False  # whether that is to run in programs without Python, too
+    compiled_for: tuple[int, ...] = ()  # compute capabilities (90 for 9.0) of GPUs that are not here: nothing runs
     cuda_graphs: bool = False  # whether a graph on a GPU is captured and replayed, where it can be
     steps: bool = False  # whether the tracer's steps are recorded, each with what it changed
     profiled: bool = False  # whether calls of kernels are marked for torch's profiler

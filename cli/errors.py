@@ -11,3 +11,7 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class ExportError(RuntimeError):
+    """The model cannot be exported as it is; the message lists why, with lines and what to change."""

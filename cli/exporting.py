@@ -20,36 +20,30 @@ import torch.fx.experimental._config
 from ..artifacts.context import CompileContext
 from ..dependencies import msgspec
 from ..engine.compile import compile_graph
-from ..engine.graph_cache.flow import with_halves
-from ..engine.graph_cache.half import Half
 from ..engine.graph_cache.parts import Parts
 from ..engine.graph_cache.values import DEVICES, Uncacheable
 from ..engine.graphs.functional_graph import fake_mode_of
-from ..engine.kernels.custom_kernel import KERNELS
+from ..engine.graphs.on_device import on_device
 from ..engine.package import archive, cpp_interface, gpus
 from ..engine.package.archive import Package
 from ..engine.package.entry import Entry
 from ..engine.package.program import Program
 from ..engine.package.signature import ConstantInput, NumberInput, Place, Result, Signature, Symbol, TensorInput
 from ..engine.package.structure import LEAVES, Structure, UnknownContainer, flatten, rebuild
-from ..engine.runtime.cuda_kernels import KernelCode
-from ..engine.toolchain.cpp_build import entry_of
-from ..engine.unsupported import TritonUnsupported
+from ..engine.runtime.entry import eager_form
 from ..operators.overlap import share_memory
 from ..tracer.breaks.raised_errors import FullGraphError
 from ..tracer.shapes.frame_shapes import MarkedDynamicError
 from . import session
 from .compile_anything import compile_anything
+from .errors import ExportError
 from .explain import Collector
+from .export_targets import TARGET_DEVICE, capabilities_of, cuda_of, prepare_for_absent_gpus
+from .exported_code import CodeFiles
 from .exported_numbers import ComputedFloat, ComputedInt, ComputedNumberUsed, computed
 from .exported_sizes import ITSELF, Dims, Sizes, copied, dims_of, marked
 from .module import OptimizedModule
 from .wiring import requested
-
-
-class ExportError(RuntimeError):
-    """The model cannot be exported as it is; the message lists why, with lines and what to change."""
-
 
 COMPUTED = (torch.Tensor, ComputedInt, ComputedFloat)
 """What a graph returns in the example call."""
@@ -87,7 +81,7 @@ class Exported:
 
 def export(
     model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
-    entry_points: Mapping[str, EntryPoint] | None = None, cpp: bool = False,
+    entry_points: Mapping[str, EntryPoint] | None = None, cpp: bool = False, target: str | Sequence[str] = (),
 ) -> Exported:
     """Compile a model (a module, a function, a `torch.export.ExportedProgram`) for the CPU or GPU that it is on, to be
     saved and loaded where its source is not.
@@ -97,22 +91,27 @@ def export(
     {dimension: torch.export.Dim, or a name}, for a number that varies the Dim or name itself. Other numbers, strings
     and None are constants. No gradients are recorded.
     `entry_points` has several calls by name that share the weights (in its place, `args` are not given). With `cpp`,
-    what cannot be called from C++ without Python is refused.
+    what cannot be called from C++ without Python is refused. With a `target` ("cuda:90", or several), a model and
+    arguments that are on the CPU are compiled for GPUs of those compute capabilities, which need not be here: where the
+    package is loaded, they are on `cuda:0`.
 
     Raises ExportError with everything that keeps the model from being one graph, ValueError for `dynamic_shapes` that
-    do not fit, and what the model raises.
+    do not fit or a `target` that is none, and what the model raises.
     """
+    capabilities = capabilities_of((target,) if isinstance(target, str) else target)
+    if capabilities:
+        prepare_for_absent_gpus()
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
     if isinstance(model, OptimizedModule) or type(model).__name__ == "OptimizedModule":  # torch.compile's
         model = model._orig_mod
     wanted = entry_points or {"forward": EntryPoint(tuple(args), dict(kwargs or {}), dynamic_shapes)}
     weights = _Weights(model)
-    entries, decisions, files = [], [], _Files()
+    entries, decisions, files = [], [], CodeFiles(capabilities)
     for name, point in wanted.items():
         if not archive.is_name(name):
             raise ValueError(f"the entry point {name!r} needs a name of letters (a to z), digits and _")
-        entries.append(files.moved(_Export(name, model, point, weights).made()))
+        entries.append(files.moved(_Export(name, model, point, weights, capabilities).made()))
         why_not = cpp_interface.reason_against(entries[-1])
         if cpp and why_not:
             raise ExportError(f"{name} cannot be called from C++ without Python: {why_not}")
@@ -121,50 +120,9 @@ def export(
     used |= {result.weight for entry in entries for result in entry.signature.results if result.weight}
     kept = {name: tensor.detach() for name, tensor in weights.tensors.items() if name in used}
     _check_apart(entries, kept)
+    there = gpus.elsewhere(capabilities) or gpus.here(entries, kept.values())
     return Exported(Package(tuple(entries), files.kernels, kept, msgspec.json.encode(decisions), files.own,
-                            files.binaries, gpus.needed(entries, kept.values())))
-
-
-class _Files:
-    """The machine code of a package, moved out of its entry points: see `Package`."""
-
-    def __init__(self) -> None:
-        self.kernels: dict[str, tuple[bytes, str]] = {}
-        self.own: dict[str, tuple[bytes, str]] = {}
-        self.binaries: dict[str, bytes] = {}
-
-    def moved(self, entry: Entry) -> Entry:
-        """The entry without it, and without sources. Raises ExportError."""
-        for code, half in entry.named_halves():
-            self.own |= _own_kernels(half)
-            if half.source:
-                built = entry_of(half.source)
-                assert built is not None
-                self.kernels[code] = built[0], half.source
-        flow = entry.flow and with_halves(entry.flow, self._without)
-        return msgspec.structs.replace(entry, half=self._without(entry.half), flow=flow)
-
-    def _without(self, half: Half) -> Half:
-        code: tuple[KernelCode, ...] = ()
-        if half.triton:
-            from ..engine.graph_cache.machine_code import machine_code_of  # which loads Triton's code generation
-
-            try:
-                code, binaries = machine_code_of(half.triton)
-            except TritonUnsupported as reason:
-                raise ExportError(f"a kernel cannot be compiled for all addresses and sizes: {reason}") from None
-            self.binaries |= binaries
-        return msgspec.structs.replace(half, source="", triton=(), code=code)
-
-
-def _own_kernels(half: Half) -> dict[str, tuple[bytes, str]]:
-    """The kernels of ptdebug that a wrapper calls, by function: machine code, and digest of the source."""
-    references = [*half.names.values(), *(half.functions.names.values() if half.functions is not None else ())]
-    called = {reference.name.split(".")[1] for reference in references
-              if reference.kind == "operator" and reference.name.startswith("ptdebug.")}
-    functions = half.native.functions if half.native is not None else ()
-    return {entry: (kernel.built.path.read_bytes(), kernel.digest) for entry, kernel in KERNELS.items()
-            if entry.removeprefix("ptdebug_") in called or entry in functions}
+                            files.binaries, there, cuda_of(capabilities)))
 
 
 def _check_apart(entries: Sequence[Entry], weights: Mapping[str, torch.Tensor]) -> None:
@@ -200,8 +158,10 @@ class _Weights:
 class _Export:
     """The export of one entry point."""
 
-    def __init__(self, name: str, model: Any, point: EntryPoint, weights: _Weights) -> None:
-        self.name, self.model, self.weights = name, model, weights
+    def __init__(
+        self, name: str, model: Any, point: EntryPoint, weights: _Weights, capabilities: tuple[int, ...]
+    ) -> None:
+        self.name, self.model, self.weights, self.capabilities = name, model, weights, capabilities
         self.function = getattr(model, point.method) if point.method else model
         self.parameters, self.positional, values = _bound(self.function, point)
         self.structures: list[Structure] = []
@@ -309,8 +269,11 @@ class _Export:
         if self.captured is not None:
             raise ExportError(f"{self.name} is more than one graph")
         context.cpp_wrapper = context.without_python = True
+        context.compiled_for = self.capabilities
         kept: list[Any] = []
-        compiled = compile_graph(captured, context, kept.append)
+        compiled = compile_graph(self._there(captured), context, kept.append)
+        if self.capabilities:  # the example call runs here
+            compiled = eager_form(captured.module)
         if context.fallback:
             raise ExportError(f"{self.name} cannot be compiled: {context.fallback.splitlines()[0]}")
         if not kept:
@@ -334,6 +297,16 @@ class _Export:
             return outputs
 
         return run
+
+    def _there(self, captured: Any) -> Any:
+        """The graph where it is to run. Raises ExportError where that is another GPU than the one it is on."""
+        if not self.capabilities:
+            return captured
+        devices = {value.device for value in captured.inputs if isinstance(value, torch.Tensor)} - {torch.device("cpu")}
+        if devices:
+            raise ExportError(f"{self.name} is on {', '.join(sorted(map(str, devices)))}: with a target, a model and "
+                              "its arguments are on the CPU")
+        return on_device(captured, TARGET_DEVICE)
 
     def _leaf(self, value: Any) -> int:
         return next((k for k, leaf in enumerate(self.leaves) if leaf is value), -1)
@@ -399,7 +372,7 @@ class _Export:
             if not isinstance(value, torch.Tensor):
                 inputs.append(ConstantInput(path, value))
                 continue
-            dtype, device = str(value.dtype).removeprefix("torch."), str(value.device)
+            dtype, device = str(value.dtype).removeprefix("torch."), str(self._device(value))
             if leaf not in read:
                 inputs.append(TensorInput(path, dtype, device, None, None))
                 continue
@@ -407,6 +380,10 @@ class _Export:
             size, stride = tuple(map(sizes.number, fake.shape)), tuple(map(sizes.number, fake.stride()))
             inputs.append(TensorInput(path, dtype, device, size, stride, read[leaf] in written))
         return tuple(inputs), tuple(sizes.symbols.values()), sizes.conditions()
+
+    def _device(self, value: torch.Tensor) -> torch.device:
+        """Where an argument is to be."""
+        return TARGET_DEVICE if self.capabilities else value.device
 
 
 def _source(path: str) -> str:

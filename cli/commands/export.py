@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import CommandError
 from ..main import did_you_mean
 from ..printing import print_json, say
+from ..targets import check_target
 
 EXAMPLE = "ptdebug export examples/export_classifier.py:model -o model.ptd"
 
@@ -29,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a dimension that varies, for a module that the script calls; may be given several times")
     add("--cpp", metavar="FOLDER", help="refuse what cannot be called from C++ without Python, and write a header "
         "and a loader for C++ programs there")
+    add("--target", metavar="cuda:CC", action="append", default=[], help="compile for GPUs of this compute capability "
+        "(cuda:90), which need not be here; may be given several times")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -41,13 +44,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"no file {script}")
     from ..exporting import ExportError, export  # imports torch
 
+    for target in arguments.target:
+        check_target(target)
     found, calls = _namespace(script)
     if name not in found:
         names = [each for each in found if not each.startswith("_")]
         raise CommandError(f"{script} has no {name}{did_you_mean(name, names)}")
     request = _request(found[name], name, calls, arguments.dynamic)
     try:
-        made = export(**(request | ({"cpp": True} if arguments.cpp else {})))
+        made = export(**(request | ({"cpp": True} if arguments.cpp else {})
+                         | ({"target": arguments.target} if arguments.target else {})))
         path = made.save(arguments.out)
     except (ExportError, ValueError) as error:
         raise CommandError(str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch._ops import HigherOrderOperator
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...artifacts.context import CHANGED_INPUTS, CompileContext
-from ..graphs.functional_graph import Captured
+from ..graphs.functional_graph import BETWEEN_PARTS, Captured
 from ..unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
@@ -134,7 +135,7 @@ def refuse(captured: Captured, needed: set[Node]) -> None:
 
 
 def cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> Captured:
-    """A run of nodes as a graph of its own."""
+    """A run of nodes as a graph of its own; it says which of its results only other parts get."""
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}
     for node in inputs:
@@ -151,6 +152,8 @@ def cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outpu
                 copies[function] = graph.node_copy(function)
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple([copies[node] for node in outputs]))
+    given_out = set(captured.module.graph.output_node().all_input_nodes)
+    graph.output_node().meta[BETWEEN_PARTS] = frozenset([k for k, n in enumerate(outputs) if n not in given_out])
     return captured_like(captured, _LazyGraphModule(modules, graph), [node.meta["val"] for node in inputs])
 
 
@@ -170,21 +173,35 @@ def with_ends(steps: Sequence[tuple[Any, Any, Compiled, bool]], kept: set[Node])
 
 
 def sequence(placed: Sequence[Node], steps: Sequence[Step], final: Any) -> Compiled:
+    """A function of the values of `placed` that takes the steps and returns `final`."""
+    made = [node for step in steps for node in step.outputs]
+    at = {node: position for position, node in enumerate((*placed, *made))}
+    plan = [(_taking([at[node] for node in step.inputs]), [at[node] for node in step.outputs], step.call,
+             [at[node] for node in step.last], step.prints) for step in steps]
+
     def run(*inputs: Any) -> Sequence[Any]:
-        values, printed = dict(zip(placed, inputs)), False
+        values, printed = [*inputs, *[None] * len(made)], False
         del inputs
-        for step in steps:
+        for take, outputs, call, last, prints in plan:
             try:
-                results = step.call(*[values[node] for node in step.inputs])
+                results = call(*take(values))
             except Exception as error:
                 if printed:
                     setattr(error, CHANGED_INPUTS, True)
                 raise
-            printed = printed or step.prints
-            values.update(zip(step.outputs, results))
+            printed = printed or prints
+            for position, result in zip(outputs, results):
+                values[position] = result
             del results
-            for node in step.last:
-                values.pop(node, None)
-        return torch.fx.node.map_arg(final, values.__getitem__)
+            for position in last:
+                values[position] = None
+        return torch.fx.node.map_arg(final, lambda node: values[at[node]])
 
     return run
+
+
+def _taking(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes the values at these positions out of a list."""
+    if len(positions) < 2:
+        return lambda values: tuple([values[position] for position in positions])
+    return itemgetter(*positions)

@@ -20,7 +20,7 @@ from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
 from ..runtime.cuda_graphs.facts import GraphFacts
-from ..runtime.cuda_kernels import CudaKernel, KernelCode
+from ..runtime.cuda_kernels import CudaKernel, KernelCode, for_this_machine
 from ..runtime.runtime import STANDARD, callable_of, later, load
 from ..toolchain.cpp_build import build, functions_of
 from . import found_kernels
@@ -208,7 +208,7 @@ def _runner(kernels: Callable[[], dict[str, Any]], name: str) -> Callable[..., i
 
 
 def _of_machine_code(half: Half, binaries: Mapping[str, bytes]) -> _Kernels:
-    kernels = {code.name: CudaKernel(code, binaries) for code in half.code}
+    kernels = {code.name: CudaKernel(code, binaries) for code in for_this_machine(half.code)}
     launches = half.launches.launches if half.launches is not None else ()
     handles = [kernels[name].handles(number) for name, number in launches]
     return {name: kernel.runner() for name, kernel in kernels.items()}, handles

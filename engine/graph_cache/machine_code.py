@@ -19,24 +19,31 @@ from .gpu import kernel_of
 from .kernel_data import KernelData
 
 
-def machine_code_of(kept: Sequence[KernelData]) -> tuple[tuple[KernelCode, ...], dict[str, bytes]]:
-    """The kernels for the GPUs of this machine, and their machine code by name. Raises TritonUnsupported."""
-    kernels = [kernel_of(each) for each in kept]
-    begun = [[_begin(launch, kernel) for launch in kernel.source.launches] for kernel in kernels]  # several at a time
+def machine_code_of(
+    kept: Sequence[KernelData], capabilities: Sequence[int] = ()
+) -> tuple[tuple[KernelCode, ...], dict[str, bytes]]:
+    """The kernels, and their machine code by name: for GPUs of each of these compute capabilities, or else for those of
+    this machine. Raises TritonUnsupported."""
+    wanted = [(kernel, capability) for kernel in map(kernel_of, kept)
+              for capability in capabilities or (capability_of(kernel.device),)]
+    begun = [[_begin(launch, kernel, capability) for launch in kernel.source.launches]
+             for kernel, capability in wanted]  # several at a time
     binaries: dict[str, bytes] = {}
-    return tuple([_code(kernel, builds, binaries) for kernel, builds in zip(kernels, begun)]), binaries
+    return tuple([_code(*each, builds, binaries) for each, builds in zip(wanted, begun)]), binaries
 
 
-def _begin(launch: Launch, kernel: TritonKernel) -> tuple[Build, Build]:
+def _begin(launch: Launch, kernel: TritonKernel, capability: int) -> tuple[Build, Build]:
     """A launch for aligned addresses and 32-bit sizes, and for all others."""
-    capability, count = capability_of(kernel.device), len(launch.pointers)
+    count = len(launch.pointers)
     usual = begin(launch, capability, (True,) * count, False)
     if kernel.source.table is not None:  # the addresses that matter are in the table
         return usual, begin(unaligned(launch), capability, (True,) * count, False)
     return usual, begin(launch, capability, (False,) * count, bool(kernel.signature.symbols))
 
 
-def _code(kernel: TritonKernel, builds: Sequence[tuple[Build, Build]], binaries: dict[str, bytes]) -> KernelCode:
+def _code(
+    kernel: TritonKernel, capability: int, builds: Sequence[tuple[Build, Build]], binaries: dict[str, bytes]
+) -> KernelCode:
     source, signature, table = kernel.source, kernel.signature, kernel.source.table
     launches = tuple([_launch(launch, source, [_built(build, binaries) for build in both])
                       for launch, both in zip(source.launches, builds)])
@@ -45,7 +52,7 @@ def _code(kernel: TritonKernel, builds: Sequence[tuple[Build, Build]], binaries:
     return KernelCode(
         signature.name, kernel.device, len(own), tuple([symbol.name for symbol in signature.symbols]), launches,
         tuple([(workspace.dtype, _text(workspace.numel)) for workspace in source.workspaces]),
-        tuple(map(_text, source.extents)), WIDE_FROM // 2, table, tuple(scalars))
+        tuple(map(_text, source.extents)), WIDE_FROM // 2, table, tuple(scalars), capability)
 
 
 def _launch(launch: Launch, source: TritonSource, built: Sequence[MachineCode]) -> LaunchCode:

@@ -32,6 +32,10 @@ class Captured(Protocol):
     def grad_enabled(self) -> bool: ...
 
 
+BETWEEN_PARTS = "between_parts"
+"""In the meta of a captured graph's output, of a graph that is a part of another (`aot/segments.py`): the positions of
+the results that go to other parts alone, so that the program never has them."""
+
 LAZY_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"conj": torch._conj, "neg": torch._neg_view}
 """Lazy views, whose elements are computed when they are read; each is its own inverse."""
 

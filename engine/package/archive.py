@@ -46,8 +46,8 @@ class Weight(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in the file and what it was made for (`cuda`: the version of CUDA that torch had); `files` are checksums
-    by name."""
+    """What is in the file and what it was made for (`cuda`: the version of CUDA that torch had, or whose compiler made
+    machine code for GPUs that were not there); `files` are checksums by name."""
 
     schema: str
     torch: str
@@ -63,7 +63,8 @@ class Manifest(msgspec.Struct, frozen=True):
 class Package(msgspec.Struct, frozen=True):
     """A package in memory. `kernels` are (machine code, C++ source) by the names of `Entry.codes`, `own` (machine
     code, digest of the source) of kernels of ptdebug by function, `binaries` that of kernels on `gpus` by the names of
-    `MachineCode`; nothing of it has run."""
+    `MachineCode`; nothing of it has run. Where `gpus` were not there when it was made, its weights are on the
+    CPU, and `cuda` is the version of CUDA whose compiler made its machine code."""
 
     entries: tuple[Entry, ...]
     kernels: dict[str, tuple[bytes, str]]
@@ -72,6 +73,7 @@ class Package(msgspec.Struct, frozen=True):
     own: dict[str, tuple[bytes, str]] = {}
     binaries: dict[str, bytes] = {}
     gpus: tuple[Gpu, ...] = ()
+    cuda: str = ""
 
 
 def is_name(name: str) -> bool:
@@ -102,14 +104,16 @@ def packed(package: Package) -> bytes:
     files |= {f"gpu/{name}.cubin": code for name, code in package.binaries.items()}
     for name, tensors in ((cpp.WEIGHTS, package.weights), (cpp.CONSTANTS, cpp.held_by(package.entries))):
         files[name] = save({each: _row(tensor) for each, tensor in tensors.items()})
-    files["cpp.txt"] = cpp.text(package.entries, package.weights, files, package.own, instructions(), package.gpus)
-    layouts = {name: Weight(tuple(t.shape), tuple(t.stride()), t.dtype is torch.complex128, str(t.device))
+    places = gpus.places(package.gpus, package.weights)
+    cuda = package.cuda or str(torch.version.cuda or "") if package.gpus else ""
+    files["cpp.txt"] = cpp.text(package.entries, package.weights, places, files, package.own, instructions(),
+                                package.gpus, cuda)
+    layouts = {name: Weight(tuple(t.shape), tuple(t.stride()), t.dtype is torch.complex128, str(places[name]))
                for name, t in package.weights.items()}
     names = tuple(entry.signature.name for entry in package.entries)
     manifest = Manifest(
         SCHEMA, str(torch.__version__), instructions(), __version__, names, layouts,
-        {name: checked_zip.checksum(content) for name, content in files.items()}, package.gpus,
-        str(torch.version.cuda or "") if package.gpus else "")
+        {name: checked_zip.checksum(content) for name, content in files.items()}, package.gpus, cuda)
     return checked_zip.packed({"manifest.json": msgspec.json.encode(manifest), **files})
 
 

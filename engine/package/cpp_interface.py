@@ -22,7 +22,7 @@ from .entry import Entry
 from .gpus import Gpu, devices_of
 from .signature import ConstantInput, Number, NumberInput, Signature, TensorInput, shown
 
-SCHEMA = "ptdebug-cpp/2"
+SCHEMA = "ptdebug-cpp/3"
 WEIGHTS, CONSTANTS = "weights.safetensors", "constants.safetensors"
 _OPERATIONS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.Eq: "==",
@@ -44,20 +44,25 @@ def held_by(entries: Sequence[Entry]) -> dict[str, torch.Tensor]:
 
 
 def text(
-    entries: Sequence[Entry], weights: Mapping[str, torch.Tensor], files: Mapping[str, bytes],
-    own: Mapping[str, tuple[bytes, str]], cpu: Sequence[str], gpus: Sequence[Gpu] = (),
+    entries: Sequence[Entry], weights: Mapping[str, torch.Tensor], places: Mapping[str, torch.device],
+    files: Mapping[str, bytes], own: Mapping[str, tuple[bytes, str]], cpu: Sequence[str], gpus: Sequence[Gpu] = (),
+    cuda: str = "",
 ) -> bytes:
-    """The content of `cpp.txt`; `files` has the two files of tensors, `own` the kernels of ptdebug,
-    `cpu` the instructions that the code needs, `gpus` where it runs besides."""
+    """The content of `cpp.txt`; `places` says where weights are to be, `files` has the two files of tensors, `own` the
+    kernels of ptdebug, `cpu` the instructions that the code needs, `gpus` where it runs besides, with a driver for
+    `cuda`."""
     lines = [["format", SCHEMA], ["torch", str(abi_version()), str(torch.__version__)], ["cpu", *cpu]]
-    cuda = str(torch.version.cuda or "0").partition(".")[0]
-    lines += [["gpu", str(gpu.index), str(gpu.capability), gpu.name, cuda] for gpu in gpus]
+    for index in dict.fromkeys([gpu.index for gpu in gpus]):
+        own_gpus = [gpu for gpu in gpus if gpu.index == index]
+        lines.append(["gpu", str(index), own_gpus[0].name, cuda.partition(".")[0] or "0",
+                      *[str(gpu.capability) for gpu in own_gpus]])
     for kind, file, tensors in (("weight", WEIGHTS, weights), ("constant", CONSTANTS, held_by(entries))):
-        places = _places(files[file])
+        rows = _rows(files[file])
         for name, tensor in tensors.items():
-            begin, end = places[name]
+            begin, end = rows[name]
+            device = places[name] if kind == "weight" else tensor.device
             lines.append([kind, name, str(dtype_code(tensor.dtype)), file, str(begin), str(end),
-                          _numbers(tensor.shape), _numbers(tensor.stride()), _place(tensor.device)])
+                          _numbers(tensor.shape), _numbers(tensor.stride()), _place(device)])
     lines += [["own", name, f"own/{name}-{digest}.so"] for name, (_, digest) in own.items()]
     for entry in entries:
         try:
@@ -80,7 +85,7 @@ def _field(value: str) -> str:
     return value.translate({9: " ", 10: " ", 13: " "})
 
 
-def _places(content: bytes) -> dict[str, tuple[int, int]]:
+def _rows(content: bytes) -> dict[str, tuple[int, int]]:
     """Where each tensor of a safetensors file begins and ends in it."""
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8:8 + length])
@@ -177,11 +182,12 @@ def _code(half: Half, native: Native) -> Iterator[list[str]]:
     yield ["bounds", str(OUT_OF_BOUNDS), *native.bounds]
     for kind in ("made", "size"):
         yield ["count", kind, str(sum(1 for result in native.results if result[0] == kind))]
-    kernels = {code.name: code for code in half.code}
     for name, number in half.launches.launches if half.launches is not None else ():
-        launch = kernels[name].launches[number]
-        yield ["launch", *[field for each in (launch.usual, launch.general)
-                           for field in (f"gpu/{each.file}.cubin", each.function, str(each.threads), str(each.shared))]]
+        for code in [code for code in half.code if code.name == name]:
+            launch = code.launches[number]
+            files = [field for each in (launch.usual, launch.general) for field in (
+                f"gpu/{each.file}.cubin", each.function, str(each.threads), str(each.shared))]
+            yield ["launch", str(code.capability), *files]
 
 
 def _flow(flow: Flow, codes: Iterator[tuple[str, Half]]) -> Iterator[list[str]]:

@@ -1,7 +1,7 @@
 """The GPUs that a package was compiled for, and whether this machine has them."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
@@ -12,7 +12,8 @@ from .signature import TensorInput
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """A GPU: its number among torch's, its name, and its compute capability, 90 for 9.0."""
+    """A GPU: its number among torch's, its name ("" for one that was not there), and its compute capability, 90 for
+    9.0. A package needs one of those with the same number."""
 
     index: int
     name: str
@@ -30,9 +31,14 @@ def devices_of(entries: Sequence[Entry], weights: Iterable[torch.Tensor]) -> lis
     return sorted([device for device in found if device.type == "cuda"], key=str)
 
 
-def needed(entries: Sequence[Entry], weights: Iterable[torch.Tensor]) -> tuple[Gpu, ...]:
+def here(entries: Sequence[Entry], weights: Iterable[torch.Tensor]) -> tuple[Gpu, ...]:
     """The GPUs of this machine that entry points were compiled for."""
     return tuple([_gpu(device.index) for device in devices_of(entries, weights)])
+
+
+def elsewhere(capabilities: Iterable[int]) -> tuple[Gpu, ...]:
+    """A GPU that need not be here: the first of its machine, of any of these compute capabilities."""
+    return tuple([Gpu(0, "", capability) for capability in capabilities])
 
 
 def _gpu(index: int) -> Gpu:
@@ -40,18 +46,25 @@ def _gpu(index: int) -> Gpu:
     return Gpu(index, torch.cuda.get_device_name(index), 10 * major + minor)
 
 
+def places(gpus: Sequence[Gpu], weights: Mapping[str, torch.Tensor]) -> dict[str, torch.device]:
+    """Where each weight is to be: those of a model that was exported for a GPU that was not there are on the CPU still.
+    """
+    there = [torch.device("cuda", gpu.index) for gpu in gpus if not gpu.name]
+    return {name: there[0] if there else tensor.device for name, tensor in weights.items()}
+
+
 def why_not(gpus: Sequence[Gpu], cuda: str) -> str:
     """Why this machine cannot run what was compiled for these GPUs, in words that follow "was compiled for"; "" where
     it can."""
     if not gpus:
         return ""
-    first = f"a GPU ({gpus[0].name}, compute capability {_shown(gpus[0].capability)})"
+    first = f"a GPU ({_named(gpus, gpus[0].index)})"
     if torch.version.cuda is None:
         return f"{first}, and this torch ({torch.__version__}) is built without CUDA"
-    found = driver()
-    if found is None:
+    loaded = driver()
+    if loaded is None:
         return f"{first}, and there is no driver of NVIDIA here"
-    version = found.version()
+    version = loaded.version()
     if cuda and version // 1000 < int(cuda.partition(".")[0]):
         return (f"{first} with CUDA {cuda}, and the driver here is for CUDA {version_text(version)}: it is too old, "
                 "install a newer one")
@@ -61,11 +74,18 @@ def why_not(gpus: Sequence[Gpu], cuda: str) -> str:
     for gpu in gpus:
         if gpu.index >= count:
             return f"cuda:{gpu.index}, and this machine has {count} GPU{'s' * (count > 1)}: export it for cuda:0"
-        here = _gpu(gpu.index)
-        if here.capability != gpu.capability:
-            return (f"a GPU of compute capability {_shown(gpu.capability)} ({gpu.name}), and cuda:{gpu.index} "
-                    f"({here.name}) has {_shown(here.capability)}: export it there")
+        found = _gpu(gpu.index)
+        if found.capability not in [each.capability for each in gpus if each.index == gpu.index]:
+            return (f"a GPU ({_named(gpus, gpu.index)}), and cuda:{gpu.index} ({found.name}) has "
+                    f"{_shown(found.capability)}: export it there, or with --target cuda:{found.capability}")
     return ""
+
+
+def _named(gpus: Sequence[Gpu], index: int) -> str:
+    """The GPUs of a number: "NVIDIA H100, compute capability 9.0"."""
+    own = [gpu for gpu in gpus if gpu.index == index]
+    names = [name for name in dict.fromkeys([gpu.name for gpu in own]) if name]
+    return ", ".join([*names, "compute capability " + " or ".join([_shown(gpu.capability) for gpu in own])])
 
 
 def refused(error: DriverError) -> str:

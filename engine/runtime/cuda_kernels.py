@@ -45,7 +45,7 @@ class KernelCode(msgspec.Struct, frozen=True):
 
     `workspaces` are (dtype, number of elements), `extents` what must stay below `narrow` for 32-bit sizes to do, both
     as Python expressions. With a `table` the one launch reads the buffers from it; `scalars` of them, (place, bytes),
-    are in memory of the CPU.
+    are in memory of the CPU. `capability`: of the GPU that it was compiled for, 90 for 9.0; 0 in older packages.
     """
 
     name: str
@@ -58,6 +58,15 @@ class KernelCode(msgspec.Struct, frozen=True):
     narrow: int
     table: Table | None
     scalars: tuple[tuple[int, int], ...]
+    capability: int = 0
+
+
+def for_this_machine(codes: Sequence[KernelCode]) -> list[KernelCode]:
+    """Of kernels that were compiled for several GPUs, those for the one that they are on here."""
+    if len({code.capability for code in codes}) < 2:
+        return list(codes)
+    here = {device: torch.cuda.get_device_capability(device) for device in {code.device for code in codes}}
+    return [code for code in codes if divmod(code.capability, 10) == here[code.device]]
 
 
 class CudaKernel:

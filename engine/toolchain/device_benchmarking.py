@@ -18,9 +18,9 @@ def device_costs(
     """Seconds on `device` of each call that `prepare()` returns, the fastest of a few runs; `cold`: with nothing that
     they read in the cache, as the weights of a model are.
 
-    Empty while a stream is captured, which measuring would break, and where a call raises.
+    Empty while a stream is captured, which measuring would break, where a call raises, and where the device is not.
     """
-    if torch.cuda.is_current_stream_capturing():
+    if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
         return {}
     subject = on_device(subject, device, cold)
 

@@ -291,8 +291,12 @@ def test_another_gpu_is_told_when_it_is_loaded(run: Run, fake: dict[str, str], t
         if torch.cuda.is_available():
             break
         assert run(path, code=1, environment=environment) == [told + words]
-    archive.write(path, msgspec.structs.replace(package, gpus=(gpu, gpu)))
-    assert run(path, code=1, environment=fake)[0].startswith(told)
+    archive.write(path, msgspec.structs.replace(package, gpus=(Gpu(0, "", 80), Gpu(0, "", 90))))
+    told = f"{path} was compiled for a GPU (compute capability 8.0 or 9.0), and "
+    assert run(path, code=1, environment=fake | {"FAKE_CAPABILITY": "75"})[0].startswith(f"{told}the one here has 7.5")
+    if not torch.cuda.is_available():
+        words = "this torch is built without CUDA, or its libtorch_cuda was not found"
+        assert run(path, code=1, environment=fake) == [told + words]
 
 
 def test_what_only_python_does_on_a_gpu_is_told() -> None:

@@ -146,7 +146,7 @@ def test_python_launches_what_has_a_wrapper_of_python(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Net().eval()
-    monkeypatch.setattr(launches, "GpuWriter", refusing)
+    monkeypatch.setattr(launches, "written", refusing)
     made = ptdebug.export(model, (torch.randn(3, 4),), dynamic_shapes={"x": {0: "batch"}})
     assert made.package.entries[0].half.native is None
     program, x = saved_and_loaded(made, tmp_path), torch.randn(21)[1:].view(5, 4)
@@ -217,8 +217,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     ({}, ""), ({"driver": None}, "there is no driver of NVIDIA here"),
     ({"driver": 11080}, "with CUDA 12.8, and the driver here is for CUDA 11.8: it is too old"),
     ({"count": 0}, "a GPU (GPU 0, compute capability 9.0), and torch finds no GPU here"),
-    ({"capability": (8, 0)}, "of compute capability 9.0 (GPU 0), and cuda:0 (GPU 0) has 8.0"),
-    ({"capability": (10, 0)}, "of compute capability 9.0 (GPU 0), and cuda:0 (GPU 0) has 10.0"),
+    ({"capability": (8, 0)}, "a GPU (GPU 0, compute capability 9.0), and cuda:0 (GPU 0) has 8.0: export it there, or "
+                             "with --target cuda:80"),
+    ({"capability": (10, 0)}, "a GPU (GPU 0, compute capability 9.0), and cuda:0 (GPU 0) has 10.0"),
     ({"index": 1}, "cuda:1, and this machine has 1 GPU"),
 ])
 def test_another_machine_is_told_before_anything_runs(

@@ -21,7 +21,7 @@ def race(monkeypatch: pytest.MonkeyPatch):
     def set_times(eager: float, compiled: float = 1e-3) -> list[str]:
         steps: list[str] = []
 
-        def measured(calls, devices, restore):
+        def measured(calls, devices, restore, most):
             for name, step in calls.items():
                 step()
                 steps.append(name)
@@ -165,7 +165,7 @@ def test_the_buffers_of_a_model_that_trains(race) -> None:
 
 
 def test_inputs_are_restored_where_the_race_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(calls, devices, restore):
+    def fails(calls, devices, restore, most):
         calls["eager"]()
         raise torch.OutOfMemoryError("no memory")
 
@@ -250,7 +250,7 @@ def test_each_size_has_a_choice(race, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_cannot_be_timed_stays_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(calls, devices, restore):
+    def fails(calls, devices, restore, most):
         raise torch.OutOfMemoryError("no memory for both\nat all")
 
     monkeypatch.setattr(eager_twin, "_race", fails)

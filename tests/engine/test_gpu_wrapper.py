@@ -8,14 +8,19 @@ import pytest
 import torch
 from ptdebug.artifacts.context import CHANGED_INPUTS
 from ptdebug.engine import stages
+from ptdebug.engine.codegen.cpp_wrapper import writer as cpp_wrapper_writer
+from ptdebug.engine.codegen.cpp_wrapper.gpu.writer import written
+from ptdebug.engine.codegen.triton import kernels_for_plan
+from ptdebug.engine.ir.ir import View
 from ptdebug.engine.toolchain import cpp_build
+from ptdebug.engine.unsupported import NoCppWrapper
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import functional as F
 
 from tests.devices import GPU
 
-from .gpu_driver import gpu_driver, in_cpp
+from .gpu_driver import gpu_driver, in_cpp, plan_for_gpu
 from .programs import Captured, capture, clones, recording_context, same_storage
 
 
@@ -102,6 +107,46 @@ def test_workspaces_and_several_launches(driver):
     call, _ = compiled(program, torch.randn(2, 3001), overrides={"split-reduction:*": "4"})
     agree(call, program, torch.randn(2, 3001))
     assert driver.launched == 2
+
+
+def test_kernels_one_after_the_other_share_their_workspaces(driver):
+    program = lambda x: (x * x.sum(1, keepdim=True)).sum(1)
+    call, _ = compiled(program, torch.randn(2, 3001), overrides={"split-reduction:*": "4"})
+    for _ in range(2):
+        agree(call, program, torch.randn(2, 3001))
+
+
+def perceptron(x, up, down):
+    """Two products between kernels, of which none is returned."""
+    hidden = torch.tanh(x) @ up
+    return (F.gelu(hidden + 1) @ down).relu(), x.sum()
+
+
+def test_products_between_kernels_are_in_the_arena(driver):
+    inputs = torch.randn(5, 8), torch.randn(8, 12), torch.randn(12, 6)
+    graph = captured(perceptron, *inputs)
+    work = plan_for_gpu(graph, recording_context()[0])
+    kernels = kernels_for_plan(work.plan, recording_context()[0])
+    made, _ = written(work.aten, work.plan, kernels)
+    assert len(made.memory.place) == 2 and made.pooled
+    returned = {view.buffer for view in work.plan.program.outputs if isinstance(view, View)}
+    assert returned and not returned & set(made.memory.place)
+    call, _ = compiled(perceptron, *inputs)
+    for _ in range(2):
+        agree(call, perceptron, *inputs)
+
+
+def test_what_python_is_given_is_not_in_the_arena(driver, monkeypatch):
+    without = lambda call, device: real(call, device) if device != "cpu" or "mm" not in str(call.target) else refuse()
+    real = cpp_wrapper_writer.function_of
+
+    def refuse():
+        raise NoCppWrapper("for a test")
+
+    monkeypatch.setattr(cpp_wrapper_writer, "function_of", without)
+    inputs = torch.randn(5, 8), torch.randn(8, 12), torch.randn(12, 6)
+    call, _ = compiled(perceptron, *inputs)
+    agree(call, perceptron, *inputs)
 
 
 def unsolvable(x, count):

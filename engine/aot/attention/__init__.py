@@ -3,7 +3,7 @@
 
 A mask that hides nothing, or what is after the query, is left out: `constant_masks.py` computes it where it depends on
 no input, `position_masks.py` reads it off the operators that make it. `kernels.py` has ATen's kernels for a GPU,
-`measuring.py` times them.
+`measuring.py` times them, `target_kernels.py` says which take an attention on a GPU that is not there.
 """
 from __future__ import annotations
 

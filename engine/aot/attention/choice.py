@@ -22,6 +22,7 @@ from .constant_masks import hidden
 from .kernels import MATH, Attention, are_aligned, computed, in_other_forms, prepared, takers
 from .measuring import measured
 from .position_masks import ABOVE_DIAGONAL, NOTHING
+from .target_kernels import takers_there
 from .written_out import WrittenOut
 
 ATEN = torch.nn.functional.scaled_dot_product_attention
@@ -57,23 +58,23 @@ def attend(
     if call.query.device.type != "cuda":
         return _by_torch(_with_simple_mask(tracer, call))
     call = _cast(call)
-    eager = next(iter(takers(call)), "")
+    eager = next(iter(_takers(tracer, call)), "")
     simple = _with_simple_mask(tracer, call)
     ready = prepared(simple, eager)
-    known = takers(ready)
+    known = _takers(tracer, ready)
     others = bool(call.dropout) and known[:1] != [eager]  # another kernel draws other random numbers
     if not eager or not known or others:  # torch says what is wrong
         return _by_torch(call)
     if eager == MATH and not are_aligned(call):
         known = [MATH]
     if call.dropout:  # the random numbers are those of torch's choice
-        torchs = takers(simple)[0]
+        torchs = _takers(tracer, simple)[0]
         if torchs not in known:
             return _by_torch(simple)
         known = [torchs]
     for form in in_other_forms(ready) if known[0] == MATH and not call.dropout else ():
-        if takers(form)[0] != MATH and are_aligned(form):
-            ready, known = form, takers(form)
+        if _takers(tracer, form)[0] != MATH and are_aligned(form):
+            ready, known = form, _takers(tracer, form)
             break
     result = computed(ready, _choose(tracer, ready, known, eager))
     if ready.value.shape[-1] != call.value.shape[-1]:
@@ -101,8 +102,8 @@ def attend_as_one(tracer: Tracer, found: WrittenOut, values: Mapping[torch.fx.No
             return None
         call = replace(call, causal=known == ABOVE_DIAGONAL)
     ready = prepared(call, MATH)
-    fused = [kernel for kernel in takers(ready) if kernel != MATH]
-    if not fused or MATH not in takers(ready) or not are_aligned(ready):
+    fused = [kernel for kernel in _takers(tracer, ready) if kernel != MATH]
+    if not fused or MATH not in _takers(tracer, ready) or not are_aligned(ready):
         return None
     kernel = _choose(tracer, ready, [*fused, MATH], MATH)
     if kernel == MATH:
@@ -126,11 +127,20 @@ def _hidden(
     return None if node is None else hidden(node, tracer.constants, call.query.shape[2], call.key.shape[2])
 
 
+def _takers(tracer: Tracer, call: Attention) -> list[str]:
+    """What can compute a call where the graph will run, in torch's order."""
+    elsewhere = tracer.context.compiled_for
+    return takers_there(call, elsewhere) if elsewhere else takers(call)
+
+
 def _choose(tracer: Tracer, call: Attention, known: list[str], eager: str) -> str:
     """One of the kernels `known` to take a prepared call: torch's first, unless another is measured to be faster."""
     default, why = known[0], "the first in torch's order that takes this attention"
+    if tracer.context.compiled_for:
+        why = f"estimated, as the GPU is not here: {why}"
     fused = [kernel for kernel in known if kernel != MATH] if are_aligned(call) else []
-    times = measured(call, fused) if default != MATH and not call.hidden_low else {}
+    measures = default != MATH and not call.hidden_low and not tracer.context.compiled_for
+    times = measured(call, fused) if measures else {}
     if times:
         fastest = min(times, key=times.__getitem__)
         default = fastest if times[fastest] < WORTH * times[default] else default

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ....operators import effects
 from ...graphs.autograd_graphs import JointGraph, Partitioned
 from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, Output, ViewOfGraph
 from ...passes.dead_code import has_effect
@@ -154,7 +155,7 @@ def _random_devices(aten: AtenGraph) -> tuple[torch.device, ...]:
     found: dict[torch.device, None] = {}
     for node in aten.module.graph.nodes:
         value = node.meta.get("val")
-        if node.op == "call_function" and has_effect(node):
+        if node.op == "call_function" and has_effect(node) and not effects.drops_nothing(node):
             value = value[0] if isinstance(value, (tuple, list)) else value
             if isinstance(value, torch.Tensor):
                 found[value.device] = None

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...graphs.functional_graph import Captured, FromGraph, FromInput, ViewOfGraph, ViewOfInput
+from ...graphs.functional_graph import BETWEEN_PARTS, Captured, FromGraph, ViewOfGraph, ViewOfInput
 from .result_sources import Results
 
 Edge = tuple[Any, int]
@@ -33,11 +33,14 @@ def relations(
 
 
 def _candidates(captured: Captured, returned: Sequence[Any], results: Results) -> dict[Edge, int]:
-    """Results that others may depend on, by the edges that lead to them: those that are made in the graph."""
-    nodes: Any = captured.module.graph.output_node().args[0]
+    """Results that others may depend on, by the edges that lead to them: those that are made in the graph, and that the
+    program gets, which may ask for the gradient there."""
+    output_node = captured.module.graph.output_node()
+    nodes: Any = output_node.args[0]
+    unseen = output_node.meta.get(BETWEEN_PARTS, ())
     found: dict[Edge, int] = {}
     for position, (value, output, node) in enumerate(zip(returned, results.outputs, nodes)):
-        made = isinstance(output, (FromGraph, ViewOfGraph, ViewOfInput)) and not isinstance(output, FromInput)
+        made = isinstance(output, (FromGraph, ViewOfGraph, ViewOfInput)) and position not in unseen
         if not made or not value.requires_grad or value.is_leaf or node.op == "placeholder":
             continue
         found.setdefault(_edge(value), position)

@@ -1,11 +1,13 @@
-"""Where the buffers of a C++ wrapper are kept: those that only kernels see in a small arena, the others in tensors.
+"""Where the buffers of a C++ wrapper are kept: in an arena, or in tensors of their own.
 
-The arena is on the caller's stack, so allocation is free. Buffers with disjoint lifetimes share addresses in it; one
-that takes over another's memory (`Plan.reuse`) is that memory. Large buffers are tensors, freed when they are dead.
+On a CPU the arena is on the caller's stack, so allocation is free, and has small buffers that only kernels see. On a
+GPU, where each allocation takes the host about as long as a launch, it is one tensor, which is freed when the call
+returns, and products of matrices see its buffers too. Buffers with disjoint lifetimes share addresses in it; one that
+takes over another's memory (`Plan.reuse`) is that memory. Other buffers are tensors, freed when they are dead.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import sympy
@@ -14,8 +16,24 @@ from ...ir.ir import Buffer, ExternCall, KernelSignature, Plan
 from ...scheduler.memory import ALIGNMENT, touched_by
 from ...scheduler.steps import views_in
 
-ARENA_LIMIT = 32 << 10  # bytes of the stack: a thread of the program may have little of it
-PLACE_LIMIT = 8 << 10  # bytes of one buffer in it
+
+@dataclass(frozen=True)
+class Arena:
+    """What an arena may have: bytes of one buffer, and of all; where buffers begin; and the operators that may be given
+    its memory: they never return it, or hold it."""
+
+    buffer: int
+    whole: int
+    alignment: int
+    operators: frozenset[str] = frozenset()
+
+
+STACK = Arena(8 << 10, 32 << 10, ALIGNMENT)
+"""A thread of the program may have little of it."""
+
+PRODUCTS = frozenset(("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default"))
+POOL = Arena(64 << 20, 64 << 20, 512, PRODUCTS)
+"""What it holds back until a call returns is little beside the memory of a GPU."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +49,13 @@ class Memory:
 
 
 def plan_memory(
-    plan: Plan, signatures: Mapping[str, KernelSignature], with_inputs: bool, place_limit: int = PLACE_LIMIT
+    plan: Plan, signatures: Mapping[str, KernelSignature], with_inputs: bool, limits: Arena = STACK,
+    apart: Collection[str] = (),
 ) -> Memory:
     """Places for the intermediate buffers of `plan`, which stand in kernels' `signatures`; `with_inputs`: inputs end,
-    too. What has more bytes than `place_limit` is a tensor."""
+    too. What the arena's `limits` do not allow is a tensor, and so are buffers `apart`."""
     buffers = plan.program.buffers
-    seen = _as_tensors(plan)
+    seen = _as_tensors(plan, limits.operators).union(apart)
     root: dict[str, str] = {}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -54,8 +73,8 @@ def plan_memory(
         size = None if name in seen else _bytes(buffers[name])
         known = sizes.get(owner, 0)
         sizes[owner] = None if size is None or known is None else max(size, known)
-    small = {owner: size for owner, size in sizes.items() if size is not None and size <= place_limit}
-    place, arena = _places(small, first, last)
+    small = {owner: size for owner, size in sizes.items() if size is not None and size <= limits.buffer}
+    place, arena = _places(small, first, last, limits)
     kept = {root.get(name, name) for name in _returned(plan)}
     ending: dict[int, list[str]] = {}
     for owner, position in last.items():
@@ -72,11 +91,12 @@ def _steps(plan: Plan, signatures: Mapping[str, KernelSignature]) -> Iterator[tu
             yield position, name
 
 
-def _as_tensors(plan: Plan) -> set[str]:
-    """The buffers that are visible outside of kernels: to ATen calls, as results, as new values of inputs."""
+def _as_tensors(plan: Plan, operators: Collection[str]) -> set[str]:
+    """The buffers that are visible outside of kernels: to ATen calls (but for these operators), as results, as new
+    values of inputs."""
     names = _returned(plan)
     for item in plan.items:
-        if isinstance(item, ExternCall):
+        if isinstance(item, ExternCall) and str(item.target) not in operators:
             names.update(n for part in touched_by(item) for n in part)
     return names
 
@@ -94,20 +114,23 @@ def _bytes(buffer: Buffer) -> int | None:
     return 0 if 0 in buffer.size else int(span) * buffer.dtype.itemsize
 
 
-def _places(sizes: Mapping[str, int], first: Mapping[str, int], last: Mapping[str, int]) -> tuple[dict[str, int], int]:
+def _places(
+    sizes: Mapping[str, int], first: Mapping[str, int], last: Mapping[str, int], limits: Arena
+) -> tuple[dict[str, int], int]:
     """First fit, in the order in which the buffers are written; what does not fit below the limit is left out."""
     place: dict[str, int] = {}
     end = 0
+    whole = {name: -(-max(size, 1) // limits.alignment) * limits.alignment for name, size in sizes.items()}
     for name in sorted(sizes, key=lambda n: first[n]):
-        size = -(-max(sizes[name], 1) // ALIGNMENT) * ALIGNMENT
-        taken = sorted((place[o], place[o] + -(-max(sizes[o], 1) // ALIGNMENT) * ALIGNMENT) for o in place
+        size = whole[name]
+        taken = sorted((place[o], place[o] + whole[o]) for o in place
                        if first[o] <= last[name] and first[name] <= last[o])
         start = 0
         for low, high in taken:
             if start + size <= low:
                 break
             start = max(start, high)
-        if start + size <= ARENA_LIMIT:
+        if start + size <= limits.whole:
             place[name] = start
             end = max(end, start + size)
     return place, end

@@ -76,11 +76,16 @@ def _parameter(text: str) -> Parameter:
     return Parameter(words.strip().replace(" *", "*"), parts[2])
 
 
+_OF_CUDA = ("_cuda_", "_current_device_index")
+
+
 def parameters_of(function: str) -> tuple[Parameter, ...]:
     """The parameters of a function of the C interface. Raises NoCppWrapper where this torch has no such function, or
-    one that every wrapper calls has another form."""
+    one that every wrapper calls has another form. Of the functions for CUDA, which a torch without it only declares,
+    the declaration decides there: they are called where it has them."""
     text = OWN[function].PARAMETERS if function in OWN else _declared().get(function)
-    if text is None or address(function) is None:
+    elsewhere = any(part in function for part in _OF_CUDA) and _library("torch_cuda") is None
+    if text is None or (address(function) is None and not elsewhere):
         raise NoCppWrapper(f"this torch has no {function}")
     found = tuple(_parameter(part) for part in text.split(",") if part.strip())
     wanted = USED.get(function)

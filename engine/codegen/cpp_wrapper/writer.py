@@ -5,7 +5,7 @@ Every step that can fail returns a code (see `load.py`); everything that a funct
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import sympy
 import torch
@@ -30,7 +30,7 @@ from .entry import HELPERS, ON_CPU, connection, declarations, used_by, without_p
 from .layouts import is_contiguous
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .magnitude import BOUND, magnitude
-from .memory import PLACE_LIMIT, plan_memory
+from .memory import STACK, plan_memory
 from .results import described, results_of
 from .shim import abi_version, dtype_code, parameters_of, tensors_are_known
 from .state import Native, NativeSource
@@ -41,18 +41,21 @@ FROM_MEMORY = "aoti_torch_create_tensor_from_blob"
 
 class NativeWriter:
     """Writes one wrapper. `entries` are the kernels of the file; with `dispatch` it calls operators without a function
-    of their own in the C interface, too."""
+    of their own in the C interface, too. Buffers `apart` are not in the arena."""
 
-    place_limit = PLACE_LIMIT
+    arena = STACK
     device = "cpu"  # in the names of torch's functions
     context = ""  # a parameter of the graph's function
     no_memory = FAILED  # the code of an allocation that fails
 
-    def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry], dispatch: bool = False) -> None:
+    def __init__(
+        self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry], dispatch: bool = False,
+        apart: Collection[str] = (),
+    ) -> None:
         self.aten, self.plan, self.program, self.writer = aten, plan, plan.program, Writer()
         self.entries = {entry.signature.name: entry for entry in entries}
         signatures = {name: entry.signature for name, entry in self.entries.items()}
-        self.memory = plan_memory(plan, signatures, aten.is_backward, self.place_limit)
+        self.memory = plan_memory(plan, signatures, aten.is_backward, self.arena, apart)
         self.tensors = [n for n in self.program.inputs if n in self.program.buffers]
         outside = self.program.inputs[aten.first_tangent or 0 :] if aten.is_backward else ()
         self.tangents = [n for n in outside if n in self.program.buffers]
@@ -120,8 +123,7 @@ class NativeWriter:
         inputs = "Owned* in" if self.backward else "const Tensor* in"
         parameters = f"{self.context}{inputs}, const int64* numbers, int64* sizes, Owned* out"
         with self.writer.block(f"static int64 run({parameters})"):
-            if self.memory.arena:
-                self.writer.line(f"alignas(64) unsigned char arena[{self.memory.arena}];")
+            self._make_arena()
             for k, name in enumerate((*self.tensors, *self.held)):
                 self.handles[name] = f"{buffer_name(name)}.tensor" if self.backward else buffer_name(name)
                 kind = "Owned&" if self.backward else "const Tensor"
@@ -142,6 +144,10 @@ class NativeWriter:
             self._copies()
             self._results()
             self.writer.line("return 0;")
+
+    def _make_arena(self) -> None:
+        if self.memory.arena:
+            self.writer.line(f"alignas(64) unsigned char arena[{self.memory.arena}];")
 
     def _kinds(self) -> str:
         """The kind of each input, as a `Caller` has it."""
@@ -313,7 +319,8 @@ class NativeWriter:
                 raise NoCppWrapper(f"{call.target} with other result strides")
             self.allocate(buffer.name, origins)
             self.counted.add(buffer.name)
-            self._must(f"{function}({', '.join([self.handles[buffer.name], *arguments])})", origins)
+            result = self.tensor(View(buffer.name, buffer.size, buffer.stride))
+            self._must(f"{function}({', '.join([result, *arguments])})", origins)
             return
         kinds = [p.kind for p in parameters_of(function)[-len(call.outputs) :]]
         places = [self._result(name, kind, origins) for name, kind in zip(call.outputs, kinds)]

@@ -29,6 +29,13 @@ def compile_launch(
     return compiled(function, types, constants, places, launch.warps, launch.stages, target)
 
 
+def cuda_version_of(capability: int) -> str:
+    """The version of CUDA whose assembler makes machine code for GPUs of this capability, "12.8"."""
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    return str(get_ptxas(capability).version)
+
+
 def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Iterator[tuple[str, str, AnyRecord]]:
     """Records of stage `kernels` for each group as compiled for `target` ("cuda:90"); nothing runs.
 

@@ -233,6 +233,52 @@ class TritonKernel:
         return run
 
 
+class TargetKernel(TritonKernel):
+    """The kernels of one group for GPUs that are not here, by their compute capabilities: compiled, and never launched.
+    """
+
+    def __init__(
+        self, source: TritonSource, buffers: Mapping[str, Buffer], device: torch.device, capabilities: Sequence[int]
+    ) -> None:
+        super().__init__(source, buffers, device)
+        self._capabilities = capabilities
+
+    def begin(self) -> None:
+        """Start to compile what a usual call needs there."""
+        for capability in self._capabilities:
+            self._builds(capability)
+
+    def wait(self) -> None:
+        """Until that is compiled. Raises TritonUnsupported where Triton refuses."""
+        for capability in self._capabilities:
+            for build in self._builds(capability):
+                build.wait()
+
+    def runner(self) -> Callable[..., int]:
+        """A function that raises."""
+        return _runs_elsewhere
+
+    def handle(self, number: int) -> tuple[int, int, int]:
+        """No function."""
+        return 0, 0, 0
+
+    def keys(self) -> tuple[str, ...]:
+        """Those of the machine code for the first of the GPUs."""
+        return tuple([build.job["key"] for build in self._builds(self._capabilities[0])])
+
+    def record(self) -> Kernel:
+        """The record of stage `kernels`, for the first of the GPUs."""
+        capability = self._capabilities[0]
+        return record_of(self.source, self._builds(capability), f"cuda:{capability}")
+
+    def _builds(self, capability: int) -> list[Build]:
+        return [begin(launch, capability, (True,) * len(launch.pointers), False) for launch in self.source.launches]
+
+
+def _runs_elsewhere(*arguments: Any) -> int:
+    raise RuntimeError("this graph was compiled for a GPU that is not here")
+
+
 class _CudaLauncher:
     """One kernel on one device: a compiled variant for each (alignment, width) seen so far."""
 

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from ....artifacts.context import CompileContext
-from ...ir.ir import Group, Plan
+from ...ir.ir import Buffer, Group, Plan
 from ...unsupported import TritonUnsupported
 from .generate import generate, symbols_of
 from .interpreted import InterpretedGroup, interpreted
-from .launch import TritonKernel
+from .launch import TargetKernel, TritonKernel
+from .source import TritonSource
 from .timing import timing_on
 
 
@@ -19,15 +22,24 @@ def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKer
     for group in plan.items:
         if isinstance(group, Group):
             try:
-                timing = timing_on(group.device, buffers) if context.max_autotune else None
+                measured = context.max_autotune and not context.compiled_for
+                timing = timing_on(group.device, buffers) if measured else None
                 source = generate(group, buffers, context, plan.program.sizes, timing)
-                kernel = TritonKernel(source, buffers, group.device)
+                kernel = _kernel(source, buffers, group.device, context)
                 kernel.begin()
                 kernels[group.kernel] = kernel
             except TritonUnsupported as why:
                 symbols = symbols_of(group, buffers)
                 kernels[group.kernel] = interpreted(group, buffers, symbols, str(why), context)
     return kernels
+
+
+def _kernel(
+    source: TritonSource, buffers: Mapping[str, Buffer], device: torch.device, context: CompileContext
+) -> TritonKernel:
+    if context.compiled_for:
+        return TargetKernel(source, buffers, device, context.compiled_for)
+    return TritonKernel(source, buffers, device)
 
 
 def finished(

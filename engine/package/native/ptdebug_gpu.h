@@ -3,6 +3,7 @@
 #define PTDEBUG_GPU_H
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -68,16 +69,19 @@ class Driver {
   void* library_;
 };
 
-// What a package says of its GPU.
+// What a package says of its GPU, which is of one of the capabilities; `here`: that of this machine's, once it is known.
 struct Gpu {
   int32_t index = -1;
-  int capability = 0, cuda = 0;
+  int cuda = 0, here = 0;
   std::string name;
+  std::vector<int> capabilities;
 
   // Fails where this machine has no such one.
-  void check(const std::string& path) const {
+  void check(const std::string& path) {
     const auto shown = [](int version) { return std::to_string(version / 10) + "." + std::to_string(version % 10); };
-    const std::string what = path + " was compiled for a GPU (" + name + ", compute capability " + shown(capability) + ")";
+    std::string what = path + " was compiled for a GPU (" + name + (name.empty() ? "" : ", ") + "compute capability ";
+    for (size_t k = 0; k < capabilities.size(); k++) what += (k ? " or " : "") + shown(capabilities[k]);
+    what += ")";
     const Driver& driver = Driver::here();
     if (!driver.is_there()) fail(what + ", and there is no driver of NVIDIA here");
     int version, count, device;
@@ -90,8 +94,9 @@ struct Gpu {
     if (index >= count)
       fail(what + ", cuda:" + std::to_string(index) + ", and this machine has " + std::to_string(count) + " GPUs");
     driver.call("cuDeviceGet", &device, static_cast<int>(index));
-    const int here = 10 * driver.attribute(75, device) + driver.attribute(76, device);
-    if (here != capability) fail(what + ", and the one here has " + shown(here) + ": export it there");
+    here = 10 * driver.attribute(75, device) + driver.attribute(76, device);
+    if (std::find(capabilities.begin(), capabilities.end(), here) == capabilities.end())
+      fail(what + ", and the one here has " + shown(here) + ": export it there");
     if (!torch_function("aoti_torch_create_cuda_guard"))
       fail(what + ", and this torch is built without CUDA, or its libtorch_cuda was not found");
   }
@@ -126,10 +131,10 @@ class Current {
 // What the code of a graph launches: the table that it reads (engine/codegen/cpp_wrapper/gpu/text.py).
 class Launches {
  public:
-  // A launch: machine code, its function, its threads, its bytes of shared memory; twice, see the fields of its line.
+  // A launch: a compute capability; machine code, its function, its threads, its bytes of shared memory, twice.
   void add(const File& file, int32_t gpu, const std::vector<std::string>& fields) {
     start();
-    for (size_t k = 1; k <= 5; k += 4) {
+    for (size_t k = 2; k <= 6; k += 4) {
       const int shared = std::stoi(fields.at(k + 3));
       table_.push_back(reinterpret_cast<uint64_t>(function(file, gpu, fields.at(k), fields.at(k + 1), shared)));
       table_.push_back(std::stoull(fields.at(k + 2)));

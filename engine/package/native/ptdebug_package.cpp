@@ -289,8 +289,8 @@ struct PtdebugPackage {
 
  private:
   void read(const Strings& fields, const std::string& path) {
-    if (fields[0] == "format" && fields.at(1) != "ptdebug-cpp/2") {
-      fail(path + " has the format " + fields[1] + ", and this loader reads ptdebug-cpp/2");
+    if (fields[0] == "format" && fields.at(1) != "ptdebug-cpp/3") {
+      fail(path + " has the format " + fields[1] + ", and this loader reads ptdebug-cpp/3");
     } else if (fields[0] == "torch") {
       if (std::stoull(fields.at(1)) != aoti_torch_abi_version())
         fail(path + " was compiled for torch " + fields.at(2) + ", and this is another: export it again");
@@ -298,7 +298,8 @@ struct PtdebugPackage {
       fits(fields, path);
     } else if (fields[0] == "gpu") {
       if (gpu.index >= 0) fail(path + " was compiled for several GPUs: it runs from Python only");
-      gpu = {std::stoi(fields.at(1)), std::stoi(fields.at(2)), std::stoi(fields.at(4)), fields.at(3)};
+      gpu.index = std::stoi(fields.at(1)), gpu.name = fields.at(2), gpu.cuda = std::stoi(fields.at(3));
+      for (size_t k = 4; k < fields.size(); k++) gpu.capabilities.push_back(std::stoi(fields[k]));
       gpu.check(path);
     } else if (fields[0] == "weight" || fields[0] == "constant") {
       (fields[0] == "weight" ? weights : constants)[fields.at(1)] = tensor_of(file, fields);
@@ -426,7 +427,8 @@ struct PtdebugPackage {
     if (!take && code.launched.empty()) return;  // it runs on the CPU
     if (!take) file.damaged("kernels/" + code.file + ".so takes no launches");
     const Current current(gpu.index);
-    for (const Strings& fields : code.launched) code.launches.add(file, gpu.index, fields);
+    for (const Strings& fields : code.launched)
+      if (gpu.index < 0 || std::stoi(fields.at(1)) == gpu.here) code.launches.add(file, gpu.index, fields);
     take(code.launches.table());
   }
 };

@@ -72,7 +72,7 @@ def _operands(node: torch.fx.Node) -> tuple[torch.fx.Node, ...]:
 def _choice(node: torch.fx.Node, context: CompileContext, measuring: Measuring) -> tuple[list[Option], str, str]:
     """Options, the default among them, and why."""
     ways = _ways(node)
-    if context.max_autotune:
+    if context.max_autotune and not context.compiled_for:
         known = measuring.seconds(node, ways)
         if known:
             default = min(known, key=lambda way: known[way] * (WORTH if way == LIBRARY else 1))

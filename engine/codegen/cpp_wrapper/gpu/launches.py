@@ -18,7 +18,7 @@ from ...python_steps import steps
 from ...triton import InterpretedGroup, TritonKernel
 from ..state import NativeSource
 from .load import NO_HANDLE, Handle, loaded
-from .writer import GpuWriter
+from .writer import written
 
 Kernels = Mapping[str, TritonKernel | InterpretedGroup]
 OPTIONS = ("python", "cpp")
@@ -48,12 +48,18 @@ class GpuWrapper:
             if refused:
                 raise NoCppWrapper(f"{refused[0]} has no kernel")
             path = self.building.wait().path
+            if context.compiled_for:
+                return _runs_elsewhere
             runners = {name: kernels[name].runner() for name in self.by_python if name is not None}
             return loaded(path, self.native.native, source.names, python, handles_of(kernels, self.launches),
                           self.by_python, runners, functions())
         except (NoCppWrapper, CannotBuild, BuildFailed) as reason:
             context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
             return python
+
+
+def _runs_elsewhere(*inputs: object) -> Sequence[object]:
+    raise RuntimeError("this graph was compiled for a GPU that is not here")
 
 
 def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext) -> GpuWrapper | None:
@@ -67,8 +73,7 @@ def begin(aten: AtenGraph, plan: Plan, kernels: Kernels, context: CompileContext
     try:
         if context.cuda_graphs and not conditions.why_not(aten, plan):
             raise NoCppWrapper("its kernels are launched by the replay of a CUDA graph")
-        writer = GpuWriter(aten, plan, kernels, context.without_python)
-        source = writer.write()
+        writer, source = written(aten, plan, kernels, context.without_python)
     except (NoCppWrapper, NotImplementedError) as reason:
         context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
         return None

@@ -102,6 +102,17 @@ static bool call_by_python(
   return good;
 }"""
 
+
+def shared_workspace(size: int, dtype: int) -> str:
+    """C++ of the memory that a graph's kernels share for their workspaces: `size` bytes (`dtype` is the code of uint8),
+    allocated for the first of them, until the call returns. The stream runs one kernel after the other."""
+    return f"""\
+static bool has_workspace(Owned& shared, void** at) {{
+  static const int64 size[] = {{{size}}}, stride[] = {{1}};
+  return shared.tensor || (empty(shared, 1, size, stride, {dtype}) && !aoti_torch_get_data_ptr(shared.tensor, at));
+}}"""
+
+
 WITHOUT_PYTHON = f"""\
 static const Table* own_table;
 {EXPORTED} void ptdebug_launches(const Table* table) {{ own_table = table; }}
@@ -122,4 +133,4 @@ ALWAYS_CURRENT = "static bool is_current() { return true; }  // there is one of 
 DEVICES: Mapping[str, tuple[int, str]] = {"cpu": (0, ALWAYS_CURRENT), "cuda": (1, CURRENT)}
 """Of a kind of device its number in torch's C interface, and the C++ of whether the graph's is current."""
 
-__all__ = ["DEVICES", "FUNCTIONS", "HEAD", "LAUNCHES", "RAISED", "WITHOUT_PYTHON"]
+__all__ = ["DEVICES", "FUNCTIONS", "HEAD", "LAUNCHES", "RAISED", "WITHOUT_PYTHON", "shared_workspace"]

@@ -1,7 +1,7 @@
 """Writes a graph on a GPU as a C++ function (see `../writer.py`), which launches kernels; Python does what is rare."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import sympy
 import torch
@@ -9,7 +9,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from .....artifacts.records import ref
 from ....graphs.functional_graph import AtenGraph
-from ....ir.ir import ExternCall, Group, Plan
+from ....ir.ir import ExternCall, Group, Plan, View
 from ....runtime.cuda_driver import SCRATCH
 from ....unsupported import NoCppWrapper
 from ...cpp.entry import Entry
@@ -22,13 +22,40 @@ from ...triton.source import WIDE_FROM, Launch, TritonSource
 from .. import dispatched
 from ..entry import HELPERS, declarations, without_python
 from ..load import AGAIN, NO_LAUNCH, NO_MEMORY, OUT_OF_BOUNDS, RAISED
+from ..memory import POOL
 from ..shim import dtype_code
 from ..state import NativeSource
 from ..writer import NativeWriter
-from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, WITHOUT_PYTHON
+from .text import DEVICES, FUNCTIONS, HEAD, LAUNCHES, WITHOUT_PYTHON, shared_workspace
 
 _MEANT = {"CeilDiv": lambda a, b: FloorDiv(a + b - 1, b), "Max": sympy.Max}  # what sizes of launches name
 _APART = 256  # bytes between the starts of workspaces, at least
+SHARED_LIMIT = 4 << 20
+"""Bytes of workspaces that stay allocated until a call returns."""
+
+
+FROM_POOL = "aoti_torch__alloc_from_pool"
+
+
+class NotInArena(Exception):
+    """These buffers have to be tensors of their own: what torch's C interface does not do, Python does with them."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+
+
+def written(
+    aten: AtenGraph, plan: Plan, kernels: Mapping[str, TritonKernel | InterpretedGroup], dispatch: bool = False
+) -> tuple[GpuWriter, NativeSource]:
+    """The wrapper of a graph, and what has written it. Raises NoCppWrapper."""
+    apart: set[str] = set()
+    while True:
+        writer = GpuWriter(aten, plan, kernels, dispatch, apart)
+        try:
+            return writer, writer.write()
+        except NotInArena as found:
+            apart |= {*found.names}
 
 
 class GpuWriter(NativeWriter):
@@ -36,18 +63,21 @@ class GpuWriter(NativeWriter):
     which of its launches); `steps` what Python does for it: a kernel's name, or a call and whether inputs may be
     written by then."""
 
-    place_limit = -1  # buffers are tensors
+    arena = POOL
     context = "Context& context, "
     no_memory = NO_MEMORY
 
     def __init__(
         self, aten: AtenGraph, plan: Plan, kernels: Mapping[str, TritonKernel | InterpretedGroup],
-        dispatch: bool = False,
+        dispatch: bool = False, apart: Collection[str] = (),
     ) -> None:
-        super().__init__(aten, plan, [Entry(k.signature, name, (), False) for name, k in kernels.items()], dispatch)
+        entries = [Entry(k.signature, name, (), False) for name, k in kernels.items()]
+        super().__init__(aten, plan, entries, dispatch, apart)
+        self.pooled: dict[View, str] = {}  # windows on the arena -> the C++ of theirs
         self.kernels = kernels
         self.launches: list[tuple[str, int]] = []
         self.steps: list[str | tuple[ExternCall, bool]] = []
+        self.shared = 0  # bytes of the memory that kernels share for their workspaces
         self.kind, self.index = "cuda", 0
 
     def write(self) -> NativeSource:
@@ -73,6 +103,8 @@ class GpuWriter(NativeWriter):
         file.line(f"{HEAD}\n{declarations(functions)}")
         file.line(f"static const int32 device_type = {number}, device_index = {self.index};  // of what is allocated")
         file.line(f"{HELPERS}\n{LAUNCHES}\n{is_current}\n")
+        if self.shared:
+            file.line(shared_workspace(self.shared, dtype_code(torch.uint8)))
         for text in dispatched.helpers(functions):
             file.line(text)
 
@@ -80,10 +112,40 @@ class GpuWriter(NativeWriter):
         if self.dispatch:
             file.line(WITHOUT_PYTHON + without_python(functions, "run_on_gpu(in, numbers, sizes, out)"))
 
+    def _make_arena(self) -> None:
+        if not self.memory.arena:
+            return
+        self.called.append(FROM_POOL)
+        self.writer.line(f"static const int64 arena_size[] = {{{self.memory.arena}}}, arena_stride[] = {{1}};")
+        self.writer.line("Owned pool; void* arena_at;")
+        self._must(f"empty(pool, 1, arena_size, arena_stride, {dtype_code(torch.uint8)})", (), "!", NO_MEMORY)
+        self._must("aoti_torch_get_data_ptr(pool.tensor, &arena_at)")
+        self.writer.line("char* const arena = (char*)arena_at;")
+
+    def tensor(self, view: View) -> str:
+        """The tensor that is a window on a buffer, also on one in the arena."""
+        root = self.memory.root.get(view.buffer, view.buffer)
+        if root not in self.memory.place:
+            return super().tensor(view)
+        dtype = self.program.buffers[view.buffer].dtype
+        if view.dtype is not None and view.dtype != dtype:
+            raise NoCppWrapper("a view in another dtype")
+        if view not in self.pooled:
+            made = self.unique("pooled")
+            size, stride = self.layout(view.size), self.layout(view.stride)
+            at = f"{self.memory.place[root]} + ({c_expression(view.offset)}) * {dtype.itemsize}"
+            self.writer.line(f"Owned {made};")
+            self._must(f"{FROM_POOL}(pool.tensor, {at}, {dtype_code(dtype)}, {len(view.size)}, {size}, {stride}, "
+                       f"&{made}.tensor)")
+            self.pooled[view] = f"{made}.tensor"
+        return self.pooled[view]
+
     def _symbols(self) -> None:
         self.writer.line("context.ready = is_ready(context);")
         if self.kind == "cuda":
             self._must("aoti_torch_get_current_cuda_stream(device_index, &context.stream)")
+        if any(_shared_bytes(kernel.source) for kernel in self.kernels.values() if isinstance(kernel, TritonKernel)):
+            self.writer.line("Owned shared; void* shared_at = nullptr;  // workspaces")
         super()._symbols()
 
     # ---- kernels
@@ -155,7 +217,7 @@ class GpuWriter(NativeWriter):
             self._must(launch, origins, "!", NO_LAUNCH)
 
     def _workspaces(self, source: TritonSource, origins: tuple[str, ...]) -> dict[str, str]:
-        """Memory for what its launches hand on, in one piece; the variable with each one's address."""
+        """Memory for what its launches hand on; the variable with each one's address."""
         if not source.workspaces:
             return {}
         memory, at, end = self.unique("scratch"), {}, "0"
@@ -164,12 +226,16 @@ class GpuWriter(NativeWriter):
             self.writer.line(f"const int64 {variable}_from = {end};", origins)
             size = f"({_text(workspace.numel)}) * {workspace.dtype.itemsize}"
             end = f"{variable}_from + ({size} + {_APART - 1}) / {_APART} * {_APART}"
-        self.writer.line(f"const int64 {memory}_size[] = {{{end}}}, {memory}_stride[] = {{1}};", origins)
-        self.writer.line(f"Owned {memory};", origins)
-        layout = f"1, {memory}_size, {memory}_stride, {dtype_code(torch.uint8)}"
-        self._must(f"empty({memory}, {layout})", origins, "!", NO_MEMORY)
-        self.writer.line(f"void* {memory}_at;", origins)
-        self._must(f"aoti_torch_get_data_ptr({memory}.tensor, &{memory}_at)", origins)
+        if shared := _shared_bytes(source):
+            memory, self.shared = "shared", max(self.shared, shared)
+            self._must("has_workspace(shared, &shared_at)", origins, "!", NO_MEMORY)
+        else:
+            self.writer.line(f"const int64 {memory}_size[] = {{{end}}}, {memory}_stride[] = {{1}};", origins)
+            self.writer.line(f"Owned {memory};", origins)
+            layout = f"1, {memory}_size, {memory}_stride, {dtype_code(torch.uint8)}"
+            self._must(f"empty({memory}, {layout})", origins, "!", NO_MEMORY)
+            self.writer.line(f"void* {memory}_at;", origins)
+            self._must(f"aoti_torch_get_data_ptr({memory}.tensor, &{memory}_at)", origins)
         for variable in at.values():
             self.writer.line(f"void* {variable} = (char*){memory}_at + {variable}_from;", origins)
         return at
@@ -185,16 +251,25 @@ class GpuWriter(NativeWriter):
             restore()
             self._call_by_python(call)
 
+    def _made_outside(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        self._need_tensors(call.outputs)
+        super()._made_outside(call, origins)
+
+    def _need_tensors(self, names: Iterable[str | None]) -> None:
+        """Raise NotInArena where buffers are in the arena that an operator reads or makes as tensors of their own."""
+        if pooled := {n for n in names if n is not None and self.memory.root.get(n, n) in self.memory.place}:
+            raise NotInArena(pooled)
+
     def _restoring(self) -> Callable[[], None]:
         """What takes back all that is written from now on."""
         lines, called, bounds = len(self.writer.lines), len(self.called), len(self.bounds)
         handles, layouts, pointers = dict(self.handles), dict(self.layouts), set(self.pointers)
-        counted, written, windows = set(self.counted), self.written, list(self.windows)
+        counted, written, windows, pooled = set(self.counted), self.written, list(self.windows), dict(self.pooled)
 
         def restore() -> None:
             del self.writer.lines[lines:], self.called[called:], self.bounds[bounds:]
             self.handles, self.layouts, self.pointers = handles, layouts, pointers
-            self.counted, self.written, self.windows = counted, written, windows
+            self.counted, self.written, self.windows, self.pooled = counted, written, windows, pooled
 
         return restore
 
@@ -202,6 +277,7 @@ class GpuWriter(NativeWriter):
         """A call of a function that torch's C interface has not got."""
         origins = tuple(ref("forward", o) for o in call.origins)
         names = tensors_of(call)
+        self._need_tensors((*names, *call.outputs))
         for name in names:
             self.allocate(name, origins)
         self.written = self.written or self._writes_input(call)
@@ -227,6 +303,16 @@ def _is_one(source: TritonSource) -> bool:
     """Whether the kernel is one launch of what it is called with, without sizes that vary."""
     launches, signature = source.launches, source.signature
     return len(launches) == 1 and not signature.symbols and launches[0].pointers == signature.buffers
+
+
+def _shared_bytes(source: TritonSource | None) -> int:
+    """The bytes of a kernel's workspaces where it shares their memory with other kernels, which run before or after it
+    in the same stream; 0 where it has none, or its own."""
+    sizes = [w.numel * w.dtype.itemsize for w in (source.workspaces if source is not None else ())]
+    if not all(size.is_Integer for size in sizes):
+        return 0
+    total = sum(-(-int(size) // _APART) * _APART for size in sizes)
+    return total if total <= SHARED_LIMIT else 0
 
 
 def _places(launch: Launch, at: Mapping[str, str]) -> list[str]:
