@@ -7,7 +7,7 @@ values of inputs that autograd tracks are made outside of the node, where autogr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -68,12 +68,24 @@ class Differentiable:
 
 @dataclass(frozen=True)
 class Rest:
-    """What a node keeps when its backward ran for some of its results only, and others can still be differentiated:
-    the tensors that it had saved, their versions when it did, and the tangents whose own have been `freed`."""
+    """What a node keeps when its backward ran, and some of its results can still be differentiated: the tensors that
+    it had saved (of those that no such result needs, the layout), their versions when it did, and the tangents whose
+    own have been `freed`."""
 
-    tensors: tuple[torch.Tensor, ...]
+    tensors: tuple[torch.Tensor | tuple[Any, ...], ...]
     versions: tuple[int, ...]
     freed: frozenset[int]
+
+    def without(self, freed: frozenset[int], facts: AutogradMetadata) -> Rest:
+        """What is left when these tangents are freed, too."""
+        freed |= self.freed
+        needed = frozenset[int]().union(*[reads for k, reads in enumerate(facts.reads) if k not in freed])
+        kept = [t if i in needed or isinstance(t, tuple) else _layout(t) for i, t in enumerate(self.tensors)]
+        return Rest(tuple(kept), self.versions, freed)
+
+    def values(self) -> list[torch.Tensor]:
+        """The tensors; in place of one that is gone, what only multiplies and divides zeros."""
+        return [_placeholder(*t) if isinstance(t, tuple) else t for t in self.tensors]
 
 
 class CompiledGraph(torch.autograd.Function):
@@ -179,9 +191,10 @@ def _saved(ctx: Any, facts: AutogradMetadata, missing: frozenset[int]) -> Sequen
     need of it was freed by an earlier backward, or changed in place."""
     rest: Rest | None = ctx.rest
     if rest is not None and rest.freed <= missing:
-        if _has_changed(facts, missing, rest.tensors, rest.versions):
+        kept = rest.values()
+        if _has_changed(facts, missing, kept, rest.versions):
             raise RuntimeError(_CHANGED)
-        return rest.tensors
+        return kept
     try:
         saved: Sequence[torch.Tensor] = ctx.saved_tensors
     except RuntimeError:  # also where only what the missing tangents need has changed, or inputs that are left out
@@ -233,24 +246,32 @@ def _laid_out(tensor: torch.Tensor, layout: tuple[Any, ...]) -> torch.Tensor:
     return memory.expand(shape)
 
 
+def _placeholder(shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A tensor without a value of its own: an index is 0, a number 1."""
+    memory = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    return memory.fill_(dtype.is_floating_point or dtype.is_complex)
+
+
 def free(ctx: Any, facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
     """A backward without retain_graph has begun: its tangents need nothing any more, nor can those that share with
-    them; autograd forgets what the node saved, so what the others may need is kept here."""
-    if not missing:
+    them. Autograd forgets what the node saved, so what others may need is kept here: a result whose nodes save nothing
+    in eager can be differentiated again."""
+    if not missing and all(facts.shared):
         ctx.maybe_clear_saved_tensors()
         ctx.call = ctx.rest = None
         return
     freed = frozenset[int]().union(*[shared for k, shared in enumerate(facts.shared) if k not in missing])
-    freed = freed if ctx.rest is None else freed | ctx.rest.freed
-    if len(freed) == len(facts.shared):
-        ctx.maybe_clear_saved_tensors()
-        ctx.call = ctx.rest = None
-    elif ctx.rest is None:
+    rest: Rest | None = ctx.rest
+    if rest is None:
         own = tuple([tensor.detach() for tensor in saved])  # a result would hold its own node
-        versions = ctx.versions if ctx.layouts is None else tuple([tensor._version for tensor in own])
-        ctx.rest = Rest(own, versions, freed)
+        known = ctx.versions and ctx.layouts is None
+        rest = Rest(own, ctx.versions if known else tuple([tensor._version for tensor in own]), frozenset())
+    rest = rest.without(freed, facts)
+    ctx.maybe_clear_saved_tensors()
+    if len(rest.freed) == len(facts.shared):
+        ctx.call = ctx.rest = None
     else:
-        ctx.rest = replace(ctx.rest, freed=freed)
+        ctx.rest = rest
 
 
 def _is_spoiled(facts: AutogradMetadata, missing: frozenset[int], gradients: Sequence[Any]) -> bool:

@@ -1,6 +1,7 @@
 """Results of one compiled graph that are differentiated one after the other, or of which some never are."""
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from .checking import P, compile
+from .checking import P, compile, same
 from .test_autograd import both
 
 
@@ -95,6 +96,59 @@ def test_what_saves_nothing_is_differentiated_as_often_as_one_likes():
         return grads(x, w)
 
     both(surroundings, lambda x, w: (x + 1, (w * w).exp()), P(3), P(3))
+
+
+def views(x, v):
+    h = x + 1
+    return h.view(-1), h.t(), (v * v).exp()
+
+
+def rows(x, v):
+    h = torch.where(x > 0, x, -x)
+    return h, h[:, [0, 1]], h.cos() * v
+
+
+def quotient(x, v):
+    return x.cumsum(0), x / v
+
+
+@pytest.mark.parametrize("program", [views, rows, quotient, lambda x, v: (x + v).sum()])
+@pytest.mark.parametrize("leaves", [True, False])
+def test_backwards_in_any_order_raise_where_eagers_do(program, leaves):
+    """Each two of: one result's backward, that of all, with `retain_graph` or without."""
+    def surroundings(function, x, v):
+        found, count = [], len(results_of(function(x, v)))
+        steps = [(which, kept) for which in (*range(count), slice(None)) for kept in (True, False)]
+        for twice in itertools.product(steps, steps):
+            made = results_of(function(x, v) if leaves else function(x + 0, v + 0))
+            x.grad = v.grad = None
+            for which, kept in twice:
+                try:
+                    torch.autograd.backward([value.sum() for value in results_of(made[which])], retain_graph=kept)
+                except RuntimeError as error:
+                    assert "backward through the graph a second time" in str(error)
+                    break
+                found += grads(x, v)
+            found.append(torch.tensor(float(len(found))))
+        return found
+
+    both(surroundings, program, P(3, 3), P(3, 3))
+
+
+def results_of(value):
+    return [value] if isinstance(value, torch.Tensor) else value
+
+
+def test_memory_is_freed_though_a_result_can_be_differentiated_again():
+    compiled = compile(lambda x, h, w: (x + 1, (h @ w).exp()))
+    x, w = P(4), P(4, 4)
+    first, second = compiled(x, torch.ones(4, 4), w)
+    (first.sum() + second.sum()).backward()
+    saved = first.grad_fn.rest.tensors
+    assert saved and not any(isinstance(value, torch.Tensor) for value in saved)
+    x.grad = None
+    first.sum().backward()
+    same([("x", x.grad)], [("x", torch.ones(4))])
 
 
 def test_the_rest_is_differentiated_twice_more():
