@@ -50,7 +50,9 @@ class FunctionPlan:
         def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
             if gradients[0] is None:  # the only result
                 return (None,) * ctx.inputs
-            saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
+            saved = ctx.numbers
+            if any(n is None for n in saved):  # what has saved nothing can run again, as in eager
+                saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
             if self.strides is not None:
                 gradients = tuple(map(_as_traced, gradients, self.strides))
             found = _run(self.backward, (*gradients, *saved))

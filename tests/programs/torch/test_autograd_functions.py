@@ -43,6 +43,33 @@ def function(compile):
     return out, x.grad, quiet, f(torch.ones(2))
 
 
+class Scaled(torch.autograd.Function):
+    """It saves a number only, so that its backward may run again."""
+
+    @staticmethod
+    def forward(ctx, x, by):
+        ctx.by = by
+        return x * by
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.by, None
+
+
+@program
+def what_saves_nothing_is_differentiated_again_behind_a_break(compile):
+    def f(x):
+        scaled = Scaled.apply(x, 3)
+        for _ in range(3):
+            (scaled + 1).sum().backward()
+        return scaled
+
+    x = torch.randn(3, requires_grad=True)
+    out = compile(f)(x)
+    out.sum().backward()
+    return out, x.grad
+
+
 @program
 def function_with_setup_context(compile):
     class Mul(torch.autograd.Function):
