@@ -116,13 +116,15 @@ def _broadcast(tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
 def of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
     """As elements, where all are row-major, where one is not dense, or where there are dimensions of size 1 and an
     argument that has fewer dimensions, as a number has: a fake kernel converts what it computes in another dtype, which
-    makes it dense."""
+    makes it dense. At sizes that vary this is what eager does on a CPU, and not on a GPU."""
     if _all_row_major(out, args):
         return row_major(out)
     tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 0]
     static = all(type(n) is int for t in (out, *tensors) for n in (*t.shape, *t.stride()))
     ones = any(map(is_one, out.shape))
-    if not tensors or any(type(n) is int and n == 0 for n in out.shape) or not (static or ones):
+    if not tensors or any(type(n) is int and n == 0 for n in out.shape):
+        return None
+    if not (static or ones or out.device.type == "cuda"):
         return None
     if not all(map(_is_dense, tensors)):
         return as_elements(out, *args)
