@@ -25,15 +25,23 @@ def _is_number(e: BodyBuilder, operand: Any) -> bool:
 
 
 def _at_least(e: BodyBuilder, x: str, low: Any) -> str:
-    """`x`, or `low` where that is greater. Against a number, NaN and -0.0 of `x` stay, as in ATen's vectors (`clamp`).
+    """`x`, or `low` where that is greater. Against a number, NaN and -0.0 of `x` stay, as in ATen's vectors (`clamp`),
+    and on a GPU from torch 2.13 on; before, its `max` takes 0.0 for greater than -0.0.
 
-    One comparison is enough; `maximum` also checks whether `low` is NaN.
+    One comparison is enough; `maximum` also checks whether `low` is NaN, which a GPU does in the same instruction.
     """
-    return e("where", e("lt", x, low), low, x) if _is_number(e, low) else e("maximum", x, low)
+    return e("where", e("lt", x, low), low, x) if _keeps_zeros(e, low) else e("maximum", x, low)
 
 
 def _at_most(e: BodyBuilder, x: str, high: Any) -> str:
-    return e("where", e("gt", x, high), high, x) if _is_number(e, high) else e("minimum", x, high)
+    return e("where", e("gt", x, high), high, x) if _keeps_zeros(e, high) else e("minimum", x, high)
+
+
+def _keeps_zeros(e: BodyBuilder, bound: Any) -> bool:
+    return _is_number(e, bound) and not (e.device == "cuda" and _ORDERED_ZEROS)
+
+
+_ORDERED_ZEROS = torch.__version__ < (2, 13)
 
 
 def _within(e: BodyBuilder, x: str, low: Any, high: Any) -> str:

@@ -41,6 +41,7 @@ class BodyBuilder:
         self.reduces = True  # whether the body has reduction axes
         self.nothing = False  # whether it reduces over no point at all
         self.origin = ""
+        self.device = "cpu"  # of the operator that is being written, by type
         self._rows: dict[tuple[Any, ...], _Row] = {}
         self._constants: dict[str, Any] = {}
         self._widened: dict[str, str] = {}  # float32 statements that are a low-precision one, cast

@@ -99,6 +99,7 @@ def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple
     def compute(e: BodyBuilder, index: Index) -> str:
         given = zip(operands, dtypes, narrow)
         names = [_operand(e, operand, index, d, n or _stored(operand, exact)) for operand, d, n in given]
+        e.device = fake.device.type
         name = e.cast(rule(e, *names, *options, **named), compute_dtype(result))
         return e.rounded(name, result) if rounding else name
 

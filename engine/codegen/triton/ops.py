@@ -33,12 +33,14 @@ def _square_root(a: list[str], dtype: torch.dtype) -> str:
     return f"libdevice.sqrt({a[0]})" if dtype == torch.float64 else f"tl.sqrt_rn({a[0]})"
 
 
-def _extreme(function: str, compare: str, logical: str) -> Printer:
+def _extreme(function: str, logical: str) -> Printer:
+    """The larger or smaller; NaN if either is. 0.0 is larger than -0.0, as for eager's `fmax`."""
     def text(a: list[str], dtype: torch.dtype) -> str:
         if dtype == torch.bool:
             return f"{a[0]} {logical} {a[1]}"
         if dtype == torch.float64:  # PTX has no max.NaN.f64
-            return f"tl.where(({a[0]} != {a[0]}) | ({a[0]} {compare} {a[1]}), {a[0]}, {a[1]})"
+            known = f"tl.where({a[1]} != {a[1]}, {a[1]}, tl.{function}({a[0]}, {a[1]}))"
+            return f"tl.where({a[0]} != {a[0]}, {a[0]}, {known})"
         nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_floating_point else ""
         return f"tl.{function}({a[0]}, {a[1]}{nan})"
 
@@ -88,8 +90,8 @@ BINARY: dict[str, Printer] = {
     "mod": _by_kind("float_mod", "integer_mod"),
     "fmod": lambda a, dtype: f"libdevice.fmod({a[0]}, {a[1]})" if dtype.is_floating_point else f"{a[0]} % {a[1]}",
     "pow": _by_kind("libdevice.pow", "integer_pow"),
-    "minimum": _extreme("minimum", "<", "&"),
-    "maximum": _extreme("maximum", ">", "|"),
+    "minimum": _extreme("minimum", "&"),
+    "maximum": _extreme("maximum", "|"),
     "fmin": _call("tl.minimum"),
     "fmax": _call("tl.maximum"),
     "bitwise_and": _infix("&"),

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.codegen.triton import tiling
 from ptdebug.engine.ir import interpreter, ir
-from ptdebug.engine.lowering import registry
+from ptdebug.engine.lowering import activations, registry
+from ptdebug.engine.lowering.body import BodyBuilder
 from ptdebug.engine.scheduler import occupancy
 
 from tests.devices import DEVICES
@@ -194,6 +195,32 @@ def test_quotients_that_are_rounded_to_16_bits(device: str, dtype: torch.dtype) 
     near = torch.nextafter(got.float().to(dtype).cpu(), known.cpu()).to(device) == known
     assert (same | near).all() and same.float().mean() > 0.99
     assert torch.equal(torch.signbit(got[~got.isnan()]), torch.signbit(known[~known.isnan()]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_which_zero_is_the_larger(device: str, dtype: torch.dtype) -> None:
+    """As for the kernels of eager's device, where the code runs there."""
+    x = torch.tensor([0.0, -0.0, 0.0, -0.0, float("nan"), 1.0, -1.0], dtype=dtype, device=device)
+    y = torch.tensor([-0.0, 0.0, 0.0, -0.0, 1.0, float("nan"), -0.0], dtype=dtype, device=device)
+    function = lambda x, y: (
+        torch.maximum(x, y), torch.minimum(x, y), x.relu(), x.clamp(max=-0.0), x.clamp(0.0, 1.0), x.clamp(min=y),
+    )  # fmt: skip
+    for got, known in zip(programs.compiled(function, (x, y))(x, y), function(x, y)):
+        torch.testing.assert_close(got, known, rtol=0, atol=0, equal_nan=True)
+        assert device == "cpu" or torch.equal(torch.signbit(got[got == got]), torch.signbit(known[got == got]))
+
+
+@pytest.mark.parametrize(("ordered", "op"), [(True, "maximum"), (False, "where")])
+def test_a_gpu_before_torch_2_13_orders_zeros(monkeypatch: pytest.MonkeyPatch, ordered: bool, op: str) -> None:
+    monkeypatch.setattr(activations, "_ORDERED_ZEROS", ordered)
+    builder = BodyBuilder()
+    x = builder.constant(1.5, torch.float32)
+    for device, expected in (("cuda", op), ("cpu", "where")):
+        builder.device = device
+        result = activations._at_least(builder, x, 0)
+        row = next(row for row in builder._rows.values() if row.name == result)
+        assert row.op == expected
 
 
 def test_constants_keep_the_sign_of_zero() -> None:
