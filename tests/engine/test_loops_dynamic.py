@@ -38,6 +38,7 @@ PROGRAMS = {
     "split": (lambda x: x.split(3, 1)[0] + x.shape[0], (4, 6), (5, 6)),
     "argmax": (lambda x: x.argmax(1), (4, 6), (3, 9)),
     "quotients": (lambda x: x * (x.shape[1] // -3) + x.shape[0] % -3 - (1 - x.shape[0]) // x.shape[1], (4, 6), (3, 8)),
+    "float_quotients": (lambda x: (x * 2).view(torch.sym_int(x.shape[0] / (x.shape[1] / 2)), -1) + 1, (6, 4), (9, 6)),
     "rows": (lambda x: x[torch.arange(x.shape[0])], (4, 6), (3, 9)),
 }
 

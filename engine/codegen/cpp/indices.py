@@ -8,6 +8,7 @@ import sympy
 from torch.utils._sympy.functions import (
     FloatTrueDiv,
     FloorDiv,
+    IntTrueDiv,
     Mod,
     PythonMod,
     ToFloat,
@@ -126,6 +127,7 @@ _PRINTERS: dict[type, Callable[[sympy.Expr], tuple[str, int]]] = {
     ToFloat: _converted("double"),
     TruncToInt: _converted("int64"),  # as Python's int(): towards zero
     FloatTrueDiv: _operator("/"),
+    IntTrueDiv: lambda e: (f"(double){_wrap(e.args[0], _ATOM)} / {_wrap(e.args[1], _ATOM)}", _PRODUCT),
     sympy.Max: _select(">"),
     sympy.Min: _select("<"),
 }

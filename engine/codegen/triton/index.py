@@ -21,6 +21,13 @@ _FUNCTIONS: dict[str, Callable[[list[str]], str]] = {
     "ModularIndexing": lambda a: f"({a[0]} // {a[1]} % {a[2]})",
     "Identity": lambda a: a[0],
 }
+# Quotients of sizes that a program rounds itself (`int(n / k)`), in doubles: (Triton, Python).
+_FLOATS: dict[str, tuple[str, str]] = {
+    "ToFloat": ("tl.cast({0}, tl.float64)", "float({0})"),
+    "IntTrueDiv": ("(tl.cast({0}, tl.float64) / tl.cast({1}, tl.float64))", "({0} / {1})"),
+    "FloatTrueDiv": ("({0} / {1})", "({0} / {1})"),
+    "TruncToInt": ("tl.cast({0}, tl.int64)", "int({0})"),
+}
 _EXTREMES = {"Max": ("tl.maximum", "max"), "Min": ("tl.minimum", "min")}
 
 
@@ -37,6 +44,8 @@ def _print(expr: sympy.Expr, python: bool) -> str:
         return str(int(expr))
     if expr.is_Symbol:
         return str(expr.name)
+    if expr.is_Float:
+        return repr(float(expr))
     if expr.is_Add:
         return _sum(expr, python)
     if expr.is_Mul:
@@ -53,6 +62,8 @@ def _print(expr: sympy.Expr, python: bool) -> str:
         for other in arguments[1:]:
             text = f"{function}({text}, {other})"
         return text
+    if name in _FLOATS:
+        return _FLOATS[name][python].format(*(f"({a})" for a in arguments))
     if name in _FUNCTIONS:
         operands = [a if x.is_Symbol or x.is_Integer else f"({a})" for a, x in zip(arguments, expr.args)]
         return _FUNCTIONS[name](operands)

@@ -1,10 +1,12 @@
 """Index expressions as Triton source."""
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import sympy
 from ptdebug.engine.codegen.triton.index import index_text
-from torch.utils._sympy.functions import FloorDiv, PythonMod
+from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, PythonMod, ToFloat, TruncToInt
 
 n, size = sympy.Symbol("n", integer=True), sympy.Symbol("size", integer=True, positive=True)
 
@@ -35,3 +37,11 @@ def test_quotients_and_remainders_of_any_sign_are_pythons(number, divisor):
 
 def test_positions_take_one_division():
     assert index_text(FloorDiv(size, 4)) == "(size // 4)"
+
+
+def test_quotients_that_a_program_rounds_itself_are_those_of_doubles():
+    halves = FloatTrueDiv(IntTrueDiv(size, sympy.Integer(4)), sympy.Float(0.5))
+    expression = TruncToInt(FloatTrueDiv(ToFloat(size * 3), halves))
+    assert eval(index_text(expression, python=True), {"size": 5}) == int(15 / (5 / 4 / 0.5)) == 6
+    tl = SimpleNamespace(cast=lambda value, dtype: dtype(value), float64=float, int64=int)
+    assert eval(index_text(expression), {"size": 5, "tl": tl}) == 6
