@@ -26,7 +26,7 @@ from .by_torch import BY_TORCH
 from .composite import OWN, max_pool1d, one_hot
 from .cumulative import cumprod
 from .foreach import foreach_rule
-from .masked import assign
+from .masked import assign, fill_diagonal
 from .padding import pad
 from .upsampling import interpolate
 
@@ -87,7 +87,7 @@ ATen gives the tensor itself, and draws numbers to drop everything, unlike ATen'
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
     torch.nn.functional.pad: pad, torch.nn.functional.interpolate: interpolate, operator.setitem: assign,
-    torch.cumprod: cumprod, torch.Tensor.cumprod: cumprod,
+    torch.cumprod: cumprod, torch.Tensor.cumprod: cumprod, torch.Tensor.fill_diagonal_: fill_diagonal,
 }
 """Functions and methods that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them,
 or whose gradients do, and what is traced in their place."""

@@ -1,4 +1,5 @@
-"""`x[mask] = value` as a `torch.where`, if the value does not depend on how many elements the mask selects.
+"""Writes to chosen elements: `x[mask] = value` as a `torch.where`, if the value does not depend on how many elements
+the mask selects, and a diagonal.
 
 ATen computes the indices of the True elements, and autograd does so again for the gradient of the value: two unbacked
 sizes. `torch.where` is equivalent, and so is its gradient.
@@ -19,6 +20,19 @@ def assign(x: torch.Tensor, key: Any, value: Any) -> None:
         x[key] = value
         return
     x.copy_(torch.where(mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim())), value, x))
+
+
+def fill_diagonal(x: torch.Tensor, value: Any, wrap: bool = False) -> torch.Tensor:
+    """`x.fill_diagonal_(value, wrap)` as a view of the diagonal: ATen's `as_strided` of what is a view itself cannot be
+    functionalized."""
+    plain = not (wrap and x.shape[0] > x.shape[1]) if x.dim() == 2 else all(n == x.shape[0] for n in x.shape)
+    if x.dim() < 2 or not plain or isinstance(value, torch.Tensor):
+        return x.fill_diagonal_(value, wrap)
+    diagonal = x.diagonal()
+    while diagonal.dim() > 1:
+        diagonal = diagonal.diagonal(0, 0, -1)
+    diagonal.fill_(value)
+    return x
 
 
 def _mask(x: torch.Tensor, key: Any) -> torch.Tensor | None:

@@ -118,3 +118,18 @@ def test_sizes_that_vary():
     for rows in (2, 5, 1, 0):
         x, mask, value = torch.randn(rows, 3, 4), torch.rand(rows, 3) > 0.5, torch.randn(4)
         torch.testing.assert_close(fast(x, mask, value), assigned(x, mask, value))
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("view", [
+    lambda x: x.T, lambda x: x[None].squeeze(0), lambda x: x[1:], lambda x: x[:, None] * x[:3].T[None, :, :3],
+])  # fmt: skip
+def test_the_diagonal_of_a_view_is_filled(view, wrap):
+    def program(x):
+        y = view(x * 2)
+        y.fill_diagonal_(7.0, wrap)
+        return y.sin()
+
+    check(program, P(3, 3))
+    if not wrap and view(torch.ones(5, 3)).dim() == 2:
+        check(program, P(5, 3))
