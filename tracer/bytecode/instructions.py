@@ -125,6 +125,20 @@ class CodeInfo:
         outer = self.handler_of(cleanup.target + 2) if cleanup is not None else None
         return outer is None or self.ends_generator(outer) or self.passes_on(outer, exception, names)
 
+    def cleans_up_at(self, index: int, names: Mapping[str, Any]) -> bool:
+        """Whether something runs where the generator is closed at the yield at `index`; its globals are `names`."""
+        handler = self.handler_of(index)
+        while handler is not None and self.instructions[handler.target].opname == "CLEANUP_THROW":
+            handler = self.handler_of(handler.target)  # `yield from` of 3.12 passes on what is not StopIteration
+        if handler is None or self.ends_generator(handler):
+            return False
+        return not self.passes_on(handler, GeneratorExit, names)
+
+    def may_clean_up(self, names: Mapping[str, Any]) -> bool:
+        """Whether that is so at some yield."""
+        yields = (i.index for i in self.instructions if i.opname in ("YIELD_VALUE", "SEND"))
+        return any(self.cleans_up_at(index, names) for index in yields)
+
     def location(self, instruction: Instruction) -> Location:
         """The source location of `instruction`."""
         location = instruction.location

@@ -13,7 +13,7 @@ from ..variables.containers.mappings import DictValue
 from ..variables.containers.sequences import SequenceValue
 from ..variables.core.base import Value
 from ..variables.core.constant import BoundBuiltin
-from ..variables.core.finalizers import ENDS_SOMETHING, has_finalizer, is_watched
+from ..variables.core.finalizers import brings_visible_death, ends_something, has_finalizer, is_watched
 from ..variables.python.builtin_functions import BuiltinValue
 from ..variables.python.objects import ObjectValue
 from ..variables.python.partials import MethodValue
@@ -38,7 +38,9 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
     held = getattr(value, "real", None)
     if isinstance(value, BuiltinValue):
         held = getattr(value.function, "__self__", None)
-    return isinstance(source, LocalSource) and type(held) in ENDS_SOMETHING
+    if not isinstance(source, LocalSource):
+        return False
+    return brings_visible_death(held) if type(held) is GeneratorType else ends_something(held)
 
 
 def may_die_visibly(tx: Interpreter, value: Value) -> bool:

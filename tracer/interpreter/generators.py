@@ -61,7 +61,7 @@ class GeneratorValue(Value):
                 continue
             seen[generator] = None
             frame = generator.frame
-            if generator._cleans_up_at(frame.index - 1):
+            if frame.info.cleans_up_at(frame.index - 1, frame.f_globals):
                 return True
             pending += [held for held in (*frame.stack, *frame.locals.values()) if isinstance(held, GeneratorValue)]
         return False
@@ -70,18 +70,7 @@ class GeneratorValue(Value):
         """Whether closing it is observable here, or at a yield at which it may be once Python has it."""
         if self.finished:
             return False
-        yields = (i.index for i in self.frame.info.instructions if i.opname in ("YIELD_VALUE", "SEND"))
-        return self.has_cleanup() or any(map(self._cleans_up_at, yields))
-
-    def _cleans_up_at(self, index: int) -> bool:
-        """Whether something runs where the generator is closed at the yield at `index`."""
-        info = self.frame.info
-        handler = info.handler_of(index)
-        while handler is not None and info.instructions[handler.target].opname == "CLEANUP_THROW":
-            handler = info.handler_of(handler.target)  # `yield from` of 3.12 passes on what is not StopIteration
-        if handler is None or info.ends_generator(handler):
-            return False
-        return not info.passes_on(handler, GeneratorExit, self.frame.f_globals)
+        return self.has_cleanup() or self.frame.info.may_clean_up(self.frame.f_globals)
 
     def python_type(self) -> type:
         """The type of generators."""

@@ -155,6 +155,62 @@ def replaced_in_a_global_a_cell_and_a_slot(compile):
     return [f(torch.ones(2), Slotted()) for _ in range(2)]
 
 
+class Batches:
+    """Batches of an epoch after the other, from a generator that is replaced when it has ended."""
+
+    def __init__(self, log, generate):
+        self.log, self.generate = log, generate
+        self.begin()
+
+    def begin(self):
+        self.current = self.generate(self.log)
+
+    def next(self):
+        try:
+            return next(self.current)
+        except StopIteration:
+            self.begin()
+            return next(self.current)
+
+
+def plain(log):
+    for number in range(2):
+        try:
+            log.append("asked")
+        except ValueError:
+            log.append("never")
+        yield number
+
+
+def cleaning(log):
+    try:
+        yield from plain(log)
+    finally:
+        log.append("closed")
+
+
+def delegating(log):
+    yield from cleaning(log)
+
+
+def batches(compile, generate):
+    def fn(x, source):
+        y = x + source.next()
+        source.begin()
+        return y + len(source.log) + source.next()
+
+    f = compile(fn)
+    source = Batches([], generate)
+    return [f(torch.ones(2), source) for _ in range(4)], source.log
+
+
+@pytest.mark.parametrize("generate", [plain, cleaning, delegating])
+def test_a_generator_that_is_replaced_is_seen_to_die_where_it_cleans_up(generate):
+    check(lambda compile: batches(compile, generate))
+    seen = any("may be deleted here" in reason for reason in dispatch.stats()["reasons"])
+    assert seen is (generate is not plain)
+
+
 SEEN_TO_DIE = (replaced_in_a_global_a_cell_and_a_slot, with_a_callback_of_a_weak_reference,
                with_weak_references_that_are_asked, in_weak_containers,
                taken_out_of_what_was_passed, with_the_list_that_a_variable_held,

@@ -13,6 +13,7 @@ import torch
 
 from ...breaks.reasons import Reason
 from ...breaks.unsupported import Unsupported
+from ...bytecode.instructions import code_info
 from .base import Value
 from .registry import is_library
 
@@ -35,12 +36,20 @@ def object_dies_visibly(obj: Any) -> bool:
     """Whether the death of this object, or of the object that it is a method of, may be observable."""
     if type(obj) in (MethodType, BuiltinMethodType):
         obj = obj.__self__
-    return type(obj) in ENDS_SOMETHING or has_finalizer(type(obj)) or is_watched(obj)
+    return ends_something(obj) or has_finalizer(type(obj)) or is_watched(obj)
 
 
-ENDS_SOMETHING = {GeneratorType, memoryview, io.FileIO, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper}
-"""Types of objects that act when they die: a generator whose position is unknown, a memoryview that lets its buffer be
-resized again, a file that is written then at the latest."""
+def ends_something(obj: Any) -> bool:
+    """Whether an object that Python made acts when it dies: a generator that yields inside a `try` or `with` (when the
+    graph runs, its position may be another), a memoryview that lets its buffer be resized again, a file that is written
+    then at the latest."""
+    if type(obj) is GeneratorType:
+        frame = obj.gi_frame
+        return frame is not None and code_info(frame.f_code).may_clean_up(frame.f_globals)
+    return type(obj) in _ENDING
+
+
+_ENDING = (memoryview, io.FileIO, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper)
 
 
 _LOOKED_INTO = 1000
