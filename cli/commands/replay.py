@@ -60,20 +60,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.time:
         return _time(arguments)
     fresh = "torch" not in sys.modules  # torch's threads do not live on in a child of fork, which would wait for them
-    with fewer_collections():
-        from ...replay.ladder.contained import Climb, contained
-        from ...replay.ladder.options import Options
-        from ...replay.ladder.replay import replay
-        from ...replay.program.program import ProgramRuns
-        from ...replay.program.served import ServedCalls
-        from ...replay.recorded.graphs import ReplayError  # imports torch
-
     with selected(arguments.selector) as (recording, selector):
         stages = _stages(arguments, selector)
         if arguments.call < 0 or arguments.repeat < 1:
             raise CommandError("--call counts from 0, and --repeat from 1")
         if not arguments.limit > 0:
             raise CommandError("--limit is a number of seconds above 0")
+        with fewer_collections():
+            from ...replay.ladder.contained import Climb, contained
+            from ...replay.ladder.options import Options
+            from ...replay.ladder.replay import replay
+            from ...replay.program.program import ProgramRuns
+            from ...replay.program.served import ServedCalls
+            from ...replay.recorded.graphs import ReplayError  # imports torch
+
         trust = confirmed(recording, arguments.trust, "replay")
         ids = [selector.compile] if selector.compile else _compiled(recording)
         if not ids:
@@ -160,12 +160,12 @@ def _devices(text: str, recording: Recording, ids: Sequence[str]) -> list[str]:
 
 def _time(arguments: argparse.Namespace) -> int:
     """Time one compilation, or all compiled ones of a recording; 0 also where eager is faster."""
-    from ...replay.failures.case import Case
-    from ...replay.measure.regions import measure
-    from ...replay.recorded.graphs import ReplayError  # imports torch
-    from ..measured import measured_of, print_region
-
     with selected(arguments.selector) as (recording, selector):
+        from ...replay.failures.case import Case
+        from ...replay.measure.regions import measure
+        from ...replay.recorded.graphs import ReplayError  # imports torch
+        from ..measured import measured_of, print_region
+
         trust = confirmed(recording, arguments.trust, "time")
         ids = [selector.compile] if selector.compile else _compiled(recording)
         devices = _devices(arguments.device, recording, ids)

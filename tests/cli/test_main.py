@@ -79,7 +79,9 @@ from ptdebug.cli.main import main
 main(sys.argv[1:])
 assert not {"torch", "textual", "numpy", "sympy"} & set(sys.modules), sys.argv
 """
-    for words in (["ls"], ["ls", "--json"], ["show", "@"], ["breaks"], ["decisions"], ["show", "--help"]):
+    looking = (["ls"], ["ls", "--json"], ["show", "@"], ["breaks"], ["decisions"], ["show", "--help"])
+    missing = (["replay", "none-of-that-name"], ["replay", "--time", "none-of-that-name"])
+    for words in looking + missing:
         done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True)
         assert "AssertionError" not in done.stderr, done.stderr
 
