@@ -41,7 +41,7 @@ def _keeps_zeros(e: BodyBuilder, bound: Any) -> bool:
     return _is_number(e, bound) and not (e.device == "cuda" and _ORDERED_ZEROS)
 
 
-_ORDERED_ZEROS = torch.__version__ < (2, 13)
+_ORDERED_ZEROS = torch.__version__ < "2.13"  # compared as versions, not as text
 
 
 def _within(e: BodyBuilder, x: str, low: Any, high: Any) -> str:
