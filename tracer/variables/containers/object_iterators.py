@@ -40,7 +40,8 @@ class SteppedIterator(OneByOneIterator):
 
     def describe(self) -> str:
         """The type."""
-        return f"a {self.kind.__name__} iterator"
+        kind = self.kind.__name__
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} iterator"
 
 
 class CallIterator(SteppedIterator):
