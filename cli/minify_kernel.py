@@ -5,6 +5,7 @@ import argparse
 from pathlib import Path
 
 from ..artifacts.recording import Recording
+from ..artifacts.records import Kernel
 from ..engine.ir.printer import format_group
 from ..replay.failures.observe import load_import
 from ..replay.recorded.graphs import ReplayError
@@ -20,6 +21,7 @@ from .printing import print_json, say
 
 def run_kernel(arguments: argparse.Namespace, recording: Recording, compile_id: str, name: str) -> int:
     """Reduce the loops of a kernel, and write them as a script that was seen to fail."""
+    _check_is_one(recording, compile_id, name)
     for module in arguments.imports:
         load_import(module)
     compilation = Compilation(recording, compile_id, RECORDED, arguments.trust)
@@ -37,6 +39,15 @@ def run_kernel(arguments: argparse.Namespace, recording: Recording, compile_id: 
     files = loops_repro(loops, found.group, header).write(Path(arguments.out))
     _report(arguments, found, before, files)
     return 0
+
+
+def _check_is_one(recording: Recording, compile_id: str, name: str) -> None:
+    """Raises CommandError for the name of a library of several kernels."""
+    record = recording.find(Kernel, compile_id, "kernels", name)
+    if record is not None and len(record.kernels) > 1:
+        names = f"{', '.join(record.kernels[:3])}{', ...' if len(record.kernels) > 3 else ''}"
+        raise CommandError(f"{name} has {len(record.kernels)} kernels: name one of them ({names}); "
+                           f"`ptdebug replay {recording.name}:{compile_id}` says which is wrong")
 
 
 def _report(arguments: argparse.Namespace, found: MinifiedLoops, before: int, files: list[Path]) -> None:

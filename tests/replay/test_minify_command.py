@@ -173,6 +173,11 @@ def test_the_loops_of_a_kernel(ptdebug: Command, tmp_path: Path) -> None:
     right = ptdebug("minify", f"one:0/0:kernels:{kernel}")
     assert right.returncode == 1 and "compiled alone, computes what its loop IR says" in right.stderr
     assert ptdebug("minify", "one:0/0:kernels:other").returncode == 2
+    (tmp_path / "two.py").write_text(
+        "import torch\ntorch.compile(lambda x: ((x + 1) @ x.t()).sum() + (x @ x.t()).exp())(torch.rand(30, 30))\n")
+    assert ptdebug("run", "-q", "--name", "two", "two.py").returncode == 0
+    library = ptdebug("minify", "two:0/0:kernels:cpp")
+    assert library.returncode == 2 and "kernels: name one of them (fused_" in library.stderr
     found = ptdebug("minify", f"one:0/0:kernels:{kernel}", "--import", "faults:wrong_exp_in_c", "--json")
     assert found.returncode == 0, found.stderr
     document = json.loads(found.stdout)
