@@ -92,6 +92,11 @@ class Compilation:
                 return known | intermediates(graph, known, self.symbols) | known
         return known
 
+    @cached_property
+    def chosen(self) -> dict[str, str]:
+        """What was chosen in each decision."""
+        return {decision.id: decision.chosen for _, decision in self.recording.decisions(self.id)}
+
     def case(self) -> Case:
         """The case of the graph, on these inputs."""
         case = Case.from_recording(self.recording, self.id) if self.kept.file else Case(

@@ -125,7 +125,7 @@ def kernel_of(compilation: Compilation, name: str) -> Repro:
 def kernel_call(compilation: Compilation, name: str) -> tuple[Kernel, KernelCall]:
     """The record that has a kernel, and its first call on these inputs. Raises ReplayError."""
     record, owner, kernel = _find_kernel(compilation, name)
-    for part in parts(compilation.case()):
+    for part in parts(compilation.case(), recorded=compilation.chosen):
         for call in kernel_calls(part):
             if call.group.kernel == kernel and part.name == owner:
                 return record, call

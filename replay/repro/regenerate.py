@@ -67,11 +67,12 @@ def copied(memory: Memory, device: str = "cpu") -> Memory:
     return memory | dict(zip(strided, clones(tuple(memory[name] for name in strided), device)))
 
 
-def parts(case: Case, device: str = "cpu") -> list[Part]:
-    """The halves of a graph's case, compiled for `device`, on its inputs there. Raises ReplayError where it cannot be
-    compiled again."""
+def parts(case: Case, device: str = "cpu", recorded: Mapping[str, str] = {}) -> list[Part]:
+    """The halves of a graph's case, compiled for `device`, on its inputs there. `recorded` is what was chosen then, by
+    decision: measured once more, other kernels may be the faster ones. Raises ReplayError where it cannot be compiled
+    again."""
     saved = clones(case.inputs.values(), device)
-    context = CompileContext(CompileId(0, 0), NullRecorder(), dict(case.forced), **case.options)
+    context = CompileContext(CompileId(0, 0), NullRecorder(), dict(case.forced), recorded=recorded, **case.options)
     try:
         captured = rebuild(case, saved)
         if has_control_flow(captured):
