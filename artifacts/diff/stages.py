@@ -39,7 +39,9 @@ from .graphs import TRAITS, TRAITS_OF_STOCK, diff_graphs
 from .program_text import ProgramText
 
 _WORD = re.compile(r"\w+")
-_OF_ONE_RUN = re.compile(r"\b\d{9,}\b|0x[0-9a-f]{6,}|[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12}|(?<=___)\d+")
+_OF_ONE_RUN = tuple(map(re.compile, (
+    r"(__builtins_dict___)\d+", r"(___check_(?:obj|type)_id\(.*, )\d+(?=\))", r"(\bat )0x[0-9a-f]{6,}",
+    r"(__compiled_fn_\d+_)[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12}")))
 """Addresses, random names, and numbers that stock gives to what it makes: others in each process."""
 
 
@@ -106,7 +108,9 @@ def _bytecode(first: Bytecode, second: Bytecode, context: Context) -> StageDiff:
 
 
 def _of_any_run(text: str) -> str:
-    return _OF_ONE_RUN.sub("...", text)
+    for pattern in _OF_ONE_RUN:
+        text = pattern.sub(r"\1...", text)
+    return text
 
 
 def _graphs(first: Graph, second: Graph, context: Context) -> StageDiff:
@@ -149,7 +153,7 @@ def _guards(first: Guards, second: Guards, context: Context) -> StageDiff:
     if not context.one_compiler:
         return _guarded_objects(first, second)
     rule: Keyed[Any] = Keyed(lambda g: (g.source, g.kind),
-                 lambda g: (_of_any_run(_guard_text(g)), _of_any_run(g.expected)), _guard_text, lambda g: g.location,
+                 lambda g: (_of_any_run(_guard_text(g)), g.expected), _guard_text, lambda g: g.location,
                  lambda g: ref("guards", g.id))
     found = _keyed(rule, [g for g in first.guards if not g.implicit], [g for g in second.guards if not g.implicit],
                    "guard")

@@ -13,10 +13,15 @@ from ptdebug.artifacts.diff.graphs import diff_graphs
 from ptdebug.artifacts.diff.kernels import TOGETHER, UNPAIRED, Groups, diff_schedules
 from ptdebug.artifacts.diff.matching import match
 from ptdebug.artifacts.diff.program_text import ProgramText
+from ptdebug.artifacts.diff.stages import Context, diff_records
 from ptdebug.artifacts.records import (
+    Bytecode,
     CodeLine,
     FusionCandidate,
     Graph,
+    Guard,
+    Guards,
+    Instruction,
     Location,
     LoopSchedule,
     Node,
@@ -257,3 +262,31 @@ def test_items_of_one_key_in_another_order_are_alike():
     assert rule.compare([("a", 1), ("a", 2)], [("a", 2), ("a", 1)]) == ((), 2)
     changes, same = rule.compare([("a", 1), ("a", 2)], [("a", 0), ("a", 1), ("a", 2)])
     assert ([c.kind for c in changes], same) == ([ADDED], 2)
+
+
+@pytest.mark.parametrize(("first", "second", "alike"), [
+    ("___check_obj_id(G['__builtins_dict___7']['print'], 140223631234672), type=<class 'builtin_function_or_method'>",
+     "___check_obj_id(G['__builtins_dict___9']['print'], 139642009196144), type=<class 'builtin_function_or_method'>",
+     True),
+    ("___check_type_id(L['m'], 94231), type=<class 'm.A'>", "___check_type_id(L['m'], 99), type=<class 'm.A'>", True),
+    ("___check_obj_id(L['act'], 140223631234672), type=<class 'm.A'>",
+     "___check_obj_id(L['act'], 140223631234672), type=<class 'm.B'>", False),
+    ("L['n'] == 123456789", "L['n'] == 987654321", False), ("L['m'] == 0xffffffff", "L['m'] == 0xfffffffe", False),
+])
+def test_addresses_are_no_differences_and_large_numbers_are(first: str, second: str, alike: bool):
+    sides = [Guards((Guard("g0", "L['n']", "LAMBDA", code),)) for code in (first, second)]
+    context = Context((text(), text()), {}, (lambda path: None, lambda path: None))
+    found = diff_records(*sides, context, "guards", "")
+    assert bool(found.changes) != alike
+
+
+@pytest.mark.parametrize(("first", "second", "alike"), [
+    ("NULL + __compiled_fn_5_77d1494b_c709_4276_aff6_2174102dfbd7",
+     "NULL + __compiled_fn_5_2260bfc0_1ca1_4ac3_b86a_4e81b43e28a6", True),
+    ("<code object f at 0x7f528a9fcb30, file \"m.py\">", "<code object f at 0x7f01fc3c8b30, file \"m.py\">", True),
+    ("9876543210", "9876543211", False),
+])
+def test_constants_of_bytecode_are_compared(first: str, second: str, alike: bool):
+    sides = [Bytecode("f", (Instruction("0", "LOAD_CONST", argument),)) for argument in (first, second)]
+    context = Context((text(), text()), {}, (lambda path: None, lambda path: None))
+    assert bool(diff_records(*sides, context, "bytecode", "").changes) != alike
