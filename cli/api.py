@@ -132,7 +132,7 @@ def dynamo_backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], 
 def record(name: str | None = None, out: str | None = None, **settings: Any) -> Iterator[Recording]:
     """Record what is compiled inside the block; yields the recording, which can be queried at any time.
 
-    `settings` are those of `ptdebug run`: compiler, inputs, inputs_limit, overrides, target. A function that was
+    `settings` are those of `ptdebug run`: compiler, inputs, inputs_limit, overrides, target, steps. A function that was
     compiled before is not compiled again and so not recorded: call `torch.compiler.reset()` first if it should be.
     Raises OSError if the folder cannot be created, ValueError for an invalid override or target.
     """

@@ -51,16 +51,17 @@ def to_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def checked(settings: Settings) -> Settings:
-    """The same settings, from Python. Raises ValueError for an invalid override or target."""
+    """The same settings, from Python. Raises ValueError for an invalid override, target, or compilation."""
     for decision, option in settings.overrides.items():
         wrong = problem(decision, option)
         if wrong:
             raise ValueError(f"the override {decision} = {option!r}: {wrong}")
-    if settings.target:
-        try:
+    try:
+        _compile_ids(settings.steps)
+        if settings.target:
             check_target(settings.target)
-        except CommandError as error:
-            raise ValueError(str(error)) from None
+    except CommandError as error:
+        raise ValueError(str(error)) from None
     return settings
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from ...artifacts.step_records import DELETED, OUTERMOST, Step, StepFrame, StepInstruction, Steps
+from ...dependencies import msgspec
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import OPCODES, Operand
 from ..sources.display_names import display_name
@@ -36,41 +37,27 @@ class Frame(Translator, Protocol):
 
 
 @dataclass
-class _Draft:
-    """A step that is not over."""
-
-    frame: int
-    instruction: int
-    popped: int = 0
-    pushed: tuple[int, ...] = ()
-    variables: tuple[tuple[str, int], ...] = ()
-    nodes: tuple[str, ...] = ()
-    guards: tuple[str, ...] = ()
-    raised: str = ""
-
-
-@dataclass
 class _Seen:
-    """A frame that runs, what it held when its last step began, that step's number, and the step itself until it is
-    known what it did."""
+    """A frame that runs, what it held when its last step began, that step's number, and whether it is known what the
+    step did."""
 
     interpreter: Frame
     number: int
     stack: list[int]
     variables: dict[str, int]
     step: int = OUTERMOST
-    draft: _Draft | None = None
+    settled: bool = True
 
 
 class StepLog:
     """The steps of one attempt. It holds the frames that run, and so the program's objects, until `finish`."""
 
     def __init__(self) -> None:
-        self._drafts: list[_Draft] = []
+        self._steps: list[Step] = []
         self._left_out = 0
         self._frames: list[StepFrame] = []
         self._running: list[_Seen] = []  # innermost last
-        self._current: _Draft | None = None  # whose instruction runs
+        self._current: int | None = None  # the step whose instruction runs
         self._instructions: dict[StepInstruction, int] = {}
         self._values: dict[str, int] = {}
         self._nodes: dict[torch.fx.Graph, set[torch.fx.Node]] = {}
@@ -78,43 +65,48 @@ class StepLog:
 
     def before(self, interpreter: Frame, instruction: Instruction) -> None:
         """An instruction of `interpreter` is about to run."""
-        if len(self._drafts) >= MOST:
+        if self._left_out:
             self._left_out += 1
             return
         self._collect(interpreter)
         seen = self._enter(interpreter)
         self._settle(seen)
-        seen.step = len(self._drafts)
-        self._current = seen.draft = _Draft(seen.number, self._number_of(interpreter, instruction))
-        self._drafts.append(self._current)
+        if len(self._steps) >= MOST:  # what follows is no step's
+            self._left_out = 1
+            self._let_go()
+            return
+        self._current, seen.step, seen.settled = len(self._steps), len(self._steps), False
+        self._steps.append(Step(seen.number, self._number_of(interpreter, instruction)))
 
     def ended(self, interpreter: Frame) -> None:
         """`interpreter` has returned, or yielded: what called it goes on."""
         if self._running and self._running[-1].interpreter is interpreter:
             self._collect(interpreter)
             self._settle(self._running.pop())
-            self._current = self._running[-1].draft if self._running else None
+            self._current = self._running[-1].step if self._running else None
 
     def stopped(self, error: Unsupported | ObservedException) -> None:
         """The instruction raised, in the program or in the tracer. Of what passes several frames, the first is told."""
-        if self._current is not None and not self._current.raised:
+        if self._current is not None and not self._steps[self._current].raised:
             raised = f"raises {error.value.describe()}" if isinstance(error, ObservedException) else f"stops: {error}"
-            self._current.raised = raised
+            self._change(self._current, raised=raised)
 
     def finish(self, root: Frame) -> None:
         """No more steps come: let go of the frames."""
         self._collect(root)
         if self._running and self._running[0].interpreter is root:
             self._settle(self._running[0])
-        self._running.clear()
-        self._nodes.clear()
-        self._current = None
+        self._let_go()
 
     def record(self, function: str, end: str) -> Steps:
         """The record of the attempt at `function`, which has ended in the way that `end` says."""
-        steps = tuple(Step(**vars(draft)) for draft in self._drafts)
-        return Steps(function, end, steps, tuple(self._frames), tuple(self._instructions), tuple(self._values),
-                     self._left_out)
+        return Steps(function, end, tuple(self._steps), tuple(self._frames), tuple(self._instructions),
+                     tuple(self._values), self._left_out)
+
+    def _let_go(self) -> None:
+        self._running.clear()
+        self._nodes.clear()
+        self._current = None
 
     # ---- frames ----------------------------------------------------------------------------------------------------
     def _enter(self, interpreter: Frame) -> _Seen:
@@ -142,22 +134,24 @@ class StepLog:
     # ---- steps -----------------------------------------------------------------------------------------------------
     def _settle(self, seen: _Seen) -> None:
         """A frame's last step is over: what it changed is seen by comparison with what the frame held before."""
-        if seen.draft is None:
+        if seen.settled:
             return
         stack, variables = self._held(seen.interpreter)
         same = _same(seen.stack, stack)
         changed = [(name, value) for name, value in variables.items() if seen.variables.get(name) != value]
         changed += [(name, DELETED) for name in seen.variables if name not in variables]
-        draft, seen.draft = seen.draft, None
-        draft.popped, draft.pushed, draft.variables = len(seen.stack) - same, tuple(stack[same:]), tuple(changed)
-        seen.stack, seen.variables = stack, variables
+        self._change(seen.step, popped=len(seen.stack) - same, pushed=tuple(stack[same:]), variables=tuple(changed))
+        seen.stack, seen.variables, seen.settled = stack, variables, True
 
     def _collect(self, interpreter: Frame) -> None:
         """The nodes and guards that came are those of the instruction that runs."""
         nodes, guards = self._new_nodes(interpreter.graph.graph), self._new_guards(interpreter)
-        if self._current is not None:
-            self._current.nodes += nodes
-            self._current.guards += guards
+        if self._current is not None and (nodes or guards):
+            step = self._steps[self._current]
+            self._change(self._current, nodes=step.nodes + nodes, guards=step.guards + guards)
+
+    def _change(self, number: int, **fields: Any) -> None:
+        self._steps[number] = msgspec.structs.replace(self._steps[number], **fields)
 
     def _new_nodes(self, graph: torch.fx.Graph) -> tuple[str, ...]:
         known = self._nodes.setdefault(graph, set())

@@ -13,6 +13,7 @@ from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Guards, Steps
 from ptdebug.artifacts.render import listing
 from ptdebug.artifacts.step_states import State, state_before
+from ptdebug.tracer.interpreter import step_log
 
 
 class Scaled(torch.nn.Module):
@@ -189,3 +190,20 @@ def test_every_state_can_be_told(name: str, tmp_path: Path) -> None:
             assert len(state.frames[-1].stack) >= step.popped
             if record.instructions[step.instruction].opname == "RETURN_VALUE":
                 assert len(state.frames[-1].stack) >= 1
+
+
+def test_what_is_left_out_is_counted_and_no_other_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = _attempts(_recorded(Scaled(), tmp_path / "whole", "all"))
+    monkeypatch.setattr(step_log, "MOST", 30)
+    (cut,) = _attempts(_recorded(Scaled(), tmp_path / "cut", "all"))
+    assert cut.left_out == len(whole.steps) - 30 and len(cut.steps) == 30
+    calls = {frame.entered_by for frame in cut.frames}  # that are not over have no result yet
+    for number, (one, other) in enumerate(zip(cut.steps, whole.steps)):
+        if number not in calls:
+            assert (one.nodes, one.guards, one.popped, len(one.pushed)) == (
+                other.nodes, other.guards, other.popped, len(other.pushed))
+
+
+def test_wrong_compilations_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="such as 0/0"), ptdebug.record("r", str(tmp_path), steps="first"):
+        pass
