@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from ..dependencies import msgspec
 
 _HEAD = re.compile(r"V(\d{4} \d{2}:\d{2}:\d{2}\.\d{6}) (\d+) \S+:\d+\] (\{.*)")
+DAY = 86_400.0  # seconds
 _RANK = re.compile(r"_rank_(\d+)_")
 
 
@@ -32,10 +33,11 @@ class TraceFile:
 
 @dataclass
 class TraceReader:
-    """The events of one file. `damaged` counts lines that are none; `year` is not in the file."""
+    """The events of one file. `damaged` counts lines that are none; `until` is when the file was last written, in
+    seconds since 1970, which says the year that its lines leave out."""
 
     path: Path
-    year: int
+    until: float
     damaged: int = 0
     time: float = 0.0  # of the last event, in seconds since 1970
     pid: int = 0
@@ -60,12 +62,21 @@ class TraceReader:
         found = _HEAD.match(line)
         if found is not None:
             with suppress(ValueError, msgspec.DecodeError):
-                moment = datetime.strptime(f"{self.year} {found[1]}", "%Y %m%d %H:%M:%S.%f")
                 facts = msgspec.json.decode(found[3])
-                self.time, self.pid = moment.timestamp(), int(found[2])
+                self.time, self.pid = self._moment(found[1]), int(found[2])
                 return facts if isinstance(facts, dict) else None
         self.damaged += bool(line.strip())
         return None
+
+    def _moment(self, text: str) -> float:
+        """The last time at which it was this day and hour before the file was written: a run may cross a new year."""
+        latest = datetime.fromtimestamp(self.until).year
+        for year in range(latest, latest - 5, -1):  # of February 29, the leap year
+            with suppress(ValueError):
+                moment = datetime.strptime(f"{year} {text}", "%Y %m%d %H:%M:%S.%f").timestamp()
+                if moment <= self.until + DAY:  # clocks and time zones differ
+                    return moment
+        raise ValueError(text)
 
     def _complete(self, facts: dict[str, Any], text: str) -> tuple[dict[str, Any], str]:
         """Note the versions that an event tells of."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import datetime
 from pathlib import Path
 
 from ..artifacts.home import new_recording_folder
@@ -40,7 +39,7 @@ def import_trace(path: Path, home: Path, name: str | None) -> tuple[list[Path], 
 
 
 def _import(file: TraceFile, home: Path, name: str | None, told: list[str]) -> Path | None:
-    reader = TraceReader(file.path, datetime.fromtimestamp(file.path.stat().st_mtime).year)
+    reader = TraceReader(file.path, file.path.stat().st_mtime)
     stem = "trace" if file.rank < 0 else f"trace-rank-{file.rank}"
     folder = new_recording_folder(home, stem, name)
     writer = RecordingWriter(folder, compiler="torch", clock=lambda: reader.time,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ...artifacts.home import recordings_home
+from ...artifacts.home import existing_home
 from ...artifacts.listing import printable
 from ..printing import add_json, print_json, say
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Import, and print the names of the recordings."""
     from ..trace_import import import_trace
 
-    folders, untold = import_trace(Path(arguments.trace), recordings_home(arguments.out), arguments.name)
+    folders, untold = import_trace(Path(arguments.trace), existing_home(arguments.out), arguments.name)
     for text in untold:
         say(f"ptdebug: {text}")
     if arguments.json:

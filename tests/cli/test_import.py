@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from ptdebug.artifacts.recording import Recording
+from ptdebug.cli.torch_trace_files import TraceReader
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -102,3 +104,17 @@ def test_what_is_no_trace(tmp_path: Path, warm: Command) -> None:
         refused = warm("import", path)
         assert refused.returncode == 2 and said in refused.stderr, (path, refused.stderr)
     assert list((tmp_path / "recordings").glob("*")) == []
+
+
+@pytest.mark.parametrize(("written", "head", "moment"), [
+    ((2026, 1, 1, 0, 5), "1231 23:59:00.000000", (2025, 12, 31, 23, 59)),
+    ((2026, 11, 28, 12, 0), "1128 11:00:00.000000", (2026, 11, 28, 11, 0)),
+    ((2025, 3, 1, 0, 0), "0229 10:00:00.000000", (2024, 2, 29, 10, 0)),
+])
+def test_the_year_is_that_of_the_file(
+    written: tuple[int, ...], head: str, moment: tuple[int, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "x.log").write_text(f"V{head} 7 torch/x.py:1] " + '{"str": ["a", 1]}\n')
+    reader = TraceReader(tmp_path / "x.log", datetime(*written).timestamp())  # type: ignore[arg-type]
+    assert len(list(reader.events())) == 1 and not reader.damaged
+    assert datetime.fromtimestamp(reader.time) == datetime(*moment)  # type: ignore[arg-type]
