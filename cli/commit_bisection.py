@@ -18,7 +18,7 @@ from ..artifacts.home import new_recording_folder, recordings_home
 from ..artifacts.listing import Line, plural, printable
 from ..artifacts.recording import Recording
 from .commit_runs import SKIP, Commit, CommitRun, commits_between, git, worktree
-from .errors import CommandError
+from .errors import INTERRUPTED, CommandError
 from .printing import print_json, print_lines, print_title, say
 
 LIMIT = 600.0
@@ -29,12 +29,14 @@ WORSE = ("graph_breaks", "recompiles", "skipped_frames", "failures", "eager")
 
 @dataclass(frozen=True)
 class Found:
-    """The last good and the first bad run, why that is bad, and the commits between them that could not be judged."""
+    """The last good and the first bad run, why that is bad, the commits between them that could not be judged, and
+    whether the search ended: after Ctrl-C there are others between."""
 
     good: CommitRun
     bad: CommitRun
     why: str
     skipped: tuple[Commit, ...] = ()
+    finished: bool = True
 
 
 Judge = Callable[[CommitRun], "str | None"]
@@ -71,27 +73,28 @@ def bisect_commits(words: Sequence[str], arguments: argparse.Namespace) -> int:
         found = _search(len(commits), ran, judge)
         kept = [_kept(run, word) for run, word in ((found.good, "before"), (found.bad, "after"))]
         _print(found, kept, len(runs), words, arguments)
-    return 0
+    return 0 if found.finished else INTERRUPTED
 
 
 def _search(count: int, ran: Callable[[int], CommitRun], judge: Judge) -> Found:
     """Halve what lies between a good and a bad commit until nothing is left that can be judged."""
     low, high = 0, count - 1
     unknown: set[int] = set()
-    while True:
-        between = [n for n in range(low + 1, high) if n not in unknown]
-        if not between:
-            break
-        middle = min(between, key=lambda n: abs(2 * n - low - high))
-        why = judge(ran(middle))
-        if why is None:
-            unknown.add(middle)
-        elif why:
-            high = middle
-        else:
-            low = middle
+    finished = True
+    try:
+        while between := [n for n in range(low + 1, high) if n not in unknown]:
+            middle = min(between, key=lambda n: abs(2 * n - low - high))
+            why = judge(ran(middle))
+            if why is None:
+                unknown.add(middle)
+            elif why:
+                high = middle
+            else:
+                low = middle
+    except KeyboardInterrupt:
+        finished = False
     skipped = tuple(ran(n).commit for n in sorted(unknown) if low < n < high)
-    return Found(ran(low), ran(high), judge(ran(high)) or "", skipped)
+    return Found(ran(low), ran(high), judge(ran(high)) or "", skipped, finished)
 
 
 # ---- what is bad ----------------------------------------------------------------------------------------------------
@@ -168,7 +171,7 @@ def _print(
     if arguments.json:
         print_json(
             command=list(words), first_bad=vars(found.bad.commit), last_good=vars(found.good.commit), why=found.why,
-            skipped=[vars(commit) for commit in found.skipped], runs=runs, summary=sentences,
+            skipped=[vars(commit) for commit in found.skipped], finished=found.finished, runs=runs, summary=sentences,
             recordings=[str(path) if path is not None else None for path in kept],
         )
         return
@@ -177,6 +180,8 @@ def _print(
     if found.skipped:
         lines.append(f"  or one of {plural(len(found.skipped), 'commit')} before it that could not be judged: "
                      + ", ".join(commit.hash[:10] for commit in found.skipped))
+    if not found.finished:
+        lines.append(f"  or a commit before it, after {found.good.commit.hash[:10]}: the search was interrupted")
     lines.append(f"  {plural(runs, 'run')}")
     if all(path is not None for path in kept):
         lines += ["", f"    git show {found.bad.commit.hash[:10]}",

@@ -1,6 +1,9 @@
 """Errors that are meant for the user at the terminal."""
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, when the best so far has been printed."""
+
 
 class CommandError(Exception):
     """The command cannot be carried out: `message` says why, in one line if possible.

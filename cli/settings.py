@@ -132,6 +132,15 @@ def size(text: str | int) -> int:
     return int(found[1]) * UNITS[found[2].upper()]
 
 
+def pattern(text: str) -> str:
+    """A regular expression, as an option's value."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
 def read_overrides(path: Path) -> dict[str, str]:
     """Decision id (or pattern) -> option, from a TOML or JSON file of strings.
 

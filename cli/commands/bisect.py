@@ -24,9 +24,9 @@ from ...artifacts.garbage import fewer_collections
 from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording
 from ...artifacts.signature import is_signed
-from ..errors import CommandError
+from ..errors import INTERRUPTED, CommandError
 from ..printing import add_json, print_json, print_lines, print_title, say, selected, write_file
-from ..settings import read_overrides
+from ..settings import pattern, read_overrides
 from .run import split as split_at_program
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ EXAMPLE = "ptdebug bisect --match 'loss nan' train.py --epochs 1"
 
 PROGRAM_LIMIT = 120.0
 """Seconds that a recorded program may take, which nobody has asked for by name."""
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, when the best so far has been printed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--check", metavar="CMD", default="",
         help="the script fails where this shell command does, which has its output on stdin")
-    add("--match", metavar="REGEX", default="", help="the script fails where its output has a line like this")
+    add("--match", metavar="REGEX", default="", type=pattern,
+        help="the script fails where its output has a line like this")
     add("--commits", metavar="GOOD[..BAD]", default="",
         help="name the first commit after GOOD (up to BAD, else HEAD) that is bad: by --check or --match, or else by"
         " exit code, or more graph breaks, recompilations, functions in eager; each runs in a worktree of git's")

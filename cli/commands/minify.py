@@ -19,7 +19,7 @@ from pathlib import Path
 from ...artifacts.garbage import fewer_collections
 from ..errors import CommandError
 from ..printing import add_json, say
-from ..settings import read_overrides
+from ..settings import pattern, read_overrides
 
 EXAMPLE = "ptdebug minify train.py -o repro.py"
 
@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--out", metavar="FILE", default="repro.py", help="where to write (default: repro.py)")
     add("--check", metavar="CMD", default="",
         help="the script fails where this shell command does, which has its output on stdin")
-    add("--match", metavar="REGEX", default="", help="the script fails where its output has a line like this")
+    add("--match", metavar="REGEX", default="", type=pattern,
+        help="the script fails where its output has a line like this")
     add("--break", metavar="CODE", default="", dest="graph_break", help="reduce to a graph break of this code")
     add("--recompile", metavar="GUARD", default="", help="reduce to a recompilation for this guard")
     add("--slow", metavar="RATIO", type=float, default=0.0,

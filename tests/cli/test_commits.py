@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ptdebug.cli.commit_bisection import _search
+from ptdebug.cli.commit_runs import Commit, CommitRun
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -103,3 +105,23 @@ def test_a_module_installed_from_the_working_folder_is_told(warm: Command, tmp_p
     (tmp_path / "outside.py").write_text(f"import sys\nsys.path.insert(0, {str(here)!r})\n{TRAIN}")
     refused = warm("bisect", "--commits", "v1..v2", str(tmp_path / "outside.py"), cwd=here)
     assert refused.returncode == 2 and "was loaded from the working folder, not from the commit" in refused.stderr
+
+
+def test_an_interrupted_search_says_what_it_knows(tmp_path: Path) -> None:
+    """Ctrl-C while the third commit runs: the first was good, the last bad."""
+    runs = [CommitRun(Commit(str(n), "", "", ""), 0, "", "", tmp_path, None) for n in range(5)]
+
+    def ran(number: int) -> CommitRun:
+        if number == 2:
+            raise KeyboardInterrupt
+        return runs[number]
+
+    found = _search(5, ran, lambda run: "bad" if run is runs[4] else "")
+    assert (found.good, found.bad, found.finished) == (runs[0], runs[4], False)
+
+
+@pytest.mark.parametrize("command", ["bisect", "minify"])
+def test_what_is_no_regular_expression(command: str, warm: Command, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text("")
+    refused = warm(command, "--match", "(", "p.py")
+    assert refused.returncode == 2 and "is no regular expression" in refused.stderr
