@@ -60,9 +60,8 @@ class Tile:
         """A short name, stable between runs: "persistent-x4-r1024-w8"."""
         if self.shape == "product":
             block = "x".join(map(str, (self.y, self.x, min(self.inner.values()))))
-            split = [f"split{self.splits}"] if self.splits > 1 else []
             copied = ["tma"] if self.persistent else []
-            return "-".join([self.shape, block, *split, f"w{self.warps}", f"s{self.stages}", *copied])
+            return "-".join([self.shape, block, f"w{self.warps}", f"s{self.stages}", *copied])
         parts = [self.shape] + ([f"y{self.y}"] if self.y else []) + ([f"x{self.x}"] if self.x else [])
         parts += [f"{space}{block}" for space, block in self.inner.items()]
         parts += [f"split{self.splits}"] if self.splits > 1 else []

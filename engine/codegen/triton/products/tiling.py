@@ -97,7 +97,7 @@ def _score(product: Product, tile: Tile) -> tuple[float, str]:
     """(estimate, its reason): processors at work, elements of the tile that exist, and how often they are read."""
     batch, rows, columns, _ = product.shape
     down, across = -(-rows // tile.y), -(-columns // tile.x)
-    count = batch * down * across * tile.splits
+    count = batch * down * across
     waves = -(-count // PROCESSORS)
     busy = count / (waves * PROCESSORS)
     filled = rows * columns / (down * tile.y * across * tile.x)
