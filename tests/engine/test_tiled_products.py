@@ -192,3 +192,14 @@ def test_a_forced_product_on_a_cpu(way: str, rows: int) -> None:
         (result,) = call(x, w, b, v)
     assert [d.chosen for d in keeping.decisions if d.kind == "triton-matmul"] == [way, way]
     torch.testing.assert_close(result.float(), function(x, w, b, v).float(), rtol=2e-2, atol=2e-1)
+
+
+@pytest.mark.parametrize(("targets", "dtype", "way"), [
+    ((75,), torch.int8, "library"), ((75, 90), torch.int8, "library"), ((80,), torch.int8, "tiles"),
+    ((80,), torch.float8_e4m3fn, "library"), ((89,), torch.float8_e4m3fn, "tiles"),
+])
+def test_an_export_for_an_old_gpu_has_no_tiles(targets: tuple[int, ...], dtype: torch.dtype, way: str) -> None:
+    weight = ((11008, 4096), dtype)
+    _, (decision,) = _chosen(_scaled, ((1, 4096), HALF), weight, ((11008,), HALF), compiled_for=targets)
+    assert decision.chosen == way
+    assert (way == "tiles") == ("compute capability" not in decision.why)

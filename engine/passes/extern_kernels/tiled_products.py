@@ -7,6 +7,7 @@ converted first. A product with a single row can add up the rows of the weight, 
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -40,15 +41,16 @@ def choose_tiled(graph: AtenGraph, context: CompileContext, others: Others) -> l
     matches, measuring = [], Measuring(others)
     products = [n for n in graph.module.graph.nodes if n.target in PRODUCTS] if context.way == "kernels" else []
     for node in products if context.max_autotune else ():
-        if context.override(KIND, node.name) is None and not _why_not(node):
+        if context.override(KIND, node.name) is None and not _why_not(node, context.compiled_for):
             measuring.begin(node, _ways(node))
     for node in products:
         forced = context.override(KIND, node.name)
         on_gpu = isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].device.type == GPU
-        if not forced and not (on_gpu and (context.asked or context.max_autotune or _reads_fewer_bytes(node))):
+        looked_at = context.asked or context.max_autotune or _reads_fewer_bytes(node, context.compiled_for)
+        if not forced and not (on_gpu and looked_at):
             continue
         origins = (f"forward#{node.name}",)
-        refusal = _why_not(node)
+        refusal = _why_not(node, context.compiled_for)
         if refusal:
             if forced in (TILES, ROWS):
                 context.refuse(KIND, node.name, forced, LIBRARY, refusal, origins=origins)
@@ -79,13 +81,13 @@ def _choice(node: torch.fx.Node, context: CompileContext, measuring: Measuring) 
             options = [Option(way, round(s * 1e6, 1), unit="us", better="lower") for way, s in known.items()]
             held = f"a generated kernel has to save {1 - WORTH:.0%}"
             return options, default, verdict(known, default, "with what surrounds the product,", held)
-    if node.meta["val"].device.type == GPU and _reads_fewer_bytes(node):
+    if node.meta["val"].device.type == GPU and _reads_fewer_bytes(node, context.compiled_for):
         return _by_bytes(node, tuple(ways))
     why = "nothing could be measured" if context.max_autotune else "products are measured with max-autotune alone"
     return [Option(way) for way in ways], LIBRARY, f"as in eager: {why}"
 
 
-def _why_not(node: torch.fx.Node) -> str:
+def _why_not(node: torch.fx.Node, targets: Sequence[int]) -> str:
     """Why a product cannot be one of loops; "" where it can."""
     values: list[Any] = [n.meta.get("val") for n in _operands(node)] + [node.meta.get("val")]
     if node.kwargs or any(not isinstance(v, torch.Tensor) for v in values):
@@ -102,15 +104,15 @@ def _why_not(node: torch.fx.Node) -> str:
         return f"as in eager: no tile multiplies {left.dtype}"
     if left.dtype is torch.float32 and result.device.type == GPU and not tiled_product.allows_tf32():
         return "as in eager: tensor cores do not multiply float32 as precisely, and the program does not allow TF32"
-    return _too_old(node)
+    return _too_old(node, targets)
 
 
 # ---- few rows --------------------------------------------------------------------------------------------------------
-def _reads_fewer_bytes(node: torch.fx.Node) -> bool:
+def _reads_fewer_bytes(node: torch.fx.Node, targets: Sequence[int]) -> bool:
     """Whether few rows are multiplied by a weight that is made of fewer bytes, for this product alone."""
     left, right, *_ = _operands(node)
     rows, value = left.meta["val"].shape[-2], right.meta["val"]
-    if left.meta["val"].dim() != 2 or type(rows) is not int or rows > FEW or _why_not(node):
+    if left.meta["val"].dim() != 2 or type(rows) is not int or rows > FEW or _why_not(node, targets):
         return False
     return value.itemsize > 1 and 0 < _source_bytes(right) < bytes_of(value)
 
@@ -141,15 +143,17 @@ def _is_in_memory(node: torch.fx.Node) -> bool:
     return node.op in ("placeholder", "get_attr") and isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def _too_old(node: torch.fx.Node) -> str:
-    """Why the GPU that is there has no instructions for a tile; "" where it has, or is not there."""
+def _too_old(node: torch.fx.Node, targets: Sequence[int]) -> str:
+    """Why the GPU that is there, or one of the `targets` (compute capabilities), has no instructions for a tile; ""
+    where they have, or nothing is known of them."""
     device = node.meta["val"].device
-    if device.type != GPU or not torch.cuda.is_available():
+    if device.type != GPU or not (targets or torch.cuda.is_available()):
         return ""
     values = [n.meta.get("val") for operand in _operands(node)[:2] for n in _loops_before(operand)]
     bytes_as_floats = any(isinstance(v, torch.Tensor) and v.dtype in EIGHT_BITS for v in values)
     needed = (8, 9) if bytes_as_floats else (8, 0)
-    return "" if torch.cuda.get_device_capability(device) >= needed else (
+    oldest = divmod(min(targets), 10) if targets else torch.cuda.get_device_capability(device)
+    return "" if oldest >= needed else (
         f"as in eager: a tile needs a GPU of compute capability {needed[0]}.{needed[1]}")
 
 
