@@ -26,6 +26,13 @@ def add_selector(parser: argparse.ArgumentParser, required: bool = False) -> Non
     add_json(parser)
 
 
+def add_new_recording(parser: argparse.ArgumentParser, name: str) -> None:
+    """--out and --name, where a recording is made of a file; `name` is what it is called else."""
+    parser.add_argument("-o", "--out", metavar="FOLDER",
+                        help="where recordings are (default: $PTDEBUG_HOME, else .ptdebug)")
+    parser.add_argument("--name", help=f"the name of the recording (default: {name})")
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add --json."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")

@@ -11,17 +11,15 @@ from pathlib import Path
 
 from ...artifacts.home import existing_home
 from ...artifacts.listing import printable
-from ..printing import add_json, print_json, say
+from ..printing import add_json, add_new_recording, print_json, say
 
 EXAMPLE = "ptdebug import /tmp/trace --name production"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """TRACE, --out, --name and --json."""
-    add = parser.add_argument
-    add("trace", metavar="TRACE", help="the folder that TORCH_TRACE named, or one file of it (also .gz)")
-    add("-o", "--out", metavar="FOLDER", help="where recordings are (default: $PTDEBUG_HOME, else .ptdebug)")
-    add("--name", help="the name of the recording (default: trace, numbered)")
+    parser.add_argument("trace", metavar="TRACE", help="the folder that TORCH_TRACE named, or a file of it (also .gz)")
+    add_new_recording(parser, "trace, numbered")
     add_json(parser)
 
 

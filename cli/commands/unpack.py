@@ -11,17 +11,15 @@ from ...artifacts.home import existing_home
 from ...artifacts.listing import printable
 from ...artifacts.packing import unpack
 from ..errors import CommandError
-from ..printing import add_json, print_json
+from ..printing import add_json, add_new_recording, print_json
 
 EXAMPLE = "ptdebug unpack slow-bert.ptdr"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE, --out, --name and --json."""
-    add = parser.add_argument
-    add("file", metavar="FILE", help="what `ptdebug pack` wrote")
-    add("-o", "--out", metavar="FOLDER", help="where recordings are (default: $PTDEBUG_HOME, else .ptdebug)")
-    add("--name", help="the name of the recording (default: as it was called)")
+    parser.add_argument("file", metavar="FILE", help="what `ptdebug pack` wrote")
+    add_new_recording(parser, "as it was called")
     add_json(parser)
 
 

@@ -198,17 +198,18 @@ def test_what_eager_raises_after_a_write_is_raised_and_not_run_again(race) -> No
     assert x.tolist() == [8.0] * 4
 
 
-def test_a_frame_that_handles_errors_writes_at_the_end(race, tmp_path: Path) -> None:
-    def function(x, index):
-        x.add_(1)
-        try:
-            return torch.index_select(x, 0, index) + 1
-        except (IndexError, RuntimeError):
-            return x * 0
+def _handling(x, index):
+    x.add_(1)
+    try:
+        return torch.index_select(x, 0, index) + 1
+    except (IndexError, RuntimeError):
+        return x * 0
 
+
+def test_a_frame_that_handles_errors_writes_at_the_end(race, tmp_path: Path) -> None:
     steps, x = race(0.1e-3), torch.zeros(4)
     with ptdebug.record("twin", out=str(tmp_path)):
-        compiled = ptdebug.compile(function, mode="max-autotune-no-cudagraphs")
+        compiled = ptdebug.compile(_handling, mode="max-autotune-no-cudagraphs")
         for _ in range(7):
             compiled(x, torch.tensor([1]))
         assert compiled(x, torch.tensor([9])).tolist() == [0.0] * 4
@@ -217,15 +218,8 @@ def test_a_frame_that_handles_errors_writes_at_the_end(race, tmp_path: Path) -> 
 
 
 def test_eager_is_refused_where_the_frame_handles_errors(race, tmp_path: Path) -> None:
-    def function(x, index):
-        x.add_(1)
-        try:
-            return torch.index_select(x, 0, index) + 1
-        except (IndexError, RuntimeError):
-            return x * 0
-
     with ptdebug.record("forced", out=str(tmp_path), overrides={"eager-twin:graph": "eager"}):
-        ptdebug.compile(function)(torch.ones(3), torch.tensor([1]))
+        ptdebug.compile(_handling)(torch.ones(3), torch.tensor([1]))
     decision = _decision(tmp_path / "forced")
     assert decision.chosen == "compiled" and "refused" in decision.why and "before it writes" in decision.why
     with ptdebug.record("written", out=str(tmp_path), overrides={"eager-twin:graph": "eager"}):
